@@ -1,0 +1,246 @@
+"""What to rank and by what: Criterion, Task, and their checks."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccrank.errors import CcrankError
+
+
+@dataclass(frozen=True, slots=True)
+class Criterion:
+    """What to rank by. Only `name` is required; templates fall back on it for the rest.
+
+    >>> Criterion("size", comparative="larger", poles=("small", "large"), category="country").more
+    'larger'
+    >>> Criterion("size").more
+    'more in terms of size'
+    """
+
+    name: str
+    comparative: str | None = None
+    """What the higher item is, compared with the lower: "larger"."""
+    poles: tuple[str, str] | None = None
+    """The words for the low and the high end: ("small", "large")."""
+    category: str | None = None
+    """What the items are, in the singular: "country"."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise CcrankError(
+                f"a criterion needs a name such as 'size' or 'how positive it is', got {self.name!r}"
+            )
+        for label, value in (("comparative", self.comparative), ("category", self.category)):
+            if value is not None and (not isinstance(value, str) or not value.strip()):
+                raise CcrankError(f"criterion {self.name!r}: {label} must be a word, got {value!r}")
+        if self.poles is not None:
+            if isinstance(self.poles, str) or len(tuple(self.poles)) != 2:
+                raise CcrankError(
+                    f"criterion {self.name!r}: poles are two words, low then high, got {self.poles!r}"
+                )
+            low, high = self.poles
+            if not all(isinstance(pole, str) and pole.strip() for pole in (low, high)) or low == high:
+                raise CcrankError(
+                    f"criterion {self.name!r}: poles are two different words (low, high), got {self.poles!r}"
+                )
+            object.__setattr__(self, "poles", (low, high))
+
+    @property
+    def more(self) -> str:
+        """The comparative, or the paper's own phrase for a criterion without one."""
+        return self.comparative or f"more in terms of {self.name}"
+
+    @property
+    def kind(self) -> str:
+        """The category, or "item" where none was given."""
+        return self.category or "item"
+
+    @classmethod
+    def parse(cls, value: object) -> Criterion:
+        """A criterion from its JSON form: an object, or just the name."""
+        if isinstance(value, Criterion):
+            return value
+        if isinstance(value, str):
+            return cls(value)
+        if not isinstance(value, Mapping):
+            raise CcrankError(f"a criterion is a name or an object with a name, got {value!r}")
+        known = {"name", "comparative", "poles", "category"}
+        if unknown := sorted(set(map(str, value)) - known):
+            raise CcrankError(f"criterion has unknown fields {unknown}; known are {sorted(known)}")
+        if "name" not in value:
+            raise CcrankError(f"criterion {dict(value)!r} has no name")
+        poles = value.get("poles")
+        if poles is not None and not isinstance(poles, Sequence):
+            raise CcrankError(f"criterion {value['name']!r}: poles are two words (low, high), got {poles!r}")
+        return cls(
+            name=value["name"],
+            comparative=value.get("comparative"),
+            poles=poles if poles is None or isinstance(poles, str) else tuple(poles),  # type: ignore[arg-type]
+            category=value.get("category"),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, without the fields that were left out."""
+        fields = {
+            "name": self.name,
+            "comparative": self.comparative,
+            "poles": None if self.poles is None else list(self.poles),
+            "category": self.category,
+        }
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A criterion and the items to rank by it, with optional context and optional gold.
+
+    >>> Task(Criterion("size"), ("Chad", "Russia"), values=(1.28, 17.1)).order
+    ('Russia', 'Chad')
+    """
+
+    criterion: Criterion
+    items: tuple[str, ...]
+    context: str | None = None
+    values: tuple[float, ...] | None = None
+    """Gold, aligned with the items: more = higher. Used by metrics and ceilings alone."""
+    id: str = "task"
+    about: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Free notes on where the task is from (unit, year, source); never shown to a model."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "items", tuple(self.items))
+        where = f"task {self.id!r}"
+        _check_items(self.items, where)
+        if self.context is not None and not isinstance(self.context, str):
+            raise CcrankError(f"{where}: context must be text, got {self.context!r}")
+        if self.values is not None:
+            object.__setattr__(self, "values", _check_values(self.values, self.items, where))
+
+    @property
+    def order(self) -> tuple[str, ...] | None:
+        """The items by gold value, highest first; None without gold."""
+        if self.values is None:
+            return None
+        pairs = sorted(zip(self.values, self.items, strict=True), key=lambda pair: -pair[0])
+        return tuple(item for _, item in pairs)
+
+    @classmethod
+    def from_order(cls, criterion: Criterion, order: Sequence[str], **fields: Any) -> Task:
+        """A task whose gold is an order, highest first; the items stand in that order too.
+
+        Give the items in another order with `items=`: no method may depend on it.
+        """
+        items = tuple(fields.pop("items", order))
+        where = f"task {fields.get('id', 'task')!r}"
+        _check_items(items, where)
+        return cls(criterion, items, values=_values_of_order(order, items, where), **fields)
+
+    @classmethod
+    def parse(cls, value: object, default_id: str = "task") -> Task:
+        """A task from its JSON form, `values` or `order` being the optional gold."""
+        if not isinstance(value, Mapping):
+            raise CcrankError(f"{default_id}: a task is a JSON object, got {_short(value)}")
+        task_id = str(value.get("id", default_id))
+        where = f"task {task_id!r}"
+        known = {"id", "criterion", "items", "context", "values", "order", "about"}
+        if unknown := sorted(set(map(str, value)) - known):
+            raise CcrankError(f"{where}: unknown fields {unknown}; known are {sorted(known)}")
+        for required in ("criterion", "items"):
+            if required not in value:
+                raise CcrankError(f"{where}: has no {required!r}")
+        if "values" in value and "order" in value:
+            raise CcrankError(f"{where}: gold is given twice, as values and as order; keep one")
+        items = value["items"]
+        if isinstance(items, str) or not isinstance(items, Sequence):
+            raise CcrankError(f"{where}: items must be a list of texts, got {_short(items)}")
+        try:
+            criterion = Criterion.parse(value["criterion"])
+        except CcrankError as error:
+            raise CcrankError(f"{where}: {error}") from None
+        _check_items(items, where)
+        gold = value.get("values")
+        if value.get("order") is not None:
+            gold = _values_of_order(value["order"], items, where)
+        return cls(criterion, tuple(items), value.get("context"), gold, task_id, value.get("about") or {})
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form of one line of a task file."""
+        line: dict[str, Any] = {
+            "id": self.id,
+            "criterion": self.criterion.to_json(),
+            "items": list(self.items),
+        }
+        if self.context is not None:
+            line["context"] = self.context
+        if self.values is not None:
+            line["values"] = list(self.values)
+        if self.about:
+            line["about"] = dict(self.about)
+        return line
+
+
+def normal_form(text: str) -> str:
+    """The form in which two items count as the same: NFKC, white space folded."""
+    return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _check_items(items: Iterable[object], where: str) -> None:
+    seen: dict[str, int] = {}
+    for position, item in enumerate(items, start=1):
+        if not isinstance(item, str):
+            raise CcrankError(f"{where}: item {position} is not text: {_short(item)}")
+        key = normal_form(item)
+        if not any(char.isprintable() and not char.isspace() for char in key):
+            raise CcrankError(f"{where}: item {position} is empty: {item!r}")
+        if key in seen:
+            raise CcrankError(f"{where}: item {position} repeats item {seen[key]}: {_short(item)}")
+        seen[key] = position
+    if len(seen) < 2:
+        raise CcrankError(f"{where}: a ranking needs at least 2 items, got {len(seen)}")
+
+
+def _check_values(values: object, items: Sequence[str], where: str) -> tuple[float, ...]:
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise CcrankError(f"{where}: values must be a list of numbers, got {_short(values)}")
+    if len(values) != len(items):
+        raise CcrankError(f"{where}: {len(values)} values for {len(items)} items; give one for each")
+    seen: dict[float, str] = {}
+    for item, value in zip(items, values, strict=True):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise CcrankError(f"{where}: the value of {_short(item)} is not a finite number: {value!r}")
+        if value in seen:
+            raise CcrankError(
+                f"{where}: gold has a tie: {_short(seen[value])} and {_short(item)} are both {value:g}; "
+                "drop one of the two items"
+            )
+        seen[value] = item
+    return tuple(float(value) for value in values)
+
+
+def _values_of_order(order: object, items: Sequence[str], where: str) -> tuple[float, ...]:
+    if isinstance(order, str) or not isinstance(order, Sequence):
+        raise CcrankError(f"{where}: order must be a list of items, highest first, got {_short(order)}")
+    place: dict[str, int] = {}
+    for position, item in enumerate(order):
+        if not isinstance(item, str):
+            raise CcrankError(f"{where}: order has an entry that is not text: {_short(item)}")
+        if normal_form(item) in place:
+            raise CcrankError(f"{where}: order names {_short(item)} twice")
+        place[normal_form(item)] = position
+    for item in items:
+        if normal_form(item) not in place:
+            raise CcrankError(f"{where}: order lacks the item {_short(item)}")
+    known = {normal_form(item) for item in items}
+    for item in order:
+        if normal_form(item) not in known:
+            raise CcrankError(f"{where}: order names {_short(item)}, which is not among the items")
+    return tuple(float(len(place) - 1 - place[normal_form(item)]) for item in items)
