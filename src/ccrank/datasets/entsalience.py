@@ -1,0 +1,129 @@
+"""EntSalience: entities of a news article by how salient readers found them (Trani et al. 2016, SEL).
+
+An article's readers graded each entity from 1 to 3; the grades are means, so most articles have several entities on
+one grade. One is kept per grade: the one that the whole article mentions most often, the first listed among equals.
+The choice does not depend on the option `words`, so that runs with a long and a short context rank the same items.
+"""
+
+from __future__ import annotations
+
+import gzip
+import html
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from ccrank.datasets.dataset import Dataset, first_words, task_of_gold
+from ccrank.datasets.files import DataFile, locate
+from ccrank.errors import CcrankError
+from ccrank.task import Criterion, Task, normal_form
+from ccrank.taskfiles import read_text
+
+_COMMIT = "8a933bfce43ba0238d3b9e2ca065d41c22205cf5"
+_RAW = f"https://raw.githubusercontent.com/dexter/dexter-datasets/{_COMMIT}/entity-saliency"
+_ARTICLES = DataFile(
+    path="entsalience/saliency-dataset.json",
+    url=f"{_RAW}/saliency-dataset.json",
+    sha256="489971b04c3b9e0bf4d787395794af1fc27e542a56a2f9797de383bf0f1e3ae1",
+)
+# The articles give entities by number alone; their names stand in the comments of the feature file.
+_NAMES = DataFile(
+    path="entsalience/saliency.svm.gz",
+    url=f"{_RAW}/saliency.svm.gz",
+    sha256="0c42273cbc0bea0b0d4b726d61b03aa935ead6777f894abced9945a860ecae3f",
+)
+_CRITERION = Criterion("salience", comparative="more salient", poles=("minor", "major"), category="entity")
+_FEWEST_ITEMS = 4
+
+
+def _read(data_dir: str | Path | None = None, *, words: int | None = 150) -> list[Task]:
+    articles, names = locate(_ARTICLES, data_dir), locate(_NAMES, data_dir)
+    titles, mentions = _entities(names)
+    tasks: list[Task] = []
+    for number, line in enumerate(read_text(articles).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            article = json.loads(line)
+            text = _text(article["document"])
+            gold = _gold(article["saliency"], text, titles, mentions)
+            task_id, title = f"article-{article['docId']:03d}", article["title"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CcrankError(
+                f"{articles}, line {number}: not an article of this dataset ({error!r}); "
+                f"take the file from {_ARTICLES.url}"
+            ) from None
+        if len(gold) >= _FEWEST_ITEMS:
+            context = first_words(text, words)
+            tasks.append(task_of_gold(_CRITERION, gold, task_id, context, about={"title": title}))
+    return tasks
+
+
+def _entities(path: Path) -> tuple[dict[int, str], dict[int, set[str]]]:
+    """Readable title, and the forms in which texts mention it (see `_marked`), by entity number."""
+    titles: dict[int, str] = {}
+    mentions: dict[int, set[str]] = defaultdict(set)
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                mention, number, title = line.rsplit("#\t", 1)[1].rstrip("\n").split("\t")
+                titles.setdefault(int(number), normal_form(title.replace("_", " ")))
+                mentions[int(number)].add(_marked(mention))
+    except (OSError, EOFError, ValueError, IndexError) as error:
+        raise CcrankError(
+            f"{path} is not the feature file of this dataset ({error}); take it from {_NAMES.url}"
+        ) from None
+    return titles, mentions
+
+
+def _text(document: list[dict[str, Any]]) -> str:
+    """Headline and body as one paragraph; the dateline is left out."""
+    parts = {part["name"]: part.get("value") or "" for part in document}
+    headline = parts.get("headline", "").strip()
+    if headline and headline[-1] not in ".?!":
+        headline += "."
+    body = (parts[name] for name in sorted(parts) if name.startswith("body"))
+    return " ".join(html.unescape(" ".join((headline, *body))).split())
+
+
+def _gold(
+    graded: list[dict[str, Any]], text: str, titles: dict[int, str], mentions: dict[int, set[str]]
+) -> dict[str, float]:
+    """Grade by name, one entity per grade."""
+    by_grade: dict[float, list[int]] = defaultdict(list)
+    for entry in graded:
+        if entry["entityid"] in titles:
+            by_grade[float(entry["score"])].append(entry["entityid"])
+    marked = _marked(text)
+
+    def mentioned(number: int) -> int:
+        forms = mentions[number] | {_marked(titles[number])}
+        return sum(marked.count(form) for form in forms if form)
+
+    # `max` keeps the first of equals.
+    return {titles[max(numbers, key=mentioned)]: grade for grade, numbers in by_grade.items()}
+
+
+def _marked(text: str) -> str:
+    """The words in lower case, each between blanks of its own: a form is counted in a text as whole words."""
+    return "".join(f" {word} " for word in re.findall(r"\w+", text.lower()))
+
+
+DATASET = Dataset(
+    name="entsalience",
+    kind="context",
+    summary="Entities of a Wikinews article by their salience to human readers",
+    licence="Apache-2.0; the news texts are Wikinews, CC BY 2.5",
+    source=f"https://github.com/dexter/dexter-datasets/tree/{_COMMIT}/entity-saliency",
+    paper_tasks=362,
+    paper_items=7.50,
+    departs=(
+        "the paper's 362 tasks of 7.50 items cannot be derived from the public files: without any tie 2 articles "
+        "would be left. Here entities without a known title are dropped and one entity is kept per grade: "
+        "353 tasks of 5.70 items. The context is cut to its first 150 words unless `words` says otherwise"
+    ),
+    read=_read,
+    files=(_ARTICLES, _NAMES),
+)

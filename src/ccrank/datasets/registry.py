@@ -1,0 +1,46 @@
+"""The one list of datasets. A new dataset is a new file with a `DATASET` in it, and its name here."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ccrank.datasets.dataset import Dataset
+from ccrank.errors import CcrankError
+from ccrank.task import Task
+
+_NAMES = (
+    "synthfacts",
+    "scalaradj",
+    "wikilists",
+    "worldlists",
+    "synthcontext",
+    "reviews",
+    "entsalience",
+)
+
+
+def datasets() -> dict[str, Dataset]:
+    """All datasets by name: those of facts first, then those of contexts."""
+    return {name: get_dataset(name) for name in _NAMES}
+
+
+def get_dataset(name: str) -> Dataset:
+    """One dataset by its name; reads no data yet."""
+    if name not in _NAMES:
+        close = difflib.get_close_matches(str(name).lower(), _NAMES, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise CcrankError(f"unknown dataset {name!r}; {hint}Known are {', '.join(_NAMES)}")
+    dataset: Dataset = import_module(f"ccrank.datasets.{name}").DATASET
+    return dataset
+
+
+def load_dataset(name: str, data_dir: str | Path | None = None, **options: Any) -> list[Task]:
+    """The tasks of a dataset, with their gold.
+
+    `data_dir` is the folder of the data files; without it they are taken from CCRANK_DATA, from the cache, or
+    downloaded into the cache. `options` are those of the dataset, see `get_dataset(name).options`.
+    """
+    return get_dataset(name).load(data_dir, **options)

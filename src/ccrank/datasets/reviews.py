@@ -1,0 +1,210 @@
+"""Reviews of one product or company, one for each number of stars.
+
+The paper takes TrustPilot (Hovy et al. 2015); where that file is not at hand, reviews of women's clothing stand in.
+From each product the k-th task takes its k-th review of each star, in the order of the file, reviews whose text (as
+far as it is shown) was seen before for this product being passed over. By default k stops at 1.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import gzip
+import io
+import json
+import zipfile
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ccrank.datasets.dataset import Dataset, check_choice, first_words, shuffled, task_of_gold
+from ccrank.datasets.files import DataFile, find, locate
+from ccrank.errors import CcrankError
+from ccrank.task import Criterion, Task, normal_form
+from ccrank.taskfiles import read_text
+
+_CLOTHING_COMMIT = "31a3d4bdcaf1499e4a8bfc74d4b935280a616d91"
+_CLOTHING_REPOSITORY = "MichalSzopinski00/The-Best-Classifier"
+_CLOTHING = DataFile(
+    path="reviews/womens-clothing.csv",
+    url=(
+        f"https://raw.githubusercontent.com/{_CLOTHING_REPOSITORY}/{_CLOTHING_COMMIT}"
+        "/womens-ecommerce-clothing-reviews.zip"
+    ),
+    sha256="bd93cc515747ad1f87b8bc863c9e40da758509e6db6506a96d06976e61e36ee0",
+    zipped=".csv",
+)
+_PUBLISHED_NAME = "united_states.auto-adjusted_gender.geocoded.jsonl"
+_TRUSTPILOT = DataFile(
+    path="reviews/trustpilot-us.jsonl",
+    url=(
+        "https://bitbucket.org/lowlands/release/raw/fd60e8b4fbb12f0175e0f26153e289bbe2bfd71c/WWW2015/data/"
+        f"{_PUBLISHED_NAME}.zip"
+    ),
+    sha256=None,
+    other_names=(
+        "trustpilot-us.jsonl.gz",
+        _PUBLISHED_NAME,
+        f"{_PUBLISHED_NAME}.tmp",
+        f"{_PUBLISHED_NAME}.gz",
+        f"{_PUBLISHED_NAME}.zip",
+    ),
+)
+_CRITERION = Criterion(
+    "sentiment", comparative="more positive", poles=("negative", "positive"), category="review"
+)
+_STARS = (1, 2, 3, 4, 5)
+
+Reviews = Iterable[tuple[str, int, str]]
+"""(product, stars, text) of each review."""
+
+
+def _read(
+    data_dir: str | Path | None = None,
+    *,
+    source: str = "auto",
+    form: str = "inline",
+    disjoint: bool = False,
+    words: int | None = 60,
+) -> list[Task]:
+    check_choice("source", source, ("auto", "clothing", "trustpilot"))
+    check_choice("form", form, ("inline", "context"))
+    check_choice("disjoint", disjoint, (False, True))
+    if source == "auto":
+        source = "clothing" if find(_TRUSTPILOT, data_dir) is None else "trustpilot"
+    first_words("", words)  # refuses a wrong `words` before anything is read
+    path = locate(_TRUSTPILOT if source == "trustpilot" else _CLOTHING, data_dir)
+    tasks: list[Task] = []
+    for product, by_stars in _by_product(_OPEN[source](path), words).items():
+        for k in range(min(map(len, by_stars)) if disjoint else 1):
+            task_id = f"{source}-{product}-{k + 1}" if disjoint else f"{source}-{product}"
+            gold = {texts[k]: float(stars) for stars, texts in zip(_STARS, by_stars, strict=True)}
+            about = {"source": source, "product": product, "unit": "stars"}
+            make = _inline if form == "inline" else _in_context
+            tasks.append(make(gold, task_id, about))
+    return tasks
+
+
+def _by_product(reviews: Reviews, words: int | None) -> dict[str, list[list[str]]]:
+    """The texts of each product that has reviews of every star, by stars."""
+    texts: dict[str, list[list[str]]] = defaultdict(lambda: [[] for _ in _STARS])
+    seen: set[tuple[str, str]] = set()
+    for product, stars, text in reviews:
+        shown = normal_form(first_words(text, words))
+        if shown and (product, shown) not in seen:
+            seen.add((product, shown))
+            texts[product][stars - 1].append(shown)
+    return {product: by_stars for product, by_stars in texts.items() if all(by_stars)}
+
+
+def _inline(gold: dict[str, float], task_id: str, about: dict[str, Any]) -> Task:
+    return task_of_gold(_CRITERION, gold, task_id, about=about)
+
+
+def _in_context(gold: dict[str, float], task_id: str, about: dict[str, Any]) -> Task:
+    """The paper's form: the context holds the reviews under letters, and the letters are ranked."""
+    order = shuffled(sorted(gold, key=lambda text: -gold[text]), task_id)
+    names = [f"review {chr(ord('A') + place)}" for place in range(len(order))]
+    context = "\n".join(f"{name}: {text}" for name, text in zip(names, order, strict=True))
+    values = tuple(gold[text] for text in order)
+    return Task(_CRITERION, tuple(names), context, values, task_id, about)
+
+
+def _clothing(path: Path) -> Iterator[tuple[str, int, str]]:
+    rows = csv.DictReader(io.StringIO(read_text(path), newline=""))
+    for row in rows:
+        stars = _stars(row.get("Rating"))
+        if stars is None or row.get("Clothing ID") is None or row.get("Review Text") is None:
+            raise CcrankError(
+                f"{path}, line {rows.line_num}: not a review of this dataset, which has a Clothing ID, a Rating "
+                f"from 1 to 5 and a Review Text; take the file from {_CLOTHING.url}"
+            )
+        yield row["Clothing ID"], stars, row["Review Text"]
+
+
+def _trustpilot(path: Path) -> Iterator[tuple[str, int, str]]:
+    """The reviews of a file of users, one user per line."""
+    try:
+        with _lines_of(path) as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield from _reviews_of_user(line, f"{path}, line {number}")
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise CcrankError(f"cannot read {path}: {error}; take the file from {_TRUSTPILOT.url}") from None
+
+
+def _reviews_of_user(line: str, where: str) -> Iterator[tuple[str, int, str]]:
+    try:
+        for review in _user(line).get("reviews") or ():
+            text = review.get("text") or review.get("title") or ""
+            text = text if isinstance(text, str) else " ".join(map(str, text))
+            stars = _stars(review.get("rating"))
+            # A review that lacks its company or its stars cannot be placed: it is passed over.
+            if stars is not None and review.get("company_id"):
+                yield str(review["company_id"]), stars, text
+    except (ValueError, SyntaxError, AttributeError, TypeError, RecursionError, MemoryError) as error:
+        raise CcrankError(
+            f"{where}: not a TrustPilot user with reviews ({error}); take the file from {_TRUSTPILOT.url}"
+        ) from None
+
+
+def _user(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        # The published file is called JSON lines, but its lines are Python literals.
+        return ast.literal_eval(line)
+
+
+def _stars(value: object) -> int | None:
+    """The number of stars, which the files give as a number or as its digits; None for anything else."""
+    try:
+        stars = float(str(value))
+    except ValueError:
+        return None
+    return int(stars) if stars in _STARS else None
+
+
+@contextmanager
+def _lines_of(path: Path) -> Iterator[Iterable[str]]:
+    """The lines of a file that may be packed; a few bytes of the published file are no UTF-8."""
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if Path(name).name.startswith(_PUBLISHED_NAME)]
+            if not names:
+                raise CcrankError(f"{path} holds no {_PUBLISHED_NAME}; take it from {_TRUSTPILOT.url}")
+            with archive.open(names[0]) as packed:
+                yield io.TextIOWrapper(packed, encoding="utf-8-sig", errors="replace")
+    elif path.suffix == ".gz":
+        with gzip.open(path, "rt", encoding="utf-8-sig", errors="replace") as lines:
+            yield lines
+    else:
+        with path.open(encoding="utf-8-sig", errors="replace") as lines:
+            yield lines
+
+
+_OPEN = {"clothing": _clothing, "trustpilot": _trustpilot}
+
+DATASET = Dataset(
+    name="reviews",
+    kind="context",
+    summary="Five reviews of one product, of one to five stars, by how positive they are",
+    licence=(
+        "clothing: given as CC0 by secondary pages of the Kaggle set nicapotato/womens-ecommerce-clothing-reviews; "
+        "TrustPilot: none stated"
+    ),
+    source=f"https://github.com/{_CLOTHING_REPOSITORY}/tree/{_CLOTHING_COMMIT}",
+    paper_tasks=805,
+    paper_items=5.0,
+    departs=(
+        "the paper takes TrustPilot, US; put that file in place and it is read. Without it, women's clothing "
+        'reviews stand in: 143 tasks, or 659 with `disjoint`. A review is an item itself; `form="context"` gives '
+        "the paper's form, reviews under letters in the context. A review is cut to its first 60 words unless "
+        "`words` says otherwise"
+    ),
+    read=_read,
+    files=(_CLOTHING, _TRUSTPILOT),
+)

@@ -1,0 +1,83 @@
+"""ScalarAdj: half-scales of adjectives by intensity (de Melo & Bansal 2013, Wilkinson & Oates 2016, Cocos et al. 2018).
+
+A file holds one half-scale, weakest first: `level<TAB>word`, words of one level joined by ` || `. Of a level with
+several words the first is kept; scales that are then the same words in the same order are one task, named after the
+first file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ccrank.datasets.dataset import Dataset, task_of_gold
+from ccrank.datasets.files import DataFolder, locate
+from ccrank.errors import CcrankError
+from ccrank.task import Criterion, Task, normal_form
+from ccrank.taskfiles import read_text
+
+_COLLECTIONS = ("crowd", "demelo", "wilkinson")
+_COMMIT = "b6c4194285e3fa6324aec0babe17b3c3c65038e1"
+_FOLDER = DataFolder(
+    path="scalaradj",
+    url=f"https://codeload.github.com/ainagari/scalar_adjs/tar.gz/{_COMMIT}",
+    sha256="b0a26d5832bb87c1cb69e56255bd9df91a5561987763e7e3a85b5a7bace42c93",
+    members=rf"[^/]+/data/((?:{'|'.join(_COLLECTIONS)})/gold_rankings/[^/]+\.rankings)",
+    holds="*/gold_rankings/*.rankings",
+)
+_CRITERION = Criterion(
+    "intensity", comparative="more intense", poles=("mild", "intense"), category="adjective"
+)
+_FEWEST_ITEMS = 4
+
+
+def _read(data_dir: str | Path | None = None) -> list[Task]:
+    folder = locate(_FOLDER, data_dir)
+    tasks: list[Task] = []
+    seen: set[tuple[str, ...]] = set()
+    for collection in _COLLECTIONS:
+        paths = sorted((folder / collection / "gold_rankings").glob("*.rankings"))
+        if not paths:
+            raise CcrankError(
+                f"there are no rankings in {folder / collection / 'gold_rankings'}; "
+                f"take that folder from {_FOLDER.url}"
+            )
+        for path in paths:
+            scale = _scale(path)
+            words = tuple(scale)
+            if len(words) < _FEWEST_ITEMS or words in seen:
+                continue
+            seen.add(words)
+            about = {"collection": collection, "file": path.name}
+            tasks.append(task_of_gold(_CRITERION, scale, f"{collection}-{path.stem}", about=about))
+    return tasks
+
+
+def _scale(path: Path) -> dict[str, float]:
+    """Level by word, weakest first, the first word of each level."""
+    levels: dict[float, str] = {}
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        level, _, words = line.partition("\t")
+        try:
+            levels.setdefault(float(level), normal_form(words.split("||")[0]))
+        except ValueError:
+            raise CcrankError(f"{path}, line {number}: {line!r} is not `level<TAB>word`") from None
+    return {word: level for level, word in sorted(levels.items())}
+
+
+DATASET = Dataset(
+    name="scalaradj",
+    kind="facts",
+    summary="Adjectives of one half-scale by intensity: warm, hot, overheated, stifling",
+    licence="none stated in the repository; part of its data is from acocos/scalar-adj (MIT)",
+    source=f"https://github.com/ainagari/scalar_adjs/tree/{_COMMIT}/data",
+    paper_tasks=38,
+    paper_items=4.47,
+    departs=(
+        "the paper's 38 tasks cannot be derived from the public files. Here one word is kept per level and "
+        "identical scales are merged: 39 tasks; discarding every scale that has a tie would leave 26"
+    ),
+    read=_read,
+    files=(_FOLDER,),
+)

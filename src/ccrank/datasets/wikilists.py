@@ -1,0 +1,120 @@
+"""WikiLists: the paper's own 69 lists of facts, most of them from Wikipedia.
+
+**Direction.** A list of the CSV stands in order, and its first item is the one that is most what the column
+`Ordering` says: the largest under "larger", the first in time under "earlier". That holds for all 69 lists, without
+exception. For 54 of them this is also the item that has most of the quantity which the column `Criterion` names. For
+the other 15 (10 "earlier", 2 "lower", and "closer", "softer", "less" once each) it is the one that has least: there
+the scale is turned, so that name, comparative, poles and gold values all point the same way and a signed τ means the
+same for every prompt. `turn=False` keeps the CSV's direction for those 15 ("earlier", first item highest).
+
+**Items.** An entry ends at a comma outside brackets; white space is folded, repeats and empty entries are dropped,
+then the list is cut to its first 10. The wording and the few entries mended are data: `data/wikilists.toml`.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import unicodedata
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ccrank.datasets.dataset import Dataset, check_choice, task_of_gold
+from ccrank.datasets.files import DataFile, locate
+from ccrank.errors import CcrankError
+from ccrank.task import Criterion, Task, normal_form
+from ccrank.taskfiles import read_text
+from ccrank.toml import parse_toml
+
+_COMMIT = "695fe86dd524bd09e5f4569475d85decef9abc09"
+_REPOSITORY = "niklasstoehr/contrast-consistent-ranking"
+_LISTS = DataFile(
+    path="wikilists/WikiLists Rankings.csv",
+    url=f"https://raw.githubusercontent.com/{_REPOSITORY}/{_COMMIT}/WikiLists%20Rankings.csv",
+    sha256="51a6f402db404a39178709e0f27fb01d5022704d11b6ffc0f623782794527618",
+)
+_COLUMNS = ("Full name", "Category", "Criterion", "Ordering", "List")
+_NOTES = {
+    "title": "Full name",
+    "ordering": "Ordering",
+    "source": "Reference",
+    "type": "Type",
+    "theme": "Theme",
+}
+_FEWEST_ITEMS = 4
+_MOST_ITEMS = 10
+
+
+def _read(data_dir: str | Path | None = None, *, turn: bool = True) -> list[Task]:
+    check_choice("turn", turn, (True, False))
+    path = locate(_LISTS, data_dir)
+    wording = parse_toml(files("ccrank.datasets") / "data" / "wikilists.toml")
+    tasks: list[Task] = []
+    rows = csv.DictReader(io.StringIO(read_text(path), newline=""))
+    for column in _COLUMNS:
+        if column not in (rows.fieldnames or ()):
+            raise CcrankError(f"{path} has no column {column!r}; take the file from {_LISTS.url}")
+    for row in rows:
+        order = _entries(row["List"], wording["repair"].get(row["Full name"], {}))[:_MOST_ITEMS]
+        if len(order) < _FEWEST_ITEMS:
+            continue
+        if turn and row["Ordering"] in wording["against"]:
+            order.reverse()
+        about = {name: row[column] for name, column in _NOTES.items() if row.get(column)}
+        tasks.append(
+            task_of_gold(_criterion(row, wording, turn), order, _slug(row["Full name"]), about=about)
+        )
+    return tasks
+
+
+def _criterion(row: dict[str, str], wording: dict[str, Any], turn: bool) -> Criterion:
+    # A list that is new to the file gets the paper's own phrase and no poles.
+    ordering, named = row["Ordering"], row["Criterion"]
+    scale = wording["scale"].get(named, {"comparative": f"{ordering} in terms of {named}"})
+    low_high = scale.get("poles")
+    comparative = scale["comparative"]
+    if not turn and ordering in wording["against"]:
+        comparative = scale.get("reverse", comparative)
+        low_high = low_high and low_high[::-1]
+    return Criterion(
+        name=scale.get("name", named),
+        comparative=comparative,
+        poles=low_high and (low_high[0], low_high[1]),
+        category=wording["category"].get(row["Category"], row["Category"]),
+    )
+
+
+def _entries(joined: str, repair: dict[str, list[str]]) -> list[str]:
+    """The entries of a list without repeats."""
+    entries: dict[str, None] = {}
+    for piece in re.split(r",(?![^()]*\))", joined):
+        entry = normal_form(piece)
+        for mended in repair.get(entry, [entry]):
+            if mended:
+                entries.setdefault(mended)
+    return list(entries)
+
+
+def _slug(name: str) -> str:
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return "-".join(re.findall(r"[a-z0-9]+", plain.lower().replace("'", "")))
+
+
+DATASET = Dataset(
+    name="wikilists",
+    kind="facts",
+    summary="Lists of facts about the world: countries by size, presidents by date, buildings by height",
+    licence="none stated in the repository; the lists are from Wikipedia, CC BY-SA",
+    source=f"https://github.com/{_REPOSITORY}/tree/{_COMMIT}",
+    paper_tasks=69,
+    paper_items=9.23,
+    departs=(
+        "same lists, same counts. 15 lists whose comparative points against their quantity (earlier, lower, "
+        "closer, softer, less) are turned, which |τ| does not see; the prompts' wording is made whole phrases; "
+        "three names of one mountain are one item and five entries are mended"
+    ),
+    read=_read,
+    files=(_LISTS,),
+)

@@ -1,0 +1,84 @@
+"""WorldLists: the 69 lists that the paper names for its WikiLists, written anew with values, units and years."""
+
+from __future__ import annotations
+
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ccrank.datasets.dataset import Dataset, task_of_gold
+from ccrank.task import Criterion, Task
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+CARD: dict[str, Any] = {
+    "what": (
+        "69 lists of facts about the world (buildings by height, planets by size, presidents by term): "
+        "4 to 10 items each, every item with its value, every list with its unit, year and source"
+    ),
+    "licence": "Apache-2.0, written for ccrank",
+    "source": "packaged with ccrank; each list names where its figures can be looked up",
+    "paper": {"dataset": "WikiLists", "tasks": 69, "mean_items": 9.23},
+    "departs": (
+        "the titles are those of the paper's appendix, the lists are our own: items have values and not only "
+        "places, and are picked so that no two tie; more is always higher, where "
+        "some of the paper's lists run from low to high; and where a published order is out of date, mistaken "
+        "or rests on another measure, the list says so under `differs`"
+    ),
+}
+"""What the dataset is, where it is from, and how it departs from the paper's."""
+
+_NOTES = ("title", "unit", "year", "source", "differs", "note")
+
+
+def _read(data_dir: str | Path | None = None) -> list[Task]:
+    """The tasks of `load` with their items shuffled as in every dataset."""
+    return [
+        task_of_gold(
+            task.criterion, dict(zip(task.items, task.values or (), strict=True)), task.id, about=task.about
+        )
+        for task in load()
+    ]
+
+
+DATASET = Dataset(
+    name="worldlists",
+    kind="facts",
+    summary=CARD["what"],
+    licence=CARD["licence"],
+    source=CARD["source"],
+    paper_tasks=None,
+    paper_items=None,
+    departs=CARD["departs"],
+    read=_read,
+)
+
+
+def load() -> list[Task]:
+    """The 69 tasks in the appendix's order, items in alphabetical order so that their places tell nothing.
+
+    `about` holds the title, unit, year and source, and where there are any `differs` and `note`.
+
+    >>> task = next(task for task in load() if task.id == "buildings-by-height")
+    >>> task.order[0], task.about["unit"]
+    ('Burj Khalifa', 'm')
+    """
+    return [_task(entry) for entry in read_lists()]
+
+
+def read_lists() -> list[dict[str, Any]]:
+    """The lists as they stand in the packaged file: dicts whose `items` are [name, value], highest first."""
+    file = resources.files("ccrank") / "datasets" / "data" / "worldlists.toml"
+    lists: list[dict[str, Any]] = tomllib.loads(file.read_text(encoding="utf-8"))["list"]
+    return lists
+
+
+def _task(entry: dict[str, Any]) -> Task:
+    criterion = Criterion(entry["name"], entry["comparative"], tuple(entry["poles"]), entry["category"])
+    values = dict(sorted(entry["items"], key=lambda item: str.casefold(item[0])))
+    about = {key: entry[key] for key in _NOTES if key in entry}
+    return Task(criterion, tuple(values), values=tuple(values.values()), id=entry["id"], about=about)
