@@ -1,0 +1,54 @@
+"""From answers to one ranking: pairwise margins or several rankings in, scores or an order out.
+
+Margins are an (N, N) matrix: entry [i, j] is the log-odds that i is higher than j when asked in the order (i, j), NaN
+where not asked; the diagonal is ignored. An order lists item indices, highest first. Scores are aligned with the items:
+more = higher.
+"""
+
+from ccrank.aggregate.consistency import (
+    CircularTriads,
+    PositionBias,
+    agreement_both_orders,
+    circular_triads,
+    kendall_w,
+    mean_pairwise_tau,
+    position_bias,
+)
+from ccrank.aggregate.pairwise import (
+    BradleyTerry,
+    bradley_terry,
+    bradley_terry_pairs,
+    log_odds,
+    mean_margins,
+    win_counts,
+)
+from ccrank.aggregate.rankings import (
+    KemenyOrder,
+    kemeny,
+    kemeny_rankings,
+    mean_rank,
+    order_to_scores,
+    scores_to_order,
+)
+
+__all__ = [
+    "BradleyTerry",
+    "CircularTriads",
+    "KemenyOrder",
+    "PositionBias",
+    "agreement_both_orders",
+    "bradley_terry",
+    "bradley_terry_pairs",
+    "circular_triads",
+    "kemeny",
+    "kemeny_rankings",
+    "kendall_w",
+    "log_odds",
+    "mean_margins",
+    "mean_pairwise_tau",
+    "mean_rank",
+    "order_to_scores",
+    "position_bias",
+    "scores_to_order",
+    "win_counts",
+]

@@ -1,0 +1,157 @@
+"""Orders and scores, and one order from many: Borda's mean rank and Kemeny's median order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csgraph
+
+from ccrank.errors import CcrankError
+
+KEMENY_EXACT_ITEMS = 16
+"""Largest knot of circular preferences that `kemeny` solves exactly, in 2ⁿ n time and memory (0.05 s, 26 MB)."""
+
+
+@dataclass(frozen=True, slots=True)
+class KemenyOrder:
+    """An order that contradicts the preferences as little as possible."""
+
+    order: tuple[int, ...]
+    """Item indices, highest first."""
+    cost: float
+    """Σ of preferences[j, i] over all i placed above j: what the order contradicts."""
+    exact: bool
+    """Whether no other order can cost less; otherwise no single item can be moved to make it cheaper."""
+
+
+def order_to_scores(order: ArrayLike) -> NDArray[np.float64]:
+    """Scores of an order of item indices, highest first: N−1 for the first down to 0 for the last.
+
+    >>> order_to_scores([2, 0, 1]).tolist()
+    [1.0, 0.0, 2.0]
+    """
+    return mean_rank(np.asarray(order)[None])
+
+
+def scores_to_order(scores: ArrayLike) -> tuple[int, ...]:
+    """Item indices by score, highest first; tied items keep their places."""
+    return tuple(int(i) for i in np.argsort(-np.asarray(scores, dtype=float), kind="stable"))
+
+
+def mean_rank(rankings: ArrayLike) -> NDArray[np.float64]:
+    """Borda: the mean over R orders of the number of items placed below. rankings: (R, N) → (N,)."""
+    orders = checked_rankings(rankings)
+    places = np.argsort(orders, axis=1)  # the inverse of each permutation: [r, i] = place of item i
+    return np.asarray(orders.shape[1] - 1 - places.mean(axis=0))
+
+
+def kemeny_rankings(rankings: ArrayLike) -> KemenyOrder:
+    """The order with the fewest disagreements with R orders, summed over orders and pairs. rankings: (R, N)."""
+    return kemeny(votes(rankings))
+
+
+def votes(rankings: ArrayLike) -> NDArray[np.float64]:
+    """(N, N): [i, j] = the number of the R orders that place i above j."""
+    places = np.argsort(checked_rankings(rankings), axis=1)
+    return np.asarray((places[:, :, None] < places[:, None, :]).sum(axis=0), dtype=float)
+
+
+def kemeny(preferences: ArrayLike) -> KemenyOrder:
+    """The order of least cost Σ_{i above j} preferences[j, i] (Kemeny; linear ordering problem).
+
+    preferences: (N, N), entry [i, j] the weight (votes, probability, log-odds) for i above j; NaN counts as 0, the
+    diagonal is ignored. Groups of items of which all of one beat all of the other by majority stand in that order in
+    every optimum (Truchon's extended Condorcet criterion), so each strongly connected group is ordered on its own:
+    exactly by dynamic programming up to `KEMENY_EXACT_ITEMS` items, else by insertion moves from Borda's order.
+    Among orders of equal cost the one nearer to Borda's is taken where the search can tell.
+    """
+    weights = np.nan_to_num(np.array(preferences, dtype=float))
+    if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or len(weights) == 0:
+        raise CcrankError(f"preferences must be a square matrix, got shape {weights.shape}")
+    np.fill_diagonal(weights, 0)
+    lead = weights - weights.T
+    at_least_even = lead >= 0
+    n_groups, group = csgraph.connected_components(at_least_even, directed=True, connection="strong")
+    # Every item of a higher group beats more items than any item of a lower one.
+    beaten = at_least_even.sum(axis=1)
+    groups = sorted(
+        (np.flatnonzero(group == g) for g in range(n_groups)), key=lambda members: -int(beaten[members[0]])
+    )
+    order: list[int] = []
+    exact = True
+    for members in groups:
+        # Borda's order first: it decides between orders of equal cost, and is where the local search starts.
+        borda = members[np.argsort(-lead[np.ix_(members, members)].sum(axis=1), kind="stable")]
+        inner = lead[np.ix_(borda, borda)]
+        small = len(borda) <= KEMENY_EXACT_ITEMS
+        exact &= small
+        order.extend(borda[_best_order(inner) if small else _insertion_order(inner)].tolist())
+    placed = weights[np.ix_(order, order)]
+    return KemenyOrder(tuple(order), float(np.tril(placed, -1).sum()), exact)
+
+
+def _best_order(lead: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The order maximising Σ_{i above j} lead[i, j], by dynamic programming over the sets of items on top."""
+    n = len(lead)
+    # before[S, j] = Σ_{i ∈ S} lead[i, j]: gain of placing j right below the set S. Built by doubling.
+    before = np.zeros((1, n))
+    for i in range(n):
+        before = np.concatenate([before, before + lead[i]])
+    sets = np.arange(2**n)
+    members = (sets[:, None] >> np.arange(n)) & 1
+    sizes = members.sum(axis=1)
+    best = np.zeros(2**n)
+    last = np.zeros(2**n, dtype=np.int64)
+    for size in range(1, n + 1):
+        layer = sets[sizes == size]
+        # A set loses its last item: the bit is only there to clear where it is set.
+        without = layer[:, None] & ~(1 << np.arange(n))
+        gain = np.where(members[layer] == 1, best[without] + before[without, np.arange(n)], -np.inf)
+        # The latest of equal choices goes last, so that Borda's order, which comes in, wins ties.
+        last[layer] = n - 1 - gain[:, ::-1].argmax(axis=1)
+        best[layer] = gain.max(axis=1)
+    order = []
+    remaining = 2**n - 1
+    while remaining:
+        order.append(int(last[remaining]))
+        remaining ^= 1 << order[-1]
+    return np.array(order[::-1])
+
+
+def _insertion_order(lead: NDArray[np.float64]) -> NDArray[np.int64]:
+    """A local optimum: starting as given, items move to their best place until none gains by moving."""
+    order = np.arange(len(lead))
+    smallest_gain = 1e-12 * np.abs(lead).sum()
+    moved = True
+    while moved:
+        moved = False
+        for item in range(len(lead)):
+            rest = order[order != item]
+            # value[p] of standing at place p: what is above it leads it, it leads what is below.
+            ahead = np.concatenate([[0.0], np.cumsum(lead[rest, item])])
+            value = 2 * ahead - ahead[-1]
+            here = int(np.flatnonzero(order == item)[0])
+            target = int(value.argmax())
+            if value[target] > value[here] + smallest_gain:
+                order = np.insert(rest, target, item)
+                moved = True
+    return order
+
+
+def checked_rankings(rankings: ArrayLike) -> NDArray[np.int64]:
+    """(R, N) orders, each a permutation of 0..N−1."""
+    try:
+        orders = np.asarray(rankings)
+    except ValueError:
+        raise CcrankError("rankings must all order the same items: their lengths differ") from None
+    if orders.ndim != 2 or orders.size == 0:
+        raise CcrankError(f"rankings must be R orders of N items, got shape {orders.shape}")
+    wrong = (np.sort(orders, axis=1) != np.arange(orders.shape[1])).any(axis=1)
+    if wrong.any():
+        raise CcrankError(
+            f"ranking {int(wrong.argmax()) + 1} is not an order of the items 0..{orders.shape[1] - 1}: "
+            f"{orders[wrong.argmax()].tolist()}"
+        )
+    return orders.astype(np.int64)

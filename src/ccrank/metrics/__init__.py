@@ -1,0 +1,51 @@
+"""What is measured, and what chance alone would reach: pure functions on scores and gold values.
+
+Scores and gold are aligned with the items and mean the same: more = higher.
+"""
+
+from ccrank.metrics.chance import (
+    Floor,
+    chance_abs_tau,
+    chance_abs_tau_quantile,
+    chance_floor,
+    chance_free_accuracy,
+    chance_pairs,
+    chance_tau_sd,
+    p_value_abs_tau,
+    p_value_tau,
+)
+from ccrank.metrics.order import (
+    TaskMetrics,
+    abs_tau,
+    evaluate,
+    free_accuracy,
+    kendall_tau,
+    pair_accuracy,
+    pairwise_accuracy,
+)
+from ccrank.metrics.tasks import Estimate, PairedTest, Summary, mean_with_interval, paired_test, summarise
+
+__all__ = [
+    "Estimate",
+    "Floor",
+    "PairedTest",
+    "Summary",
+    "TaskMetrics",
+    "abs_tau",
+    "chance_abs_tau",
+    "chance_abs_tau_quantile",
+    "chance_floor",
+    "chance_free_accuracy",
+    "chance_pairs",
+    "chance_tau_sd",
+    "evaluate",
+    "free_accuracy",
+    "kendall_tau",
+    "mean_with_interval",
+    "p_value_abs_tau",
+    "p_value_tau",
+    "pair_accuracy",
+    "paired_test",
+    "pairwise_accuracy",
+    "summarise",
+]

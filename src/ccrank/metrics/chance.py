@@ -1,0 +1,225 @@
+"""What chance reaches: the exact distribution of Kendall's τ for a uniformly random order, and of its mean over tasks.
+
+Of N items, the number of pairs ordered as in gold is K = Σ_{k=2..N} U_k with independent U_k uniform on 0..k−1
+(inserting the k-th item into an order of k−1), and τ = 2K / P − 1 with P = N(N−1)/2. Up to `EXACT_ITEMS` items the
+law of K is computed by convolution; beyond, τ is taken as normal with its exact variance 2(2N+5) / (9N(N−1)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, stats
+
+from ccrank.errors import CcrankError
+
+EXACT_ITEMS = 200
+"""Largest number of items for which the law of τ is exact; at the switch E|τ| differs by less than 0.1 %."""
+CONVOLVED_TASKS = 64
+"""Largest number of tasks for which the law of a mean over tasks is a convolution; beyond, it is taken as normal."""
+SMALLEST_P_VALUE = 1e-12
+"""p-values are not told apart below this: the convolution is by FFT, whose rounding is about 1e-15."""
+
+_FINEST_GRID = 2**14
+_COARSE_GRID = 2**12
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """What random orders reach on average over tasks, and the central interval of that average."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def chance_tau_sd(n_items: int) -> float:
+    """Standard deviation of τ for a random order of N items: √(2(2N+5) / (9N(N−1))). Its mean is 0."""
+    _check_items(n_items)
+    return math.sqrt(2 * (2 * n_items + 5) / (9 * n_items * (n_items - 1)))
+
+
+def chance_abs_tau(n_items: int) -> float:
+    """E|τ| for a random order of N items.
+
+    >>> [round(chance_abs_tau(n), 2) for n in (4, 5, 6, 8, 10)]
+    [0.39, 0.33, 0.29, 0.23, 0.2]
+    """
+    _check_items(n_items)
+    if n_items > EXACT_ITEMS:
+        return chance_tau_sd(n_items) * math.sqrt(2 / math.pi)
+    tau, probability = _tau_law(n_items)
+    return float(np.abs(tau) @ probability)
+
+
+def chance_free_accuracy(n_items: int) -> float:
+    """E max(accuracy, 1 − accuracy) for a random order of N items: (1 + E|τ|) / 2."""
+    return (1 + chance_abs_tau(n_items)) / 2
+
+
+def chance_abs_tau_quantile(n_items: int, level: float = 0.95) -> float:
+    """The smallest t that |τ| of a random order of N items stays at or below with probability ≥ level."""
+    _check_items(n_items)
+    _check_level(level)
+    if n_items > EXACT_ITEMS:
+        return float(chance_tau_sd(n_items) * stats.norm.ppf((1 + level) / 2))
+    tau, probability = _tau_law(n_items)
+    order = np.argsort(np.abs(tau), kind="stable")
+    cumulative = np.cumsum(probability[order])
+    # ± τ are one value of |τ|, and sums of probabilities are only equal up to rounding.
+    return float(np.abs(tau)[order][np.searchsorted(cumulative, level - 1e-12)])
+
+
+def chance_pairs(n_pairs: int) -> float:
+    """E max(K, n − K) / n for K of n independent fair coins: chance for answers that need not be transitive.
+
+    Closed form (the mean distance of a random walk): ½ + m C(n, m) / (n 2ⁿ) with m = ⌈n/2⌉.
+
+    >>> chance_pairs(1), chance_pairs(2), chance_pairs(3)
+    (1.0, 0.75, 0.75)
+    """
+    if n_pairs < 1:
+        raise CcrankError(f"chance over pairs needs at least 1 pair, got {n_pairs}")
+    middle = (n_pairs + 1) // 2
+    if n_pairs <= 1000:
+        return 0.5 + math.comb(n_pairs, middle) * middle / (n_pairs << n_pairs)
+    return float(0.5 + middle * stats.binom.pmf(middle, n_pairs, 0.5) / n_pairs)
+
+
+def chance_floor(n_items: Sequence[int], level: float = 0.95) -> Floor:
+    """The mean |τ| over tasks of these sizes when every order is random: its expectation and central interval.
+
+    The expectation is exact; the interval is read from the law of the mean (see `CONVOLVED_TASKS`).
+    The floor of free accuracy is (1 + floor) / 2 throughout.
+    """
+    _check_level(level)
+    law = _law_of_mean(n_items, signed=False)
+    mean = math.fsum(chance_abs_tau(n) for n in n_items) / len(n_items)
+    return Floor(mean, law.quantile((1 - level) / 2), law.quantile((1 + level) / 2))
+
+
+def p_value_abs_tau(mean_abs_tau: float, n_items: Sequence[int]) -> float:
+    """P(mean |τ| over tasks of these sizes ≥ the observed one) when every order is random; one-sided."""
+    return max(SMALLEST_P_VALUE, _law_of_mean(n_items, signed=False).at_least(mean_abs_tau))
+
+
+def p_value_tau(mean_tau: float, n_items: Sequence[int]) -> float:
+    """P(|mean τ| over tasks of these sizes ≥ the observed |mean τ|) when every order is random; two-sided."""
+    tail = _law_of_mean(n_items, signed=True).at_least(abs(mean_tau))
+    return min(1.0, max(SMALLEST_P_VALUE, 2 * tail))
+
+
+@dataclass(frozen=True, slots=True)
+class _Normal:
+    mean: float
+    deviation: float
+
+    def quantile(self, level: float) -> float:
+        return float(stats.norm.ppf(level, self.mean, self.deviation))
+
+    def at_least(self, value: float) -> float:
+        return float(stats.norm.sf(value, self.mean, self.deviation))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lattice:
+    values: NDArray[np.float64]
+    probability: NDArray[np.float64]
+    slack: float
+    """How far below an observed value an atom may lie and still count as that value."""
+
+    def quantile(self, level: float) -> float:
+        place = int(np.searchsorted(np.cumsum(self.probability), level - 1e-12))
+        return float(self.values[min(place, len(self.values) - 1)])
+
+    def at_least(self, value: float) -> float:
+        start = int(np.searchsorted(self.values, value - self.slack))
+        return float(min(1.0, self.probability[start:].sum()))
+
+
+def _law_of_mean(n_items: Sequence[int], signed: bool) -> _Normal | _Lattice:
+    """The law of the mean over tasks of τ (signed) or |τ| under random orders."""
+    if len(n_items) == 0:
+        raise CcrankError("chance over tasks needs at least 1 task, got none")
+    tasks = len(n_items)
+    counts = Counter(int(n) for n in n_items)
+    if tasks > CONVOLVED_TASKS:
+        means = {n: 0.0 if signed else chance_abs_tau(n) for n in counts}
+        variance = sum(count * (chance_tau_sd(n) ** 2 - means[n] ** 2) for n, count in counts.items())
+        return _Normal(
+            sum(count * means[n] for n, count in counts.items()) / tasks, math.sqrt(variance) / tasks
+        )
+    # (1 + τ)/2 and |τ| are multiples of 1/P, so on a grid of lcm(P) steps the convolution is exact.
+    common = math.lcm(*(n * (n - 1) // 2 for n in counts))
+    exact = common <= _FINEST_GRID and max(counts) <= EXACT_ITEMS
+    steps = common if exact else _COARSE_GRID
+    length = fft.next_fast_len(tasks * steps + 1, real=True)
+    spectrum = np.ones(length // 2 + 1, dtype=complex)
+    for n, count in counts.items():
+        tau, probability = _tau_law(n)
+        spectrum *= (
+            fft.rfft(_on_grid((1 + tau) / 2 if signed else np.abs(tau), probability, steps), length) ** count
+        )
+    total = np.maximum(fft.irfft(spectrum, length)[: tasks * steps + 1], 0)
+    values = np.arange(tasks * steps + 1) / (tasks * steps)
+    step = 2.0 if signed else 1.0
+    return _Lattice(
+        values=2 * values - 1 if signed else values,
+        probability=total / total.sum(),
+        # On the coarse grid each task's value may have moved by one step, and so may their mean.
+        slack=1e-9 if exact else step / steps,
+    )
+
+
+def _on_grid(
+    values: NDArray[np.float64], probability: NDArray[np.float64], steps: int
+) -> NDArray[np.float64]:
+    """Probabilities of values in [0, 1] on 0, 1/steps, …, 1: an atom between two points is split, its mean kept."""
+    place = values * steps
+    nearest = np.rint(place)
+    place = np.where(np.abs(place - nearest) < 1e-6, nearest, place)
+    lower = np.minimum(place.astype(int), steps - 1)
+    upper_share = place - lower
+    grid = np.bincount(lower, probability * (1 - upper_share), minlength=steps + 1)
+    return np.asarray(grid + np.bincount(lower + 1, probability * upper_share, minlength=steps + 1))
+
+
+@lru_cache(maxsize=256)
+def _tau_law(n_items: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The values of τ and their probabilities: exact atoms, or equal-weight normal quantiles past `EXACT_ITEMS`."""
+    _check_items(n_items)
+    if n_items > EXACT_ITEMS:
+        levels = (np.arange(_COARSE_GRID) + 0.5) / _COARSE_GRID
+        tau = np.clip(stats.norm.ppf(levels) * chance_tau_sd(n_items), -1, 1)
+        probability = np.full(_COARSE_GRID, 1 / _COARSE_GRID)
+    else:
+        probability = np.ones(1)
+        for k in range(2, n_items + 1):
+            # Convolution with the uniform law on 0..k−1 is a moving sum, hence a difference of running sums.
+            running = np.cumsum(np.concatenate([probability, np.zeros(k - 1)]))
+            running[k:] -= running[:-k].copy()
+            probability = running / k
+        probability = np.maximum(
+            probability + probability[::-1], 0
+        )  # the law is symmetric: so is its rounding
+        probability /= probability.sum()
+        pairs = n_items * (n_items - 1) // 2
+        tau = (2 * np.arange(pairs + 1) - pairs) / pairs
+    tau.flags.writeable = probability.flags.writeable = False  # shared by every caller of the cache
+    return tau, probability
+
+
+def _check_items(n_items: int) -> None:
+    if n_items < 2:
+        raise CcrankError(f"a ranking needs at least 2 items, got {n_items}")
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise CcrankError(f"a level lies between 0 and 1, such as 0.95, got {level}")

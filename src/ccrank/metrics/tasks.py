@@ -1,0 +1,160 @@
+"""Metrics over many tasks: bootstrap intervals, paired tests, and the summary with its chance floor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ccrank.errors import CcrankError
+from ccrank.metrics.chance import Floor, chance_floor, p_value_abs_tau, p_value_tau
+from ccrank.metrics.order import TaskMetrics
+
+ENUMERATED_TASKS = 16
+"""Largest number of tasks for which the paired test tries all 2ⁿ sign flips."""
+
+_CHUNK_ENTRIES = 2**22  # resamples × tasks drawn at once: bounds memory at some 32 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean over tasks with its bootstrap interval; the interval of a single task is NaN, for it is unknown."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class PairedTest:
+    """Is a better than b on the same tasks?"""
+
+    difference: Estimate
+    """Mean of a − b over tasks."""
+    p_value: float
+    """Two-sided, from flipping the sign of each task's difference."""
+    n_tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Metrics over tasks, each with its interval, beside what random orders of the same sizes reach."""
+
+    n_tasks: int
+    tau: Estimate
+    abs_tau: Estimate
+    accuracy: Estimate
+    free_accuracy: Estimate
+    chance_abs_tau: Floor
+    chance_free_accuracy: Floor
+    p_tau: float
+    """Two-sided: would random orders reach a mean τ this far from 0?"""
+    p_abs_tau: float
+    """One-sided: would random orders reach a mean |τ| this high?"""
+
+
+def mean_with_interval(
+    values: ArrayLike, generator: np.random.Generator, level: float = 0.95, resamples: int = 10_000
+) -> Estimate:
+    """The mean over tasks and its percentile-bootstrap interval: tasks are drawn anew with replacement."""
+    observed = _checked_values(values)
+    if not 0 < level < 1 or resamples < 1:
+        raise CcrankError(f"an interval needs 0 < level < 1 and resamples ≥ 1, got {level} and {resamples}")
+    if len(observed) == 1:
+        return Estimate(float(observed[0]), float("nan"), float("nan"))
+    means = np.concatenate(
+        [
+            observed[generator.integers(len(observed), size=(rows, len(observed)))].mean(axis=1)
+            for rows in _chunks(resamples, len(observed))
+        ]
+    )
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Estimate(float(observed.mean()), float(low), float(high))
+
+
+def paired_test(
+    a: ArrayLike,
+    b: ArrayLike,
+    generator: np.random.Generator,
+    level: float = 0.95,
+    resamples: int = 10_000,
+) -> PairedTest:
+    """Sign-flip permutation test of mean(a − b) = 0 over the tasks that a and b share, in the same order.
+
+    If a and b are alike, each task's difference is as likely to have the other sign. Up to `ENUMERATED_TASKS` tasks
+    all flips are tried; beyond, p = (1 + flips at least as extreme) / (1 + resamples).
+    """
+    first, second = _checked_values(a), _checked_values(b)
+    if first.shape != second.shape:
+        raise CcrankError(
+            f"a paired test needs the same tasks on both sides, got {len(first)} and {len(second)}"
+        )
+    differences = first - second
+    n_tasks = len(differences)
+    # A flip that mirrors the observed one must count in spite of rounding.
+    threshold = abs(differences.sum()) - 1e-12 * np.abs(differences).sum()
+    if n_tasks <= ENUMERATED_TASKS:
+        flips = (np.arange(2**n_tasks)[:, None] >> np.arange(n_tasks)) & 1
+        p_value = float((np.abs((1 - 2 * flips) @ differences) >= threshold).mean())
+    else:
+        extreme = sum(
+            int(
+                (
+                    np.abs((1 - 2 * generator.integers(2, size=(rows, n_tasks))) @ differences) >= threshold
+                ).sum()
+            )
+            for rows in _chunks(resamples, n_tasks)
+        )
+        p_value = (1 + extreme) / (1 + resamples)
+    return PairedTest(mean_with_interval(differences, generator, level, resamples), p_value, n_tasks)
+
+
+def summarise(
+    per_task: Sequence[TaskMetrics],
+    generator: np.random.Generator,
+    level: float = 0.95,
+    resamples: int = 10_000,
+) -> Summary:
+    """Means over tasks with bootstrap intervals, chance floors and p-values against random orders.
+
+    The p-values take the scores as untied: with many ties they are approximate.
+    """
+    if not per_task:
+        raise CcrankError("nothing to summarise: no task was evaluated")
+
+    def estimate(field: str) -> Estimate:
+        return mean_with_interval([getattr(task, field) for task in per_task], generator, level, resamples)
+
+    sizes = [task.n_items for task in per_task]
+    floor = chance_floor(sizes, level)
+    tau, abs_tau = estimate("tau"), estimate("abs_tau")
+    return Summary(
+        n_tasks=len(per_task),
+        tau=tau,
+        abs_tau=abs_tau,
+        accuracy=estimate("accuracy"),
+        free_accuracy=estimate("free_accuracy"),
+        chance_abs_tau=floor,
+        chance_free_accuracy=Floor((1 + floor.mean) / 2, (1 + floor.low) / 2, (1 + floor.high) / 2),
+        p_tau=p_value_tau(tau.mean, sizes),
+        p_abs_tau=p_value_abs_tau(abs_tau.mean, sizes),
+    )
+
+
+def _chunks(resamples: int, n_tasks: int) -> Iterator[int]:
+    """Row counts that add up to `resamples`, each small enough to draw at once."""
+    rows = max(1, _CHUNK_ENTRIES // n_tasks)
+    for start in range(0, resamples, rows):
+        yield min(rows, resamples - start)
+
+
+def _checked_values(values: ArrayLike) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=float)
+    if array.ndim != 1 or len(array) == 0:
+        raise CcrankError(f"a mean over tasks needs one value for each task, got shape {array.shape}")
+    if not np.isfinite(array).all():
+        where = int((~np.isfinite(array)).argmax())
+        raise CcrankError(f"the value of task {where + 1} is {array[where]}; leave out tasks without a value")
+    return array

@@ -1,0 +1,135 @@
+"""Ranking long lists with few comparisons: a quick-sort that asks in large batches, and random opponents.
+
+Quick-sort is chosen over merge sort because of rounds: every item is compared with its group's pivot in one batch, so
+a list takes O(log N) rounds, while lock-step merges, though they need only N log2 N comparisons, take O(N). And it
+stands inconsistent answers: on any tournament, transitive or not, random pivots need O(N log N) comparisons expected
+(Ailon & Mohri 2008), about 1.39 N log2 N, and the order contradicts at most 3 times as many pairs as the best one,
+expected (Ailon, Charikar & Newman 2008).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ccrank.aggregate import order_to_scores
+from ccrank.errors import CcrankError
+
+Compare = Callable[[list[tuple[int, int]]], ArrayLike]
+"""Takes ordered pairs (first, second) of item indices, gives for each the log-odds that the first is higher."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortResult:
+    """The order found, and every answer it rests on: `bradley_terry_pairs` makes finer scores of them."""
+
+    order: tuple[int, ...]
+    """Item indices, highest first."""
+    scores: NDArray[np.float64]
+    """(N,): N−1 for the first down to 0 for the last."""
+    pairs: NDArray[np.int64]
+    """(M, 2): the ordered pairs asked, no pair twice in the same order."""
+    margins: NDArray[np.float64]
+    """(M,): what was answered."""
+    rounds: int
+    """How many batches were asked, one after the other."""
+
+    @property
+    def comparisons(self) -> int:
+        """M, the number of ordered pairs asked."""
+        return len(self.margins)
+
+
+def quick_sort(
+    n_items: int, compare: Compare, generator: np.random.Generator, both_orders: bool = False
+) -> SortResult:
+    """Sort 0..n_items−1, highest first; all groups of a level are split by their pivots in one call of `compare`.
+
+    Each pair is asked in a random order, so that a preference for the first place splits a group evenly instead of
+    throwing all of it to one side; with `both_orders` it is asked in both, and the mean decides (twice the calls).
+    A margin of 0 is decided by a coin. Whatever the answers, the result is a permutation.
+    """
+    if n_items < 1:
+        raise CcrankError(f"sorting needs at least 1 item, got {n_items}")
+    items = np.arange(n_items)  # in the order found so far
+    group = np.zeros(n_items, dtype=np.int64)  # [place]: 0 is the highest group; groups of one are done
+    asked: list[NDArray[np.int64]] = []
+    answered: list[NDArray[np.float64]] = []
+    while group[-1] < n_items - 1:
+        sizes = np.bincount(group)
+        pivots = np.cumsum(sizes) - sizes + generator.integers(sizes)  # [group]: the pivot's place
+        places = np.setdiff1d(np.arange(n_items), pivots)
+        higher = _ask(
+            items[places], items[pivots[group[places]]], compare, generator, both_orders, asked, answered
+        )
+        # Each group falls into what is above its pivot, the pivot, and what is below.
+        part = 3 * group + 1
+        part[places] += np.where(higher, -1, 1)
+        order = np.argsort(part, kind="stable")
+        items = items[order]
+        group = np.unique(part[order], return_inverse=True)[1]
+    return SortResult(
+        order=tuple(items.tolist()),
+        scores=order_to_scores(items),
+        pairs=np.concatenate(asked) if asked else np.empty((0, 2), dtype=np.int64),
+        margins=np.concatenate(answered) if answered else np.empty(0),
+        rounds=len(asked),
+    )
+
+
+def random_opponents(n_items: int, opponents: int, generator: np.random.Generator) -> list[tuple[int, int]]:
+    """Ordered pairs (first, second) in which every item meets the same number of opponents, for Bradley–Terry.
+
+    The items stand on a ring in random order, and each is paired with those 1 and further random distances ahead: a
+    connected graph in which each item is first as often as second, and no pair occurs twice. Each item meets exactly
+    `opponents` others, or one more if both N and `opponents` are odd (no such graph exists), at most N − 1. At an odd
+    number it meets one opposite it, first or second by a coin.
+    """
+    if n_items < 2:
+        raise CcrankError(f"opponents need at least 2 items, got {n_items}")
+    if opponents < 1 or (opponents == 1 and n_items > 2):
+        raise CcrankError(
+            f"{opponents} opponents for each of {n_items} items leave them unconnected; ask for 2 or more"
+        )
+    wanted = min(opponents, n_items - 1)
+    if n_items % 2 == 1 and wanted % 2 == 1:
+        wanted += 1
+    ring = generator.permutation(n_items)
+    further = generator.permutation(np.arange(2, (n_items - 1) // 2 + 1))
+    distances = [1, *further.tolist()][: wanted // 2]
+    pairs = [np.stack([ring, np.roll(ring, -distance)], axis=1) for distance in distances]
+    if wanted % 2 == 1:
+        half = n_items // 2
+        opposite = np.stack([ring[:half], ring[half:]], axis=1)
+        pairs.append(np.where(generator.random((half, 1)) < 0.5, opposite, opposite[:, ::-1]))
+    return [(int(first), int(second)) for first, second in np.concatenate(pairs)]
+
+
+def _ask(
+    items: NDArray[np.int64],
+    pivots: NDArray[np.int64],
+    compare: Compare,
+    generator: np.random.Generator,
+    both_orders: bool,
+    asked: list[NDArray[np.int64]],
+    answered: list[NDArray[np.float64]],
+) -> NDArray[np.bool_]:
+    """Whether each item is higher than the pivot beside it; what was asked and answered is appended to the lists."""
+    flipped = generator.random(len(items)) < 0.5
+    pairs = np.stack([np.where(flipped, pivots, items), np.where(flipped, items, pivots)], axis=1)
+    if both_orders:
+        pairs = np.concatenate([pairs, pairs[:, ::-1]])
+    margins = np.asarray(compare(list(zip(*pairs.T.tolist(), strict=True))), dtype=float)
+    if margins.shape != (len(pairs),) or np.isnan(margins).any():
+        raise CcrankError(
+            f"compare must give one number for each of {len(pairs)} pairs, got shape {margins.shape} "
+            f"with {int(np.isnan(margins).sum())} NaN"
+        )
+    asked.append(pairs)
+    answered.append(margins)
+    net = margins[: len(items)] - margins[len(items) :] if both_orders else margins
+    net = np.where(flipped, -net, net)
+    return np.where(net == 0, generator.random(len(net)) < 0.5, net > 0)

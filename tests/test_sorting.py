@@ -1,0 +1,152 @@
+"""Batched sorting and random opponents."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csgraph
+
+from ccrank import sorting
+from ccrank.aggregate import bradley_terry_pairs, scores_to_order
+from ccrank.errors import CcrankError
+from ccrank.metrics import kendall_tau
+
+
+def consistent(values, bias=0.0):
+    """A comparator that follows values, with a pull towards the item asked first."""
+
+    def compare(pairs):
+        first, second = np.array(pairs).T
+        return values[first] - values[second] + bias
+
+    return compare
+
+
+@given(st.integers(1, 60), st.integers(0, 2**32), st.booleans())
+def test_consistent_answers_give_the_exact_order(n, seed, both_orders):
+    """With a transitive comparator the order is exact, and no pair is asked twice in the same order."""
+    generator = np.random.default_rng(seed)
+    values = generator.permutation(n).astype(float)
+    result = sorting.quick_sort(n, consistent(values), generator, both_orders)
+    assert result.order == scores_to_order(values)
+    np.testing.assert_array_equal(result.scores, values)
+    assert len({tuple(pair) for pair in result.pairs.tolist()}) == result.comparisons == len(result.pairs)
+    np.testing.assert_array_equal(result.margins, values[result.pairs[:, 0]] - values[result.pairs[:, 1]])
+
+
+@given(st.integers(1, 40), st.integers(0, 2**32), st.booleans())
+def test_any_answers_give_a_permutation(n, seed, both_orders):
+    """Noise, ties and circular answers still end in a permutation, in at most N − 1 rounds."""
+    generator = np.random.default_rng(seed)
+
+    def compare(pairs):
+        return generator.choice([-1.0, 0.0, 2.0, math.inf], size=len(pairs))
+
+    if both_orders:  # ∞ − ∞ has no sign: in both orders answers must be finite
+        result = sorting.quick_sort(n, lambda pairs: np.minimum(compare(pairs), 9), generator, both_orders)
+    else:
+        result = sorting.quick_sort(n, compare, generator)
+    assert sorted(result.order) == list(range(n))
+    assert result.rounds <= max(n - 1, 0)
+
+
+@pytest.mark.parametrize("kind", ["consistent", "first", "second", "equal", "circular", "noise"])
+@pytest.mark.parametrize("n", [50, 1000])
+def test_few_comparisons_in_few_rounds(n, kind):
+    """Whatever the answers: at most 2 N log2 N comparisons and 5 log2 N rounds, in each of ten runs."""
+    for seed in range(10):
+        generator = np.random.default_rng(seed)
+        tournament = np.sign(generator.normal(size=(n, n)))
+        compare = {
+            "consistent": consistent(generator.normal(size=n)),
+            "first": lambda pairs: np.ones(len(pairs)),
+            "second": lambda pairs: -np.ones(len(pairs)),
+            "equal": lambda pairs: np.zeros(len(pairs)),
+            "circular": lambda pairs: [1.0 if (j - i) % n <= n // 2 else -1.0 for i, j in pairs],
+            "noise": lambda pairs, fixed=tournament: [
+                fixed[min(p), max(p)] * (1 if p[0] < p[1] else -1) for p in pairs
+            ],
+        }[kind]
+        result = sorting.quick_sort(n, compare, generator)
+        assert result.comparisons <= 2 * n * math.log2(n)
+        assert result.rounds <= 5 * math.log2(n)
+
+
+def test_both_orders_undo_a_position_bias():
+    """A pull to the first place larger than any difference ruins one order, and does nothing to both."""
+    values = np.random.default_rng(0).normal(size=200)
+    biased = consistent(values, bias=100.0)
+    one = sorting.quick_sort(200, biased, np.random.default_rng(1))
+    both = sorting.quick_sort(200, biased, np.random.default_rng(1), both_orders=True)
+    assert abs(kendall_tau(one.scores, values)) < 0.3
+    assert kendall_tau(both.scores, values) == 1
+    # Bradley–Terry on the one-order answers separates bias from scores, and repairs the order.
+    fitted = bradley_terry_pairs(200, one.pairs, one.margins / 100, prior=1e-6)
+    assert kendall_tau(fitted.scores, values) > 0.95
+
+
+def test_sorting_is_deterministic():
+    """The same generator asks the same pairs in the same batches."""
+    values = np.random.default_rng(0).normal(size=50)
+    runs = [sorting.quick_sort(50, consistent(values), np.random.default_rng(3)) for _ in range(2)]
+    np.testing.assert_array_equal(runs[0].pairs, runs[1].pairs)
+    other = sorting.quick_sort(50, consistent(values), np.random.default_rng(4))
+    assert other.pairs.tolist() != runs[0].pairs.tolist()
+
+
+@given(st.integers(2, 40), st.integers(2, 45), st.integers(0, 2**32))
+def test_opponents_are_even_and_connected(n, k, seed):
+    """Each item meets k others (one more if N and k are odd), first as often as second to ± 1; all are connected."""
+    pairs = sorting.random_opponents(n, k, np.random.default_rng(seed))
+    assert len({frozenset(pair) for pair in pairs}) == len(pairs)
+    assert all(first != second for first, second in pairs)
+    met = Counter(item for pair in pairs for item in pair)
+    wanted = min(k, n - 1)
+    assert {met[item] for item in range(n)} == {wanted + (n % 2 and wanted % 2)}
+    first = Counter(pair[0] for pair in pairs)
+    assert all(abs(2 * first[item] - met[item]) <= 1 for item in range(n))
+    graph = np.zeros((n, n))
+    graph[tuple(np.array(pairs).T)] = 1
+    assert csgraph.connected_components(graph, directed=False)[0] == 1
+
+
+def test_opponents_vary_with_the_generator():
+    """Pairs are random: another generator draws others, the same one the same."""
+    draws = [sorting.random_opponents(30, 4, np.random.default_rng(seed)) for seed in (0, 0, 1)]
+    assert draws[0] == draws[1]
+    assert draws[0] != draws[2]
+
+
+def test_few_opponents_suffice_for_a_good_ranking():
+    """Ten random opponents and Bradley–Terry rank 300 items by noisy answers to τ > 0.8, from 3 % of the pairs."""
+    generator = np.random.default_rng(5)
+    values = 2 * generator.normal(size=300)
+    pairs = sorting.random_opponents(300, 10, generator)
+    first, second = np.array(pairs).T
+    margins = values[first] - values[second] + 0.7 + generator.normal(size=len(pairs))
+    fitted = bradley_terry_pairs(300, pairs, margins)
+    assert len(pairs) == 1500
+    assert kendall_tau(fitted.scores, values) > 0.8
+    assert fitted.position_bias == pytest.approx(0.7, abs=0.2)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: sorting.quick_sort(0, consistent(np.zeros(0)), np.random.default_rng(0)), "got 0"),
+        (
+            lambda: sorting.quick_sort(3, lambda pairs: [1.0], np.random.default_rng(0)),
+            r"2 pairs, got shape \(1,\)",
+        ),
+        (lambda: sorting.quick_sort(3, lambda pairs: [math.nan] * 2, np.random.default_rng(0)), "2 NaN"),
+        (lambda: sorting.random_opponents(1, 2, np.random.default_rng(0)), "at least 2 items"),
+        (lambda: sorting.random_opponents(5, 1, np.random.default_rng(0)), "ask for 2 or more"),
+    ],
+)
+def test_mistakes_are_named(call, said):
+    """What a user can mend is raised as a CcrankError that holds the offending value."""
+    with pytest.raises(CcrankError, match=said):
+        call()
