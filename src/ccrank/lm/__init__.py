@@ -1,0 +1,8 @@
+"""Language models by name, and the reader that is the one door to them."""
+
+from ccrank.lm.cache import ReadingCache
+from ccrank.lm.loading import LoadedModel, load_model
+from ccrank.lm.reader import Reader
+from ccrank.lm.reading import Cost, Readings
+
+__all__ = ["Cost", "LoadedModel", "Reader", "ReadingCache", "Readings", "load_model"]

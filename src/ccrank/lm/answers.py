@@ -1,0 +1,71 @@
+"""Scores of candidate answers from what a model says token by token: pure arithmetic, no model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+Prefix = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class AnswerTree:
+    """The candidates of one prompt as a tree of tokens behind the slot.
+
+    A causal model gives the logit l(t | …) of a next token and the log-normaliser Z(…). The score of a candidate
+    t₁…t_k is l(t₁) + Σ_{j≥2} (l(t_j | t₁…t_{j−1}) − Z(t₁…t_{j−1})): its log-probability as a whole plus Z at the slot,
+    which all candidates share, so that candidates of one token keep their plain logits. A candidate that begins another
+    one ("1" and "10") is scored as itself alone: the other's probability is taken out of it.
+    """
+
+    answers: tuple[Prefix, ...]
+    steps: Mapping[Prefix, tuple[int, ...]]
+    """Answer prefix → the tokens whose logits are wanted behind it; () is the slot."""
+
+    def scores(
+        self,
+        logits: Mapping[Prefix, np.ndarray],
+        normalisers: Mapping[Prefix, float],
+        log_probabilities: bool,
+    ) -> np.ndarray:
+        """(candidates,) float32, from the logits at each step and the normalisers at all but, perhaps, the slot."""
+        table = {
+            (*prefix, word): float(value) - (normalisers[prefix] if prefix or log_probabilities else 0.0)
+            for prefix, words in self.steps.items()
+            for word, value in zip(words, logits[prefix], strict=True)
+        }
+        whole = np.array(
+            [sum(table[answer[: length + 1]] for length in range(len(answer))) for answer in self.answers]
+        )
+        alone = whole.copy()
+        for index, answer in enumerate(self.answers):
+            if inner := self._next_longer(answer):
+                share = float(np.exp(whole[inner] - whole[index]).sum())
+                alone[index] += np.log1p(-min(share, 1 - 1e-6))
+        return alone.astype(np.float32)
+
+    def _next_longer(self, answer: Prefix) -> list[int]:
+        """The candidates that continue `answer` with no other candidate in between."""
+        longer = [
+            other for other in self.answers if len(other) > len(answer) and other[: len(answer)] == answer
+        ]
+        return [
+            self.answers.index(other)
+            for other in longer
+            if not any(between != other and other[: len(between)] == between for between in longer)
+        ]
+
+
+@lru_cache(maxsize=4096)
+def answer_tree(answers: tuple[Prefix, ...]) -> AnswerTree:
+    """The tree of a list of candidates."""
+    steps: dict[Prefix, list[int]] = {}
+    for answer in answers:
+        for length, word in enumerate(answer):
+            words = steps.setdefault(answer[:length], [])
+            if word not in words:
+                words.append(word)
+    return AnswerTree(answers, {prefix: tuple(words) for prefix, words in steps.items()})

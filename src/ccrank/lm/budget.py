@@ -1,0 +1,46 @@
+"""How many tokens a forward pass may hold."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from ccrank.errors import CcrankError
+
+FASTEST_ON_CPU = 2048
+"""Past this many tokens a CPU gains nothing and only its caches suffer."""
+MOST_ON_GPU = 32768
+LEAST = 256
+
+
+def token_budget(wish: str | int, model: Any) -> int:
+    """The wish itself, or for "auto" what fits half of the free memory, within what is of use on the device."""
+    if wish != "auto":
+        try:
+            budget = int(wish)
+        except ValueError:
+            raise CcrankError(f"--batch-tokens is 'auto' or a number of tokens, not {wish!r}") from None
+        if budget < 16:
+            raise CcrankError(f"--batch-tokens must be at least 16, got {budget}")
+        return budget
+    fits = int(free_memory(model.device) / 2 / bytes_per_token(model))
+    most = MOST_ON_GPU if model.device.type == "cuda" else FASTEST_ON_CPU
+    return max(LEAST, min(most, fits))
+
+
+def bytes_per_token(model: Any) -> int:
+    """A cautious estimate of what one token keeps alive inside a layer, its share of the mask included."""
+    config = model.config
+    width = int(getattr(config, "hidden_size", 0) or config.d_model)
+    inner = int(getattr(config, "intermediate_size", 0) or getattr(config, "d_ff", 0) or 4 * width)
+    size = torch.finfo(model.dtype).bits // 8
+    return int(size * (16 * width + 4 * inner) + 8 * 2048)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes free on the device."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

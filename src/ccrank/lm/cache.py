@@ -1,0 +1,223 @@
+"""Readings on disk, addressed by what they are readings of.
+
+One SQLite file: its write-ahead log makes it crash-safe and lets several processes use it at once. Each entry carries a
+checksum over key and value, so a damaged one is dropped and computed again. The least recently used entries go when
+the file grows past its limit. A cache that cannot be used costs time, never an answer: it steps aside with a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ccrank.errors import CcrankError
+from ccrank.paths import cache_folder
+
+log = logging.getLogger(__name__)
+
+DEFAULT_LIMIT = 4 << 30
+_STALE_AFTER = 3600
+"""An entry's time of use is renewed at most this often (seconds), so that reading seldom writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """What `ccrank cache info` shows."""
+
+    path: Path
+    entries: int
+    bytes: int
+    limit: int
+
+
+class ReadingCache:
+    """A mapping from keys (digests) to float32 vectors that outlives the process."""
+
+    def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
+        self.path = (folder or cache_folder("readings")) / "readings.sqlite"
+        self.limit = _limit_from_environment() if limit is None else limit
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._off = False
+
+    def get(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
+        """The vectors known and whole among `keys`."""
+        wanted = list(dict.fromkeys(keys))
+        found: dict[bytes, np.ndarray] = {}
+        damaged: list[bytes] = []
+        renew: list[bytes] = []
+        now = int(time.time())
+
+        def read(connection: sqlite3.Connection) -> None:
+            for start in range(0, len(wanted), 500):
+                part = wanted[start : start + 500]
+                marks = ",".join("?" * len(part))
+                query = f"SELECT key, value, checksum, used FROM readings WHERE key IN ({marks})"
+                for key, value, checksum, used in connection.execute(query, part):
+                    if _checksum(key, value) != checksum or len(value) % 4:
+                        damaged.append(key)
+                        continue
+                    found[key] = np.frombuffer(value, dtype=np.float32)
+                    if now - used > _STALE_AFTER:
+                        renew.append(key)
+            if renew or damaged:
+                with connection:
+                    connection.executemany(
+                        "UPDATE readings SET used = ? WHERE key = ?", [(now, key) for key in renew]
+                    )
+                    connection.executemany("DELETE FROM readings WHERE key = ?", [(key,) for key in damaged])
+
+        self._with_database(read)
+        if damaged:
+            log.warning("%d damaged readings in %s are computed again", len(damaged), self.path)
+        return found
+
+    def put(self, entries: Mapping[bytes, np.ndarray]) -> None:
+        """Keep vectors; what is there already stays."""
+        now = int(time.time())
+        rows = []
+        for key, vector in entries.items():
+            value = np.ascontiguousarray(vector, dtype=np.float32).tobytes()
+            rows.append((key, value, _checksum(key, value), now))
+
+        def write(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.executemany("INSERT OR REPLACE INTO readings VALUES (?, ?, ?, ?)", rows)
+            self._trim(connection)
+
+        if rows:
+            self._with_database(write)
+
+    def info(self) -> CacheInfo:
+        """Where it is and how full."""
+        counts = [0]
+
+        def count(connection: sqlite3.Connection) -> None:
+            counts[0] = connection.execute("SELECT count(*) FROM readings").fetchone()[0]
+
+        if self.path.exists():
+            self._with_database(count)
+        return CacheInfo(self.path, counts[0], self._size(), self.limit)
+
+    def clear(self) -> int:
+        """Drop everything; returns the bytes set free."""
+        size = self._size()
+
+        def drop(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.execute("DELETE FROM readings")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            connection.execute("VACUUM")
+
+        if self.path.exists():
+            self._with_database(drop)
+        return max(0, size - self._size())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _size(self) -> int:
+        """Bytes on disk, the log included."""
+        names = (self.path.name, f"{self.path.name}-wal")
+        return sum(path.stat().st_size for name in names if (path := self.path.with_name(name)).exists())
+
+    def _trim(self, connection: sqlite3.Connection) -> None:
+        page = connection.execute("PRAGMA page_size").fetchone()[0]
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        if pages * page <= self.limit:
+            return
+        surplus = pages * page - int(0.8 * self.limit)
+        dropped, last = 0, None
+        for key, size in connection.execute(
+            "SELECT key, length(value) + 120 FROM readings ORDER BY used, rowid"
+        ):
+            dropped += size
+            last = key
+            if dropped >= surplus:
+                break
+        if last is not None:
+            with connection:
+                connection.execute(
+                    "DELETE FROM readings WHERE (used, rowid) <= (SELECT used, rowid FROM readings WHERE key = ?)",
+                    (last,),
+                )
+            connection.execute("PRAGMA incremental_vacuum").fetchall()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def _with_database(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        """Run `work(connection)`; a file that is no database is set aside and begun anew, once."""
+        if self._off:
+            return
+        with self._lock:
+            for attempt in (1, 2):
+                try:
+                    work(self._open())
+                    return
+                except sqlite3.OperationalError as error:
+                    self._step_aside(error)
+                    return
+                except sqlite3.DatabaseError as error:
+                    if attempt == 2:
+                        self._step_aside(error)
+                        return
+                    self._set_aside(error)
+                except OSError as error:
+                    self._step_aside(error)
+                    return
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            connection = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
+            try:
+                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS readings "
+                    "(key BLOB PRIMARY KEY, value BLOB NOT NULL, checksum BLOB NOT NULL, used INTEGER NOT NULL)"
+                )
+            except sqlite3.Error:
+                connection.close()
+                raise
+            self._connection = connection
+        return self._connection
+
+    def _step_aside(self, error: Exception) -> None:
+        log.warning("the cache %s cannot be used (%s); going on without it", self.path, error)
+        self._off = True
+
+    def _set_aside(self, error: Exception) -> None:
+        log.warning("the cache %s is damaged (%s); it is begun anew", self.path, error)
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        for suffix in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
+
+def _checksum(key: bytes, value: bytes) -> bytes:
+    return hashlib.blake2b(value, key=key[:64], digest_size=8).digest()
+
+
+def _limit_from_environment() -> int:
+    text = os.environ.get("CCRANK_CACHE_LIMIT")
+    if not text:
+        return DEFAULT_LIMIT
+    try:
+        return int(float(text) * (1 << 30))
+    except ValueError:
+        raise CcrankError(f"CCRANK_CACHE_LIMIT is a number of GiB, not {text!r}") from None

@@ -1,0 +1,262 @@
+"""Running token sequences through a model and reading it at points: the layouts meet the backbone here."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccrank.errors import CcrankError
+from ccrank.lm.backbone import Backbone, Head
+from ccrank.lm.layout import Layout, padded_layouts, tree_layouts
+
+Progress = Callable[[int], None]
+"""Told the number of sequences just done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A place to read: what is wanted at one position of one sequence."""
+
+    sequence: int
+    position: int
+    words: tuple[int, ...] = ()
+    """Token ids whose logits are wanted."""
+    normaliser: bool = False
+    """Whether the log of the sum over the vocabulary is wanted too."""
+    states: bool = False
+    """Whether the hidden states of the asked layers are wanted."""
+    encoder: bool = False
+    """Read the encoder of an encoder-decoder model, not its decoder."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What was read at P points."""
+
+    words: list[np.ndarray]
+    """Per point the logits of its words, float32."""
+    normalisers: np.ndarray
+    """(P,) float32, 0 where not asked for."""
+    states: list[np.ndarray | None]
+    """Per point (layers, width) float32, or None."""
+    computed: int = 0
+    """Token places that the model computed, padding not counted."""
+
+
+@dataclass
+class Engine:
+    """Reads causal and masked models, with prefix trees where the model takes them."""
+
+    model: Any
+    backbone: Backbone
+    head: Head | None
+    budget: int
+    """Token places per forward pass."""
+    tree: bool = False
+    """Lay sequences out as prefix trees; else padded on the right."""
+    masks: TreeMasks | None = None
+    most_rows: int | None = None
+    """Rows per batch at the most, for padded layouts; 1 reads one by one."""
+    halvings: int = field(default=0, init=False)
+
+    def run(
+        self,
+        sequences: Sequence[Any],
+        points: Sequence[Point],
+        layers: Sequence[int],
+        progress: Progress | None = None,
+    ) -> Found:
+        """Read every point. On running out of memory the budget is halved, for good, and the rest goes on."""
+        found = Found(
+            [np.zeros(0, np.float32)] * len(points), np.zeros(len(points), np.float32), [None] * len(points)
+        )
+        by_sequence: dict[int, list[int]] = {}
+        for index, point in enumerate(points):
+            by_sequence.setdefault(point.sequence, []).append(index)
+        waiting = sorted(by_sequence)
+        while waiting:
+            done: set[int] = set()
+            try:
+                for layout in self._layouts([sequences[index] for index in waiting]):
+                    members = [waiting[index] for index in layout.members]
+                    self._read(layout, members, by_sequence, points, layers, found)
+                    done.update(members)
+                    if progress is not None:
+                        progress(len(members))
+            except (RuntimeError, MemoryError) as error:
+                if not _out_of_memory(error):
+                    raise
+                self._halve(max(self._length(sequences[index]) for index in waiting if index not in done))
+            waiting = [index for index in waiting if index not in done]
+        return found
+
+    def _length(self, sequence: Any) -> int:
+        return len(sequence)
+
+    def _layouts(self, sequences: Sequence[Any]) -> Iterator[Layout]:
+        if self.tree:
+            return tree_layouts(sequences, self.budget, one_row=self.masks is not None and self.masks.one_row)
+        return padded_layouts(sequences, self.budget, self.most_rows)
+
+    def _halve(self, longest: int) -> None:
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        if self.budget <= max(longest, 16):
+            raise CcrankError(
+                f"not enough memory for one sequence of {longest:,} tokens; use a smaller model, shorter texts, "
+                "or another --device"
+            )
+        self.budget = max(self.budget // 2, 16)
+        self.halvings += 1
+
+    @torch.inference_mode()
+    def _read(
+        self,
+        layout: Layout,
+        members: Sequence[int],
+        by_sequence: dict[int, list[int]],
+        points: Sequence[Point],
+        layers: Sequence[int],
+        found: Found,
+    ) -> None:
+        wanted = [index for member in members for index in by_sequence[member]]
+        flat = [
+            int(places[points[index].position])
+            for member, places in zip(members, layout.places, strict=True)
+            for index in by_sequence[member]
+        ]
+        device = self.model.device
+        inputs, undo = self._inputs(layout, device)
+        heads = any(points[index].words or points[index].normaliser for index in wanted)
+        asked = {*layers} if any(points[index].states for index in wanted) else set()
+        if heads:
+            asked.add(self.backbone.depth)
+        try:
+            rows, _ = self.backbone.rows(inputs, torch.as_tensor(flat, device=device), sorted(asked))
+        finally:
+            undo()
+        read_points(points, wanted, rows, layers, self.head, self.backbone.depth, found)
+        found.computed += int(layout.lengths.sum())
+
+    def _inputs(self, layout: Layout, device: torch.device) -> tuple[dict[str, Any], Callable[[], None]]:
+        inputs: dict[str, Any] = {
+            "input_ids": torch.as_tensor(layout.tokens, device=device),
+            "use_cache": False,
+        }
+        if not self.backbone.takes("use_cache"):
+            del inputs["use_cache"]
+        if layout.trees:
+            assert self.masks is not None
+            inputs["position_ids"] = torch.as_tensor(layout.positions, device=device)
+            undo = self.masks.apply(inputs, layout, self.model.dtype, device)
+            return inputs, undo
+        length = layout.tokens.shape[1]
+        inputs["attention_mask"] = torch.as_tensor(
+            np.arange(length)[None, :] < layout.lengths[:, None], device=device
+        ).long()
+        return inputs, lambda: None
+
+
+def read_points(
+    points: Sequence[Point],
+    wanted: Sequence[int],
+    rows: dict[int, Tensor],
+    layers: Sequence[int],
+    head: Head | None,
+    depth: int,
+    found: Found,
+) -> None:
+    """Move the rows of one batch, in the order of `wanted`, into `found`."""
+    with_states = [place for place, index in enumerate(wanted) if points[index].states]
+    if with_states:
+        if len({rows[layer].shape[1] for layer in layers}) > 1:
+            widths = {layer: rows[layer].shape[1] for layer in layers}
+            raise CcrankError(
+                f"these layers have states of different widths, so ask for them one by one: {widths}"
+            )
+        stacked = torch.stack([rows[layer] for layer in layers], dim=1)[with_states].float().cpu().numpy()
+        for place, states in zip(with_states, stacked, strict=True):
+            found.states[wanted[place]] = states
+    with_words = [place for place, index in enumerate(wanted) if points[index].words]
+    if with_words:
+        assert head is not None
+        words = sorted({word for place in with_words for word in points[wanted[place]].words})
+        column = {word: number for number, word in enumerate(words)}
+        final = rows[depth]
+        logits = head.logits(final[with_words], torch.as_tensor(words, device=final.device)).cpu().numpy()
+        for row, place in enumerate(with_words):
+            asked = points[wanted[place]].words
+            found.words[wanted[place]] = logits[row, [column[word] for word in asked]]
+    with_normaliser = [place for place, index in enumerate(wanted) if points[index].normaliser]
+    if with_normaliser:
+        assert head is not None
+        values = head.log_normaliser(rows[depth][with_normaliser]).cpu().numpy()
+        for place, value in zip(with_normaliser, values, strict=True):
+            found.normalisers[wanted[place]] = value
+
+
+@dataclass(frozen=True)
+class TreeMasks:
+    """How a family is told who sees whom in a packed row."""
+
+    windows: dict[str, int | None]
+    """Layer type → how far back it looks (None: all the way); one entry "" for models with one kind of layer."""
+    alibi: Any = None
+    """The module whose position bias must follow depths instead of places (MPT); None for the others."""
+
+    @property
+    def one_row(self) -> bool:
+        """A bias shared by the batch allows one row at a time."""
+        return self.alibi is not None
+
+    def apply(
+        self, inputs: dict[str, Any], layout: Layout, dtype: torch.dtype, device: torch.device
+    ) -> Callable[[], None]:
+        """Put the masks into the inputs; returns what takes back any change to the model."""
+        seen = layout.visible()
+        distance = layout.positions[:, :, None] - layout.positions[:, None, :]
+        masks = {
+            kind: _additive(seen if window is None else seen & (distance < window), dtype, device)
+            for kind, window in self.windows.items()
+        }
+        inputs["attention_mask"] = masks[""] if set(masks) == {""} else masks
+        if self.alibi is None:
+            return lambda: None
+        del inputs["position_ids"]
+        return self._bias_by_depth(layout, device)
+
+    def _bias_by_depth(self, layout: Layout, device: torch.device) -> Callable[[], None]:
+        """ALiBi's bias is slope × key position, up to a constant that softmax ignores; give each key its depth."""
+        depths = torch.as_tensor(layout.positions[0], device=device)
+        build = type(self.alibi).build_mpt_alibi_tensor
+
+        def by_depth(heads: int, length: int, *args: Any, **kwargs: Any) -> Tensor:
+            full: Tensor = build(
+                self.alibi, heads, length, *args, **kwargs
+            )  # (heads, 1, length), 0 at the end
+            return full[:, :, (full.shape[-1] - 1 - depths.max()) + depths]
+
+        self.alibi.build_mpt_alibi_tensor = by_depth
+        return lambda: self.alibi.__dict__.pop("build_mpt_alibi_tensor")
+
+
+def _additive(seen: np.ndarray, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """(B, T, T) booleans to the (B, 1, T, T) that is added to attention scores."""
+    allowed = torch.as_tensor(seen, device=device)[:, None]
+    return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(
+        ~allowed, torch.finfo(dtype).min
+    )
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
+        return True
+    text = str(error).lower()
+    return "can't allocate memory" in text or "not enough memory" in text or "out of memory" in text

@@ -1,0 +1,206 @@
+"""A model's folder to a model that can be trusted: the right class, the right head, nothing made up on the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ccrank.errors import CcrankError
+from ccrank.lm.names import Say, locate, weights_identity
+from ccrank.lm.quiet import quiet_transformers
+from ccrank.prompts import Form
+from ccrank.toml import parse_toml
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model with its tokenizer and what ccrank knows of it."""
+
+    name: str
+    folder: Path | None
+    model: Any
+    tokenizer: Any
+    form: Form
+    identity: str
+    """Names the very weights; two models with the same identity give the same readings."""
+    missing_head: tuple[str, ...] = ()
+    """Weights of the head that the checkpoint lacks; such a model can be probed but not prompted."""
+
+    @property
+    def family(self) -> Mapping[str, Any]:
+        """What `families.toml` says of this kind of model; empty for an unknown one."""
+        return families().get(self.form, {}).get(self.model.config.model_type, {})
+
+    @property
+    def bos(self) -> tuple[int, ...]:
+        """The token that the model was trained to see first, where there is one."""
+        token = self.tokenizer.bos_token_id
+        if self.form != "causal" or token is None:
+            return ()
+        told = getattr(self.model.config, "ccrank_bos", None)
+        own = self.tokenizer("x", add_special_tokens=True)["input_ids"][:1] == [token]
+        return (token,) if own or told or self.family.get("bos") else ()
+
+    @property
+    def window(self) -> int | None:
+        """The longest input, in tokens; None where the model has no limit of its own."""
+        config = self.model.config
+        for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
+            limit = getattr(config, name, None)
+            if isinstance(limit, int) and self.form != "encoder_decoder":
+                # RoBERTa counts positions from behind its padding token.
+                return limit - 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else limit
+        return None
+
+
+@cache
+def families() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """The table of model families, by form and `model_type`."""
+    return parse_toml(resources.files("ccrank.lm") / "families.toml")
+
+
+def load_model(
+    name: str = "default",
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    allow_pickle: bool = False,
+    allow_new_head: bool = False,
+    trust_remote_code: bool = False,
+    say: Say = lambda _: None,
+) -> LoadedModel:
+    """Load a model by name. A checkpoint that lacks weights of its body is refused; see `LoadedModel.missing_head`."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    folder = locate(name, allow_pickle=allow_pickle, say=say)
+    files = weight_files(folder, allow_pickle)
+    where = choose_device(device)
+    say(f"loading {name}")
+    with quiet_transformers():
+        try:
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+            form = form_of(config)
+            if families().get(form, {}).get(config.model_type, {}).get("own_head"):
+                config.legacy = "lm_predictions.lm_head.dense.weight" not in tensor_names(files)
+            model, missing = _weights(
+                folder, config, form, choose_dtype(dtype, where), allow_pickle, trust_remote_code
+            )
+        except (ValueError, KeyError, OSError, ImportError, RuntimeError) as error:
+            raise CcrankError(f"the model {name} in {folder} cannot be loaded: {error}") from None
+    body = [
+        key for key in missing if key.startswith(f"{model.base_model_prefix}.") or form == "encoder_decoder"
+    ]
+    head = tuple(key for key in missing if key not in body or key.startswith("lm_head"))
+    body = [key for key in body if key not in head and ".pooler." not in key]
+    if body:
+        raise CcrankError(
+            f"the checkpoint {name} lacks {len(body)} weights of the model's body, such as {body[0]}: "
+            "it belongs to another architecture or is damaged"
+        )
+    identity = f"{weights_identity(folder, files)}-{str(model.dtype).removeprefix('torch.')}"
+    return LoadedModel(
+        name, folder, model.to(where).eval(), tokenizer, form, identity, () if allow_new_head else head
+    )
+
+
+def _weights(
+    folder: Path, config: Any, form: Form, dtype: torch.dtype, allow_pickle: bool, trust: bool
+) -> tuple[Any, list[str]]:
+    import transformers
+
+    kind = {
+        "causal": transformers.AutoModelForCausalLM,
+        "masked": transformers.AutoModelForMaskedLM,
+        "encoder_decoder": transformers.AutoModelForSeq2SeqLM,
+    }[form]
+    model, info = kind.from_pretrained(
+        folder,
+        config=config,
+        dtype=dtype,
+        output_loading_info=True,
+        trust_remote_code=trust,
+        use_safetensors=None if allow_pickle else True,
+    )
+    return model, sorted(info["missing_keys"])
+
+
+def form_of(config: Any) -> Form:
+    """Which kind of model a configuration describes."""
+    from transformers.models.auto import modeling_auto
+
+    if getattr(config, "is_encoder_decoder", False):
+        return "encoder_decoder"
+    for form in ("causal", "masked"):
+        if config.model_type in families()[form]:
+            return form  # type: ignore[return-value]
+    names = " ".join(getattr(config, "architectures", None) or ())
+    if "MaskedLM" in names:
+        return "masked"
+    if "CausalLM" in names or "LMHead" in names:
+        return "causal"
+    if config.model_type in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return "masked"
+    if config.model_type in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return "causal"
+    raise CcrankError(
+        f"{config.model_type} models are neither causal, masked nor encoder-decoder language models"
+    )
+
+
+def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
+    """The files that hold the weights: one, or the shards that an index names."""
+    if safe := sorted(folder.glob("*.safetensors")):
+        return safe
+    pickles = sorted(folder.glob("*.bin"))
+    if pickles and not allow_pickle:
+        raise CcrankError(
+            f"{folder} has pickled weights alone ({pickles[0].name}); a pickle can run any code when it is opened. "
+            "If you trust where it is from, say so with --allow-pickle"
+        )
+    if not pickles:
+        raise CcrankError(f"{folder} has no weights: neither *.safetensors nor *.bin")
+    return pickles
+
+
+def tensor_names(files: list[Path]) -> set[str]:
+    """The names of the tensors in a checkpoint, without reading the tensors where the format allows it."""
+    names: set[str] = set()
+    for path in files:
+        if path.suffix == ".safetensors":
+            with path.open("rb") as stream:
+                length = int.from_bytes(stream.read(8), "little")
+                names.update(json.loads(stream.read(length)))
+        else:
+            names.update(torch.load(path, map_location="meta", weights_only=True))
+    return names
+
+
+def choose_device(device: str) -> torch.device:
+    """The device asked for; "auto" takes a GPU where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.zeros(1, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        raise CcrankError(f"the device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
+    return chosen
+
+
+def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """The precision asked for; "auto" is float32 on a CPU, bfloat16 on a GPU."""
+    if dtype == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    if dtype not in DTYPES:
+        raise CcrankError(f"no precision {dtype!r}; there are auto, {', '.join(DTYPES)}")
+    return DTYPES[dtype]

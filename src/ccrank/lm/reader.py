@@ -1,0 +1,316 @@
+"""The one door to language models: `Reader.read(prompts, candidates=…, layers=…)`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ccrank.errors import CcrankError
+from ccrank.lm.budget import token_budget
+from ccrank.lm.cache import ReadingCache
+from ccrank.lm.choose import make_engine
+from ccrank.lm.encode import Encoded, Encoder
+from ccrank.lm.engine import Found, Point
+from ccrank.lm.loading import LoadedModel, load_model
+from ccrank.lm.plan import Plan
+from ccrank.lm.reading import Cost, Readings
+from ccrank.lm.tree import distinct_tokens
+from ccrank.prompts import Form, Prompt
+
+CHUNK = 4096
+"""Prompts that are tokenized and laid out together: bounds memory, far above what a tree can gain from."""
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many prompts are read."""
+
+
+class Reader:
+    """Reads candidate logits and hidden states at the answer slots of prompts, computing each distinct prefix once.
+
+    `path` chooses how: "tree" (causal models that take it), "padded", "one" (one by one, the slow and obvious way), or
+    "auto". All give the same numbers.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        *,
+        batch_tokens: str | int = "auto",
+        cache: ReadingCache | None = None,
+        chat: bool = False,
+        truncate: bool = False,
+        path: str = "auto",
+    ) -> None:
+        self.loaded = loaded
+        self.cache = cache
+        self.spent = Cost()
+        """All that this reader has read so far."""
+        config = loaded.model.config
+        start = getattr(config, "decoder_start_token_id", None)
+        self.encoder = Encoder(
+            loaded.tokenizer,
+            loaded.form,
+            bos=() if chat else loaded.bos,
+            decoder_start=() if start is None else (start,),
+            window=loaded.window,
+            chat=chat,
+            truncate=truncate,
+        )
+        self.engine = make_engine(loaded, token_budget(batch_tokens, loaded.model), path)
+
+    @classmethod
+    def open(cls, name: str = "default", *, cache: ReadingCache | None = None, **options: Any) -> Reader:
+        """Load a model by name and make a reader of it; options of both `load_model` and `Reader` are taken."""
+        own = {
+            key: options.pop(key) for key in ("batch_tokens", "chat", "truncate", "path") if key in options
+        }
+        return cls(load_model(name, **options), cache=cache, **own)
+
+    @property
+    def name(self) -> str:
+        """The name that the model was asked for by."""
+        return self.loaded.name
+
+    @property
+    def form(self) -> Form:
+        """Which form of prompt the model takes."""
+        return self.loaded.form
+
+    @property
+    def depth(self) -> int:
+        """The number of layers; the states of layer 0 are the embeddings, those of layer `depth` the last."""
+        return self.engine.backbone.depth
+
+    @property
+    def width(self) -> int:
+        """The length of a hidden state."""
+        config = self.loaded.model.config
+        return int(getattr(config, "hidden_size", None) or config.d_model)
+
+    def read(
+        self,
+        prompts: Sequence[Prompt],
+        candidates: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        layers: Iterable[int] | str = (),
+        *,
+        items: bool = False,
+        log_probabilities: bool = False,
+        progress: Progress | None = None,
+    ) -> Readings:
+        """Read prompts, each at its slot.
+
+        `candidates` are the answers to score, the same for all prompts or one list per prompt; `layers` those whose
+        states are wanted (negative ones count from the end, "all" is every one); `items` asks for the states at the
+        last token of the item too. Scores are logits, or true log-probabilities over the vocabulary on request.
+        """
+        wanted = self._layers(layers)
+        answers = _per_prompt(candidates, len(prompts))
+        if candidates is not None:
+            self._check_head()
+        if items and not wanted:
+            raise CcrankError("the item's states are asked for, but of no layer; name some in `layers`")
+        parts: list[_Part] = []
+        total = len(prompts)
+        for start in range(0, total, CHUNK):
+            chunk = slice(start, start + CHUNK)
+            encoded = self.encoder.encode(prompts[chunk], answers[chunk], items)
+            if items:
+                _check_items(encoded, prompts[chunk])
+
+            def tell(share: float, start: int = start, size: int = len(encoded)) -> None:
+                if progress is not None:
+                    progress(min(total, start + int(share * size)), total)
+
+            parts.append(self._read_chunk(encoded, wanted, items, log_probabilities, tell))
+            if progress is not None:
+                progress(min(total, start + CHUNK), total)
+        cost = sum((part.cost for part in parts), Cost())
+        self.spent += cost
+        return Readings(
+            logits=_stack_ragged([row for part in parts for row in part.scores])
+            if candidates is not None
+            else None,
+            states=self._stack([row for part in parts for row in part.states], wanted) if wanted else None,
+            item_states=self._stack([row for part in parts for row in part.items], wanted) if items else None,
+            layers=wanted,
+            cost=cost,
+        )
+
+    def _read_chunk(
+        self,
+        encoded: Sequence[Encoded],
+        layers: tuple[int, ...],
+        items: bool,
+        log_probabilities: bool,
+        tell: Callable[[float], None],
+    ) -> _Part:
+        plan = Plan(self.form, self.loaded.tokenizer.mask_token_id)
+        scorers = [
+            plan.add(one, states=bool(layers), items=items, log_probabilities=log_probabilities)
+            for one in encoded
+        ]
+        found, fresh = self._find(plan, layers, tell)
+        tokens = [_flat(sequence) for sequence in plan.sequences]
+        distinct = distinct_tokens(tokens) if self.form == "causal" else sum(map(len, set(tokens)))
+        cost = Cost(len(encoded), plan.naive_tokens, distinct, fresh)
+        scores, states, item_states = [], [], []
+        for score, slot, item in scorers:
+            scores.append(score(found))
+            if layers:
+                states.append(found.states[slot])
+            if items:
+                item_states.append(found.states[item])
+        return _Part(scores, states, item_states, cost)
+
+    def _find(self, plan: Plan, layers: tuple[int, ...], tell: Callable[[float], None]) -> tuple[Found, int]:
+        """Every point of a plan, from the cache or from the model."""
+        keys = [self._keys(plan.sequences[point.sequence], point, layers) for point in plan.points]
+        known = {} if self.cache is None else self.cache.get(key for group in keys for key in group)
+        missing = [index for index, group in enumerate(keys) if any(key not in known for key in group)]
+        sequences = sorted({plan.points[index].sequence for index in missing})
+        place = {sequence: position for position, sequence in enumerate(sequences)}
+        points = [_moved(plan.points[index], place) for index in missing]
+        done = [len(plan.sequences) - len(sequences)]
+
+        def count(more: int) -> None:
+            done[0] += more
+            tell(done[0] / max(1, len(plan.sequences)))
+
+        read = self.engine.run([plan.sequences[index] for index in sequences], points, layers, count)
+        if len(missing) == len(plan.points):
+            found = read
+        else:
+            found = Found(
+                [np.zeros(0, np.float32)] * len(keys), np.zeros(len(keys), np.float32), [None] * len(keys)
+            )
+            for index, group in enumerate(keys):
+                if all(key in known for key in group):
+                    _unpack(found, index, plan.points[index], [known[key] for key in group], len(layers))
+            for position, index in enumerate(missing):
+                found.words[index] = read.words[position]
+                found.normalisers[index] = read.normalisers[position]
+                found.states[index] = read.states[position]
+        if self.cache is not None:
+            self.cache.put(
+                {
+                    key: value
+                    for index in missing
+                    for key, value in zip(keys[index], _values(found, index, plan.points[index]), strict=True)
+                }
+            )
+        return found, read.computed
+
+    def _keys(self, sequence: Any, point: Point, layers: tuple[int, ...]) -> list[bytes]:
+        """The addresses of what a point asks for: the words' logits, the normaliser, one per layer."""
+        if self.cache is None:
+            return [b"nowhere"]
+        seen = sequence[: point.position + 1] if self.form == "causal" else sequence
+        start = hashlib.blake2b(self.loaded.identity.encode(), digest_size=24)
+        start.update(repr((self.form, seen, point.position, point.encoder)).encode())
+        wishes: list[object] = [("words", point.words)] if point.words else []
+        wishes += ["normaliser"] if point.normaliser else []
+        wishes += [("layer", layer) for layer in layers] if point.states else []
+        keys = []
+        for wish in wishes:
+            one = start.copy()
+            one.update(repr(wish).encode())
+            keys.append(one.digest())
+        return keys
+
+    def _layers(self, layers: Iterable[int] | str) -> tuple[int, ...]:
+        if isinstance(layers, str):
+            if layers != "all":
+                raise CcrankError(f"layers are numbers or 'all', not {layers!r}")
+            return tuple(range(self.depth + 1))
+        chosen = []
+        for layer in layers:
+            if not -self.depth - 1 <= layer <= self.depth:
+                raise CcrankError(
+                    f"there is no layer {layer}: {self.name} has 0 (embeddings) to {self.depth} (last)"
+                )
+            chosen.append(layer if layer >= 0 else self.depth + 1 + layer)
+        return tuple(dict.fromkeys(chosen))
+
+    def _check_head(self) -> None:
+        if self.loaded.missing_head:
+            raise CcrankError(
+                f"the model {self.name} has no language-model head: its checkpoint lacks "
+                f"{self.loaded.missing_head[0]}, so its answers would be random. Probe its states instead, or choose a "
+                "model with a head (or insist with allow_new_head / --allow-new-head)"
+            )
+
+    def _stack(self, rows: Sequence[np.ndarray | None], layers: tuple[int, ...]) -> np.ndarray:
+        if not rows:
+            return np.zeros((0, len(layers), self.width), np.float32)
+        return np.stack([row for row in rows if row is not None])
+
+
+class _Part:
+    """What one chunk of prompts gave."""
+
+    def __init__(self, scores: list[np.ndarray], states: list[Any], items: list[Any], cost: Cost) -> None:
+        self.scores, self.states, self.items, self.cost = scores, states, items, cost
+
+
+def _per_prompt(
+    candidates: Sequence[str] | Sequence[Sequence[str]] | None, count: int
+) -> list[tuple[str, ...]]:
+    if candidates is None:
+        return [()] * count
+    if not candidates:
+        raise CcrankError(
+            "candidates are asked for, but there is none; give at least one, or None for states alone"
+        )
+    if all(isinstance(one, str) for one in candidates):
+        return [tuple(map(str, candidates))] * count
+    if len(candidates) != count:
+        raise CcrankError(f"{len(candidates)} lists of candidates for {count} prompts; give one for each")
+    return [tuple(one) for one in candidates]
+
+
+def _check_items(encoded: Sequence[Encoded], prompts: Sequence[Prompt]) -> None:
+    for one, prompt in zip(encoded, prompts, strict=True):
+        if one.item is None:
+            raise CcrankError(
+                f"task {prompt.task!r}: the item's last token cannot be found in {prompt.text[:80]!r}"
+            )
+
+
+def _moved(point: Point, place: dict[int, int]) -> Point:
+    return Point(
+        place[point.sequence], point.position, point.words, point.normaliser, point.states, point.encoder
+    )
+
+
+def _flat(sequence: Any) -> tuple[int, ...]:
+    """An encoder-decoder's two sides as one, for counting."""
+    return (*sequence[0], -1, *sequence[1]) if sequence and isinstance(sequence[0], tuple) else sequence
+
+
+def _values(found: Found, index: int, point: Point) -> list[np.ndarray]:
+    values = [found.words[index]] if point.words else []
+    values += [found.normalisers[index : index + 1]] if point.normaliser else []
+    states = found.states[index]
+    values += list(states) if states is not None else []
+    return values
+
+
+def _unpack(found: Found, index: int, point: Point, values: list[np.ndarray], layers: int) -> None:
+    values = list(values)
+    if point.words:
+        found.words[index] = values.pop(0)
+    if point.normaliser:
+        found.normalisers[index] = values.pop(0)[0]
+    if point.states:
+        found.states[index] = np.stack(values) if layers else None
+
+
+def _stack_ragged(rows: Sequence[np.ndarray]) -> np.ndarray:
+    width = max((len(row) for row in rows), default=0)
+    table = np.full((len(rows), width), np.nan, np.float32)
+    for index, row in enumerate(rows):
+        table[index, : len(row)] = row
+    return table

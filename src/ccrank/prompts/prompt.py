@@ -1,0 +1,55 @@
+"""A rendered prompt: pieces of text of known roles around one answer slot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Role = Literal["text", "context", "item", "slot"]
+Form = Literal["causal", "masked", "encoder_decoder"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of a prompt. What a user wrote ("context", "item") stays apart from the template's words."""
+
+    text: str
+    role: Role = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Text with one answer slot.
+
+    The slot is a piece of its own, so a reader knows where it is by construction: no string is searched for, and an
+    item that holds the word "Yes" or a mask token cannot move it.
+    """
+
+    pieces: tuple[Piece, ...]
+    answer: str | None = None
+    """Fills the slot, so that the states are read at the answer; None leaves the slot open."""
+    task: str = "task"
+    """Whose prompt it is, for messages."""
+
+    @property
+    def before(self) -> tuple[Piece, ...]:
+        """The pieces before the slot."""
+        return self.pieces[: self._slot]
+
+    @property
+    def after(self) -> tuple[Piece, ...]:
+        """The pieces after the slot."""
+        return self.pieces[self._slot + 1 :]
+
+    @property
+    def _slot(self) -> int:
+        return next(index for index, piece in enumerate(self.pieces) if piece.role == "slot")
+
+    @property
+    def text(self) -> str:
+        """The prompt as a person would read it, the open slot as an underscore."""
+        return "".join((self.answer or "_") if piece.role == "slot" else piece.text for piece in self.pieces)
+
+    def filled(self, answer: str) -> Prompt:
+        """The same prompt with the slot set to `answer`."""
+        return replace(self, answer=answer)

@@ -1,0 +1,237 @@
+"""Templates as data, and the rendering of a task's prompts from them."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ccrank.errors import CcrankError
+from ccrank.prompts.prompt import Form, Piece, Prompt
+from ccrank.task import Task
+from ccrank.toml import parse_toml
+
+CRITERION_FIELDS = ("name", "more", "category", "low", "high")
+CONTENT_FIELDS = ("item", "item_a", "item_b", "options", "chosen")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """One prompt type: the wording for each form of model, and the answers it allows."""
+
+    name: str
+    text: str
+    masked: str | None = None
+    encoder_decoder: str | None = None
+    candidates: tuple[str, ...] = ()
+    option: str = '"{label}" {item}'
+    """How one of several listed items reads."""
+    separator: str = ", "
+    """What stands between listed items."""
+    choice: str = "{label}, "
+    """How an item already chosen is appended."""
+
+    def __post_init__(self) -> None:
+        known = {*CRITERION_FIELDS, *CONTENT_FIELDS, "slot"} if self.name != "context" else {"context"}
+        for wording in filter(None, (self.text, self.masked, self.encoder_decoder)):
+            used = [name for _, name in _parse(wording, self.name) if name is not None]
+            if unknown := sorted(set(used) - known):
+                raise CcrankError(
+                    f"template {self.name!r} has unknown fields {unknown}; known are {sorted(known)}. "
+                    "Write {{ and }} for braces that are meant as such"
+                )
+            if self.name != "context" and used.count("slot") != 1:
+                raise CcrankError(f"template {self.name!r} needs {{slot}} exactly once: {wording!r}")
+        for wording in (self.option, self.choice):
+            if unknown := sorted(
+                {name for _, name in _parse(wording, self.name) if name} - {"label", "item"}
+            ):
+                raise CcrankError(
+                    f"template {self.name!r}: {wording!r} knows {{label}} and {{item}}, not {unknown}"
+                )
+        causal = _parse(self.text, self.name)
+        if self.name != "context" and causal[-1][1] != "slot":
+            raise CcrankError(
+                f"template {self.name!r}: a causal model reads from left to right, so {{slot}} must come last in "
+                f"`text`; put what follows it into `masked` and `encoder_decoder`: {self.text!r}"
+            )
+
+    def wording(self, form: Form) -> str:
+        """The template's text for one form of model."""
+        special = {"masked": self.masked, "encoder_decoder": self.encoder_decoder}.get(form)
+        return special or self.text
+
+    def render(
+        self, task: Task, content: Mapping[str, Sequence[Piece]], form: Form, context: Template
+    ) -> Prompt:
+        """Fill the template. User text goes in as pieces of its own and is never parsed again."""
+        criterion = task.criterion
+        low, high = criterion.poles or ("low", "high")
+        words = {
+            "name": criterion.name,
+            "more": criterion.more,
+            "category": criterion.kind,
+            "low": low,
+            "high": high,
+        }
+        pieces: list[Piece] = []
+        if task.context:
+            for literal, name in _parse(context.text, "context"):
+                pieces.append(Piece(literal) if name is None else Piece(task.context, "context"))
+        for literal, name in _parse(self.wording(form), self.name):
+            if name is None:
+                pieces.append(Piece(literal))
+            elif name == "slot":
+                pieces.append(Piece("", "slot"))
+            elif name in words:
+                pieces.append(Piece(words[name]))
+            elif name in content:
+                pieces.extend(content[name])
+            else:
+                raise CcrankError(
+                    f"template {self.name!r} uses {{{name}}}, which this kind of prompt does not have; "
+                    f"it has {sorted(content)}"
+                )
+        return Prompt(tuple(piece for piece in pieces if piece.text or piece.role == "slot"), task=task.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Templates:
+    """The set of templates in use: the shipped ones, with a user's changes laid over them."""
+
+    by_name: Mapping[str, Template]
+
+    def __getitem__(self, name: str) -> Template:
+        try:
+            return self.by_name[name]
+        except KeyError:
+            raise CcrankError(f"no template {name!r}; there are {sorted(self.by_name)}") from None
+
+    def pair(
+        self, task: Task, first: int, second: int, form: Form = "causal", template: str = "pair"
+    ) -> Prompt:
+        """ItemPair: is the first item more than the second?"""
+        content = {"item_a": [_item(task, first)], "item_b": [_item(task, second)]}
+        return self[template].render(task, content, form, self["context"])
+
+    def single(self, task: Task, index: int, form: Form = "causal", template: str = "single") -> Prompt:
+        """ItemSingle: one item and the criterion."""
+        return self[template].render(task, {"item": [_item(task, index)]}, form, self["context"])
+
+    def list(
+        self,
+        task: Task,
+        shown: Sequence[int],
+        chosen: Sequence[int] = (),
+        form: Form = "causal",
+        template: str = "list",
+    ) -> Prompt:
+        """ItemList: `shown` are the items as listed, `chosen` the places in that list taken so far."""
+        wording = self[template]
+        labels = option_labels(len(shown))
+        options: list[Piece] = []
+        for place, index in enumerate(shown):
+            if place:
+                options.append(Piece(wording.separator))
+            for literal, name in _parse(wording.option, wording.name):
+                options.append(
+                    Piece(literal)
+                    if name is None
+                    else Piece(labels[place])
+                    if name == "label"
+                    else _item(task, index)
+                )
+        taken: list[Piece] = []
+        for place in chosen:
+            for literal, name in _parse(wording.choice, wording.name):
+                taken.append(
+                    Piece(literal)
+                    if name is None
+                    else Piece(labels[place])
+                    if name == "label"
+                    else _item(task, shown[place])
+                )
+        return wording.render(task, {"options": options, "chosen": taken}, form, self["context"])
+
+
+def option_labels(count: int) -> tuple[str, ...]:
+    """Letters while they last, else numbers: A, B, … or 1, 2, …"""
+    if count <= len(string.ascii_uppercase):
+        return tuple(string.ascii_uppercase[:count])
+    return tuple(str(number) for number in range(1, count + 1))
+
+
+def load_templates(overrides: Path | str | None = None, changes: Iterable[str] = ()) -> Templates:
+    """The shipped templates with a TOML file of `overrides` and single `changes` ("pair=Is {item_a} …") laid over.
+
+    >>> load_templates(changes=["single={item} is {slot}"])["single"].wording("masked")
+    '{item} is {slot}'
+    """
+    tables: dict[str, dict[str, Any]] = {name: dict(table) for name, table in _shipped().items()}
+    if overrides is not None:
+        for name, table in parse_toml(Path(overrides)).items():
+            if not isinstance(table, dict):
+                raise CcrankError(f"{overrides}: {name!r} must be a table, such as [{name}] with text = …")
+            _lay_over(tables, name, table)
+    for change in changes:
+        name, equals, text = change.partition("=")
+        if not equals or not text.strip():
+            raise CcrankError(
+                f"a template is given as NAME=TEXT, such as 'single={{item}} is {{slot}}', got {change!r}"
+            )
+        _lay_over(tables, name.strip(), {"text": text})
+    return Templates({name: _template(name, table) for name, table in tables.items()})
+
+
+def _lay_over(tables: dict[str, dict[str, Any]], name: str, table: Mapping[str, Any]) -> None:
+    """A new `text` takes the forms that it does not name along: the old ones would be another wording."""
+    old = tables.get(name, {})
+    if "text" in table:
+        old = {key: value for key, value in old.items() if key not in ("masked", "encoder_decoder")}
+    tables[name] = {**old, **table}
+
+
+def _template(name: str, table: Mapping[str, Any]) -> Template:
+    known = {field.name for field in fields(Template)} - {"name"}
+    if unknown := sorted(set(table) - known):
+        raise CcrankError(f"template {name!r} has unknown keys {unknown}; known are {sorted(known)}")
+    if "text" not in table:
+        raise CcrankError(f"template {name!r} has no text")
+    values = dict(table)
+    for key, value in values.items():
+        if key == "candidates":
+            if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+                raise CcrankError(f"template {name!r}: candidates must be a list of texts, got {value!r}")
+            values[key] = tuple(value)
+        elif not isinstance(value, str):
+            raise CcrankError(f"template {name!r}: {key} must be text, got {value!r}")
+    return Template(name, **values)
+
+
+@cache
+def _shipped() -> Mapping[str, Mapping[str, Any]]:
+    return parse_toml(resources.files("ccrank.prompts") / "templates.toml")
+
+
+def _parse(wording: str, template: str) -> list[tuple[str, str | None]]:
+    """A wording as literals (text, None) and fields ("", name), in order."""
+    parts: list[tuple[str, str | None]] = []
+    try:
+        for literal, name, spec, conversion in string.Formatter().parse(wording):
+            if literal:
+                parts.append((literal, None))
+            if name is not None:
+                if spec or conversion or not name:
+                    raise ValueError("fields are plain names such as {item}")
+                parts.append(("", name))
+    except ValueError as error:
+        raise CcrankError(f"template {template!r} cannot be read: {error} in {wording!r}") from None
+    return parts
+
+
+def _item(task: Task, index: int) -> Piece:
+    return Piece(task.items[index].strip(), "item")

@@ -1,0 +1,143 @@
+"""On every family: tree = padded = one by one = plain `transformers`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from ccrank.lm import Reader
+from ccrank.prompts import load_templates
+from ccrank.task import Criterion, Task
+from tiny import CAUSAL, FAMILIES, tiny_model
+
+TASKS = [
+    Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "Monaco"), id="countries"),
+    Task(
+        Criterion("height"),
+        ("the old stone bridge", "the new glass tower", "a fox"),
+        context="The quick brown fox jumps over the lazy dog. Most students selected blue.",
+        id="with context",
+    ),
+]
+
+
+def pair_prompts(form, tasks=TASKS):
+    templates = load_templates()
+    return [
+        templates.pair(task, first, second, form)
+        for task in tasks
+        for first in range(len(task.items))
+        for second in range(len(task.items))
+        if first != second
+    ]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def loaded(request):
+    return tiny_model(request.param)
+
+
+def paths_of(loaded):
+    return ("tree", "padded", "one") if loaded.form == "causal" else ("padded", "one")
+
+
+def test_all_paths_agree(loaded):
+    """Every way of reading gives the same logits and states, at the slot and at the item, to 1e-4."""
+    prompts = pair_prompts(loaded.form)
+    readings = [
+        Reader(loaded, path=path, batch_tokens=192).read(
+            prompts, candidates=["Yes", "No", "larger"], layers="all", items=True
+        )
+        for path in paths_of(loaded)
+    ]
+    for other in readings[:-1]:
+        for name in ("logits", "states", "item_states"):
+            ours, theirs = getattr(other, name), getattr(readings[-1], name)
+            assert ours.shape == theirs.shape
+            np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=0)
+    assert readings[-1].logits.std() > 1e-2
+    assert np.isfinite(readings[-1].logits).all()
+
+
+def plain_outputs(loaded, reader, prompt, candidates):
+    """One prompt through the model's own forward pass, all of it."""
+    [encoded] = reader.encoder.encode([prompt], [candidates], items=True)
+    ids = torch.tensor([encoded.tokens])
+    with torch.inference_mode():
+        if loaded.form == "encoder_decoder":
+            decoder = torch.tensor([encoded.decoder])
+            output = loaded.model(input_ids=ids, decoder_input_ids=decoder, output_hidden_states=True)
+            return encoded, output.logits[0], output.decoder_hidden_states, output.encoder_hidden_states
+        output = loaded.model(input_ids=ids, output_hidden_states=True)
+    return encoded, output.logits[0], output.hidden_states, output.hidden_states
+
+
+def test_states_and_logits_are_those_of_transformers(loaded):
+    """Hidden states equal `transformers`' own, layer for layer, and logits the model's own at the slot."""
+    prompts = pair_prompts(loaded.form)[-4:]
+    reader = Reader(loaded)
+    layers = (0, 1, reader.depth)
+    readings = reader.read(prompts, candidates=["Yes", "No"], layers=layers, items=True)
+    for row, prompt in enumerate(prompts):
+        encoded, logits, states, item_states = plain_outputs(loaded, reader, prompt, ("Yes", "No"))
+        assert all(len(answer) == 1 for answer in encoded.answers)
+        expected = logits[encoded.slot, [answer[0] for answer in encoded.answers]]
+        np.testing.assert_allclose(readings.logits[row], expected, atol=1e-4)
+        for column, layer in enumerate(layers):
+            np.testing.assert_allclose(
+                readings.states[row, column], states[layer][0, encoded.slot], atol=1e-4
+            )
+            np.testing.assert_allclose(
+                readings.item_states[row, column], item_states[layer][0, encoded.item], atol=1e-4
+            )
+
+
+def test_no_layer_above_the_highest_needed_is_run(loaded):
+    """Asked for states of layer 1 alone, the second layer never runs, and neither does the head."""
+    reader = Reader(loaded)
+    ran = []
+    stack = reader.engine.backbone.layers
+    hooks = [
+        stack[index].register_forward_pre_hook(lambda *_, index=index: ran.append(index))
+        for index in range(len(stack))
+    ]
+    if reader.engine.head.decoder is not None:
+        hooks.append(reader.engine.head.decoder.register_forward_pre_hook(lambda *_: ran.append("head")))
+    try:
+        reader.read(pair_prompts(loaded.form)[:3], layers=[1])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    assert set(ran) == {0}
+
+
+def test_the_head_computes_the_candidates_alone(loaded):
+    """The last matrix product has as many rows as prompts and as many columns as candidates, not the vocabulary."""
+    reader = Reader(loaded)
+    shapes = []
+    head = reader.engine.head
+    original = head.logits
+    head.logits = lambda rows, words=None: shapes.append(original(rows, words).shape) or original(rows, words)
+    prompts = pair_prompts(loaded.form)[:5]
+    reader.read(prompts, candidates=["Yes", "No"])
+    assert {shape[1] for shape in shapes} == {2}
+    assert sum(shape[0] for shape in shapes) == 5
+
+
+@pytest.mark.parametrize("family", CAUSAL)
+def test_tree_with_blocks_of_any_size(family):
+    """However small the blocks that the tree is split into, the readings stay the same."""
+    loaded = tiny_model(family)
+    prompts = pair_prompts("causal")
+    whole = Reader(loaded, path="tree", batch_tokens=4096).read(
+        prompts, candidates=["Yes", "No"], layers=[-1]
+    )
+    for budget in (16, 40, 90):
+        part = Reader(loaded, path="tree", batch_tokens=budget).read(
+            prompts, candidates=["Yes", "No"], layers=[-1]
+        )
+        np.testing.assert_allclose(part.logits, whole.logits, atol=1e-4)
+        np.testing.assert_allclose(part.states, whole.states, atol=1e-4)
+        assert part.cost.distinct_tokens == whole.cost.distinct_tokens <= part.cost.computed_tokens
+    assert whole.cost.computed_tokens < whole.cost.prompt_tokens / 2

@@ -1,0 +1,189 @@
+"""Tiny random-weight models of every family, with tokenizers, built in memory: no network, no files."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+
+from ccrank.lm.loading import LoadedModel, form_of
+
+CORPUS = [
+    "Is Russia larger than Canada? Yes No. On a scale from 0 to 10, the size of Brazil is 1 2 3 4 5 6 7 8 9 10.",
+    'Order by size. Options: "A" Monaco, "B" Chad, "C" Peru. The correct ordering is: A, B, C, D.',
+    "The height of the tower is more in terms of height. The quick brown fox jumps over the lazy dog.",
+    "Is the old stone bridge taller than the new glass tower? Most students selected blue, followed by red.",
+    "Is it? Yes. Is it? No. Yes No larger " * 20,
+    "small large low high positive negative warm cold rich poor bright dark",
+] * 4
+
+CAUSAL = ("gpt2", "llama", "qwen2", "qwen3", "gemma3_text", "gpt_neox", "opt", "mpt")
+MASKED = ("bert", "roberta", "deberta", "deberta-v2", "modernbert")
+SEQ2SEQ = ("t5",)
+FAMILIES = CAUSAL + MASKED + SEQ2SEQ
+
+
+@cache
+def byte_tokenizer() -> Any:
+    """Byte-level BPE in the manner of GPT-2: a word after a blank is another token than at the start."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=420,
+        special_tokens=["<s>", "</s>", "<pad>", "<mask>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    mask = AddedToken("<mask>", lstrip=True, special=True)  # as RoBERTa's: it takes the blank before it
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="<pad>", mask_token=mask
+    )
+
+
+@cache
+def word_tokenizer() -> Any:
+    """WordPiece in the manner of BERT, with [CLS] and [SEP] put around."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=400, special_tokens=special))
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    names = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
+
+
+@cache
+def unigram_tokenizer() -> Any:
+    """A unigram model in the manner of T5, with sentinels and a closing </s>."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<pad>", "</s>", "<unk>", "<extra_id_0>", "<extra_id_1>"]
+    trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        additional_special_tokens=["<extra_id_0>", "<extra_id_1>"],
+    )
+
+
+SMALL = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 128,
+}
+
+
+def tiny_config(family: str) -> Any:
+    """A configuration of the family, as small as it goes, with the traits that set the family apart."""
+    t = transformers
+    grouped = {**SMALL, "num_key_value_heads": 2, "vocab_size": 420}
+    makers = {
+        "gpt2": lambda: t.GPT2Config(vocab_size=420, n_positions=128, n_embd=32, n_layer=3, n_head=4),
+        "llama": lambda: t.LlamaConfig(**grouped),
+        "qwen2": lambda: t.Qwen2Config(**grouped),
+        "qwen3": lambda: t.Qwen3Config(**grouped, head_dim=8),
+        # A window shorter than the prompts, on some layers: what a tree mask gets wrong first.
+        "gemma3_text": lambda: t.Gemma3TextConfig(
+            **grouped,
+            head_dim=8,
+            sliding_window=6,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            final_logit_softcapping=5.0,
+        ),
+        "gpt_neox": lambda: t.GPTNeoXConfig(**SMALL, vocab_size=420),
+        "opt": lambda: t.OPTConfig(
+            vocab_size=420,
+            hidden_size=32,
+            ffn_dim=48,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            max_position_embeddings=128,
+        ),
+        "mpt": lambda: t.MptConfig(vocab_size=420, d_model=32, n_heads=4, n_layers=3, max_seq_len=128),
+        "bert": lambda: t.BertConfig(**SMALL, vocab_size=400),
+        "roberta": lambda: t.RobertaConfig(**SMALL, vocab_size=420, pad_token_id=2),
+        "deberta": lambda: t.DebertaConfig(
+            **SMALL, vocab_size=400, relative_attention=True, pos_att_type=["c2p", "p2c"], type_vocab_size=0
+        ),
+        "deberta-v2": lambda: t.DebertaV2Config(
+            **SMALL,
+            vocab_size=400,
+            relative_attention=True,
+            position_buckets=8,
+            pos_att_type=["c2p", "p2c"],
+            norm_rel_ebd="layer_norm",
+            share_att_key=True,
+            type_vocab_size=0,
+        ),
+        "modernbert": lambda: t.ModernBertConfig(
+            **SMALL,
+            vocab_size=400,
+            local_attention=8,
+            global_attn_every_n_layers=2,
+            pad_token_id=0,
+            cls_token_id=2,
+            sep_token_id=3,
+            bos_token_id=2,
+            eos_token_id=3,
+        ),
+        "t5": lambda: t.T5Config(
+            vocab_size=300,
+            d_model=32,
+            d_kv=8,
+            d_ff=48,
+            num_layers=3,
+            num_decoder_layers=2,
+            num_heads=4,
+            decoder_start_token_id=0,
+        ),
+    }
+    return makers[family]()
+
+
+def tokenizer_of(family: str) -> Any:
+    """The tokenizer that goes with a tiny model."""
+    if family in SEQ2SEQ:
+        return unigram_tokenizer()
+    return byte_tokenizer() if family in (*CAUSAL, "roberta") else word_tokenizer()
+
+
+def tiny_model(family: str, seed: int = 0, **changes: Any) -> LoadedModel:
+    """A random model of the family. Weights are large enough that a wrong mask or position shows."""
+    config = tiny_config(family)
+    for name, value in changes.items():
+        setattr(config, name, value)
+    form = form_of(config)
+    kind = {
+        "causal": transformers.AutoModelForCausalLM,
+        "masked": transformers.AutoModelForMaskedLM,
+        "encoder_decoder": transformers.AutoModelForSeq2SeqLM,
+    }[form]
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = kind.from_config(config).eval()
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=0.25)
+    return LoadedModel(f"tiny-{family}", None, model, tokenizer_of(family), form, f"tiny-{family}-{seed}")
