@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from ccrank.errors import CcrankError
+from ccrank.paths import cache_folder
 
 TIMEOUT_SECONDS = 30.0
 _BLOCK = 1 << 16
@@ -67,8 +68,7 @@ class DataFolder:
 
 def data_cache() -> Path:
     """The folder of downloaded data."""
-    root = os.environ.get("CCRANK_CACHE")
-    return (Path(root).expanduser() if root else Path.home() / ".cache" / "ccrank") / "data"
+    return cache_folder("data")
 
 
 def locate(wanted: DataFile | DataFolder, data_dir: str | Path | None = None) -> Path:

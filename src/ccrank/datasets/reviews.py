@@ -206,5 +206,5 @@ DATASET = Dataset(
         "`words` says otherwise"
     ),
     read=_read,
-    files=(_CLOTHING, _TRUSTPILOT),
+    files=(_CLOTHING,),
 )

@@ -13,6 +13,8 @@ FASTEST_ON_CPU = 2048
 """Past this many tokens a CPU gains nothing and only its caches suffer."""
 MOST_ON_GPU = 32768
 LEAST = 256
+UNKNOWN = 8 << 30
+"""Bytes taken to be free on a system that does not say."""
 
 
 def token_budget(wish: str | int, model: Any) -> int:
@@ -20,7 +22,7 @@ def token_budget(wish: str | int, model: Any) -> int:
     if wish != "auto":
         try:
             budget = int(wish)
-        except ValueError:
+        except (TypeError, ValueError):
             raise CcrankError(f"--batch-tokens is 'auto' or a number of tokens, not {wish!r}") from None
         if budget < 16:
             raise CcrankError(f"--batch-tokens must be at least 16, got {budget}")
@@ -43,4 +45,7 @@ def free_memory(device: torch.device) -> int:
     """Bytes free on the device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf, macOS not this name
+        return UNKNOWN

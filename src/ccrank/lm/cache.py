@@ -63,7 +63,9 @@ class ReadingCache:
                 marks = ",".join("?" * len(part))
                 query = f"SELECT key, value, checksum, used FROM readings WHERE key IN ({marks})"
                 for key, value, checksum, used in connection.execute(query, part):
-                    if _checksum(key, value) != checksum or len(value) % 4:
+                    # Damage may have changed a field's type too.
+                    typed = isinstance(value, bytes) and isinstance(used, int)
+                    if not typed or _checksum(key, value) != checksum or len(value) % 4:
                         damaged.append(key)
                         continue
                     found[key] = np.frombuffer(value, dtype=np.float32)
@@ -82,7 +84,7 @@ class ReadingCache:
         return found
 
     def put(self, entries: Mapping[bytes, np.ndarray]) -> None:
-        """Keep vectors; what is there already stays."""
+        """Keep vectors; the newest of a key stays."""
         now = int(time.time())
         rows = []
         for key, vector in entries.items():
@@ -182,6 +184,7 @@ class ReadingCache:
         if self._connection is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
+            connection.text_factory = bytes  # a damaged field that passes for text must not fail to decode
             try:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 connection.execute("PRAGMA journal_mode = WAL")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ccrank.errors import CcrankError
@@ -20,17 +22,26 @@ def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
     most_rows = 1 if path == "one" else None
     if loaded.form == "encoder_decoder":
         config = model.config
+        if not all(hasattr(model, side) for side in ("encoder", "decoder")) or not getattr(config, "num_layers", 0):
+            raise CcrankError(
+                f"{config.model_type} models are not read yet: of encoder-decoder models ccrank knows T5 and its kin"
+            )
         decoder = Backbone(model.decoder, getattr(config, "num_decoder_layers", None) or config.num_layers)
         encoder = Backbone(model.encoder, config.num_layers)
         return Seq2SeqEngine(model, decoder, head, budget, most_rows=most_rows, encoder=encoder)
-    backbone = Backbone(model.base_model, model.config.num_hidden_layers)
+    depth = getattr(model.config, "num_hidden_layers", None)
+    if not isinstance(depth, int):
+        raise CcrankError(f"the configuration of {loaded.name} does not say how many layers it has")
+    backbone = Backbone(model.base_model, depth)
     engine = Engine(model, backbone, head, budget, most_rows=most_rows)
     if loaded.form == "causal" and path in ("auto", "tree"):
         masks = _tree_masks(loaded)
         tree = Engine(model, backbone, head, budget, tree=True, masks=masks)
         takes = loaded.family.get("tree")
         if takes is None:
-            takes = _same_numbers(tree, Engine(model, backbone, head, budget, most_rows=1))
+            takes = _known_layers(model.config) and _same_numbers(
+                tree, Engine(model, backbone, head, budget, most_rows=1)
+            )
         if takes:
             return tree
         if path == "tree":
@@ -48,23 +59,36 @@ def _tree_masks(loaded: LoadedModel) -> TreeMasks:
     return TreeMasks({"": None if kinds else window}, alibi)
 
 
+def _known_layers(config: Any) -> bool:
+    """Whether all layers attend to everything before, or to a window: a tree mask can say no more than that."""
+    return set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}
+
+
 def _same_numbers(tree: Engine, plain: Engine) -> bool:
-    """Whether a family that ccrank does not know takes a prefix tree: try it on three short branching sequences."""
+    """Whether a family that ccrank does not know takes a prefix tree: try it on short sequences of one stem.
+
+    They fill a row past 256 places: a model that counts places where it should count depths (GPT-Neo looks 256 places
+    back in every other layer) shows itself at the far end of the row, not in three short branches.
+    """
     most = min(tree.model.config.vocab_size, 1000)
     stem = tuple((7 * place + 3) % most for place in range(6))
     sequences = [
-        (*stem, 11 % most, 12 % most),
-        (*stem, 13 % most),
-        (*stem[:3], 17 % most, 19 % most, 23 % most),
+        (*stem[: 6 - 3 * (branch % 2)], *((11 * branch + 13 * place + 5) % most for place in range(8)))
+        for branch in range(34)
     ]
-    points = [Point(index, len(sequence) - 1, states=True) for index, sequence in enumerate(sequences)]
+    ordered = sorted(range(len(sequences)), key=lambda index: sequences[index])
+    points = [
+        Point(index, len(sequences[index]) - 1, states=True)
+        for index in (ordered[0], ordered[1], ordered[-2], ordered[-1])
+    ]
+    # One by one only those that are compared; the tree gets all of them, so that its row is long.
+    others = [Point(index, 0, states=True) for index in ordered[2:-2]]
     layers = (tree.backbone.depth,)
     try:
-        packed = np.stack(
-            [state for state in tree.run(sequences, points, layers).states if state is not None]
-        )
-    except (RuntimeError, TypeError, ValueError, AttributeError):
+        read = tree.run(sequences, [*points, *others], layers).states
+    except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
         return False
+    packed = np.stack([state for state in read[: len(points)] if state is not None])
     single = np.stack([state for state in plain.run(sequences, points, layers).states if state is not None])
     tolerance = 1e-3 if str(tree.model.dtype) == "torch.float32" else 5e-2
     return bool(np.abs(packed - single).max() <= tolerance * (1 + np.abs(single).max()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ccrank.errors import CcrankError
@@ -58,33 +59,45 @@ class Encoder:
             "masked": self._masked,
             "encoder_decoder": self._encoder_decoder,
         }[self.form]
+        for prompt, answers in zip(prompts, candidates, strict=True):
+            for answer in (*answers, *(() if prompt.answer is None else (prompt.answer,))):
+                if not answer.strip():
+                    raise CcrankError(f"task {prompt.task!r}: the answer {answer!r} is blank")
         return encode([self._prepared(prompt) for prompt in prompts], candidates, items)
 
     def _prepared(self, prompt: Prompt) -> Prompt:
         """User text made harmless, the chat template put around."""
-        pieces = tuple(
-            replace(piece, text=self._spell_out(piece.text)) if piece.role in ("context", "item") else piece
-            for piece in prompt.pieces
+        prompt = replace(
+            prompt,
+            pieces=tuple(
+                piece if piece.role in ("text", "slot") else replace(piece, text=self._spell_out(piece.text))
+                for piece in prompt.pieces
+            ),
         )
         if self.chat:
-            head, tail = self._chat_frame()
-            pieces = (Piece(head), *pieces)
-            place = next(index for index, piece in enumerate(pieces) if piece.role == "slot")
-            before = list(pieces[:place])
+            head, tail = self._chat_frame
             # The template's own blank before the slot has no place at the end of a user's turn.
-            before[-1] = replace(before[-1], text=before[-1].text.rstrip())
-            pieces = (*before, Piece(tail), pieces[place])
-        return replace(prompt, pieces=pieces)
+            words = _without_last_blanks(prompt.before)
+            prompt = replace(prompt, pieces=(Piece(head), *words, Piece(tail), Piece("", "slot")))
+        return prompt
 
     def _spell_out(self, text: str) -> str:
         """A special token's name in a user's text is broken by a blank, so that it is read as text."""
-        for token in self.tokenizer.all_special_tokens:
+        for token in self._special_tokens:
             if token in text:
                 text = text.replace(token, f"{token[0]} {token[1:]}")
         return text
 
+    @cached_property
+    def _special_tokens(self) -> tuple[str, ...]:
+        """Every text that the tokenizer takes for one special token, longest first; a lone character is no name."""
+        added = getattr(self.tokenizer, "added_tokens_decoder", {}).values()
+        names = {*self.tokenizer.all_special_tokens, *(str(token) for token in added if token.special)}
+        return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))
+
+    @cached_property
     def _chat_frame(self) -> tuple[str, str]:
-        """What the chat template puts before and after a user's words."""
+        """What the chat template puts before and after a user's words, less the BOS that `bos` brings anyway."""
         if self.form != "causal":
             raise CcrankError(f"a chat template needs a causal model, this one is {self.form}")
         if not getattr(self.tokenizer, "chat_template", None):
@@ -96,7 +109,7 @@ class Encoder:
         head, found, tail = framed.partition(marker)
         if not found:
             raise CcrankError("this model's chat template drops the user's words; leave --chat out")
-        return head, tail
+        return head.removeprefix(self.tokenizer.bos_token) if self.bos else head, tail
 
     # causal ---------------------------------------------------------------------------------------------------
 
@@ -135,7 +148,8 @@ class Encoder:
                     raise CcrankError(f"task {prompt.task!r}: the prompt {text!r} has no token to read from")
                 one = Encoded(tokens, len(tokens) - 1, None, tails)
                 row_for_item = row
-            item = _last_token_of_item(prompt.before, row_for_item)
+            # A candidate may melt into the item's last token, which is then no part of what the model is given.
+            item = _last_token_of_item(prompt.before, row_for_item, len(one.tokens) - len(self.bos))
             one = replace(one, item=None if item is None else len(self.bos) + item)
             encoded.append(self._fit(prompt, prompt.before, one, whole_text, len(self.bos)))
         return encoded
@@ -148,20 +162,31 @@ class Encoder:
         mask = self.tokenizer.mask_token
         if mask is None:
             raise CcrankError("this tokenizer has no mask token, so a masked prompt cannot be written")
-        texts, spans, answered = [], [], []
+        # A filled prompt has no slot left for candidates.
+        candidates = [
+            answers if prompt.answer is None else ()
+            for prompt, answers in zip(prompts, candidates, strict=True)
+        ]
+        laid_out: list[tuple[Piece, ...]] = []
+        spans, answered = [], []
+        takes_blank = self._mask_takes_blank()
         for prompt, answers in zip(prompts, candidates, strict=True):
-            before = "".join(piece.text for piece in prompt.before)
-            written, after = before, "".join(piece.text for piece in prompt.after)
+            before = prompt.before
+            if prompt.answer is None and not takes_blank:
+                before = _without_last_blanks(before, " ")
             filler = mask if prompt.answer is None else prompt.answer
-            if prompt.answer is None and not self._mask_takes_blank():
-                before = before.rstrip(" ")
-            texts.append(before + filler + after)
-            spans.append((len(before), len(before) + len(filler)))
-            answered += [written + answer + after for answer in answers]
+            laid_out.append((*before, Piece(filler), *prompt.after))
+            start = len(_text(before))
+            spans.append((start, start + len(filler)))
+            answered += [(_text(prompt.before), answer, _text(prompt.after)) for answer in answers]
+        texts = [_text(pieces) for pieces in laid_out]
         rows = self._tokens(texts, special=True, offsets=True)
-        wholes = iter(self._tokens(answered, special=True, offsets=False))
+        wholes = iter(self._tokens(["".join(parts) for parts in answered], special=True, offsets=True))
+        ends = iter(len(before) + len(answer) for before, answer, _ in answered)
         encoded = []
-        for prompt, row, span, text, answers in zip(prompts, rows, spans, texts, candidates, strict=True):
+        for prompt, row, span, pieces, text, answers in zip(
+            prompts, rows, spans, laid_out, texts, candidates, strict=True
+        ):
             inside = [
                 index
                 for index, (start, end) in enumerate(row.offsets)
@@ -171,19 +196,20 @@ class Encoder:
                 inside = [index for index in inside if row.ids[index] == self.tokenizer.mask_token_id]
             if not inside:
                 raise CcrankError(f"task {prompt.task!r}: the tokenizer dropped the answer slot of {text!r}")
-            slot = inside[-1]
-            left, right = row.ids[:slot], row.ids[slot + 1 :]
+            slot, after = inside[-1], _text(prompt.after)
             tails = []
             for answer in answers:
-                ids = next(wholes).ids
-                if ids[: len(left)] != left or (right and ids[-len(right) :] != right):
+                whole = next(wholes)
+                tail = _tail(row.ids[:slot], whole, next(ends))
+                # A tokenizer may begin anew behind a mask ("▁." for "."): harmless, unless it parts a word.
+                glued = after[:1].isalnum() and whole.ids[slot + len(tail or ()) :] != row.ids[slot + 1 :]
+                if tail is None or glued:
                     raise CcrankError(
                         f"task {prompt.task!r}: the answer {answer!r} melts into the words around the slot in "
                         f"{text!r}; put a blank before and after {{slot}} in the template"
                     )
-                tails.append(tuple(ids[len(left) : len(ids) - len(right)]))
+                tails.append(tail)
             self._check_answers(prompt, answers, tuple(tails))
-            pieces = (*prompt.before, Piece(text[span[0] : span[1]]), *prompt.after)
             item = _last_token_of_item(pieces, row)
             encoded.append(
                 self._fit(prompt, pieces, Encoded(tuple(row.ids), slot, item, tuple(tails)), text, 0)
@@ -218,7 +244,7 @@ class Encoder:
         for prompt, row, text, answers in zip(prompts, rows, texts, candidates, strict=True):
             spoken = [prompt.answer] if prompt.answer is not None else list(answers)
             tails = tuple(
-                tuple(one.ids[1:])
+                tuple(one.ids[one.ids.index(sentinel_id) + 1 :])
                 for one in self._tokens(
                     [f"{sentinel} {answer}" for answer in spoken], special=False, offsets=False
                 )
@@ -271,8 +297,9 @@ class Encoder:
         self, prompt: Prompt, pieces: Sequence[Piece], encoded: Encoded, text: str, shift: int
     ) -> Encoded:
         """Refuse, or cut from the middle, what does not fit the model's window."""
-        longest = max(map(len, encoded.answers), default=0) if self.form == "causal" else 0
-        length = len(encoded.tokens) + longest
+        # All but the last token of an answer are input too: behind the slot, or as further masks.
+        more = max(map(len, encoded.answers), default=1) - 1 if self.form != "encoder_decoder" else 0
+        length = len(encoded.tokens) + more
         if self.window is None or length <= self.window:
             return encoded
         if not self.truncate:
@@ -305,6 +332,35 @@ class Row:
     offsets: Sequence[tuple[int, int]]
 
 
+def _text(pieces: Sequence[Piece]) -> str:
+    return "".join(piece.text for piece in pieces)
+
+
+def _without_last_blanks(pieces: Sequence[Piece], blanks: str | None = None) -> tuple[Piece, ...]:
+    """The pieces less the blanks (by default any white space) that they end in, be they in one piece or in several."""
+    kept = list(pieces)
+    while kept:
+        kept[-1] = replace(kept[-1], text=kept[-1].text.rstrip(blanks))
+        if kept[-1].text:
+            break
+        kept.pop()
+    return tuple(kept)
+
+
+def _tail(left: Sequence[int], whole: Row, end: int) -> tuple[int, ...] | None:
+    """The tokens behind `left` up to the character `end`; None where a token straddles either side."""
+    if list(whole.ids[: len(left)]) != list(left):
+        return None
+    tail = []
+    for token, (token_start, token_end) in list(zip(whole.ids, whole.offsets, strict=True))[len(left) :]:
+        if token_start >= end or token_end <= token_start:
+            break
+        if token_end > end:
+            return None
+        tail.append(token)
+    return tuple(tail)
+
+
 def _common_prefix(rows: Sequence[Sequence[int]]) -> list[int]:
     stem: list[int] = []
     for column in zip(*rows, strict=False):
@@ -329,10 +385,12 @@ def _tokens_of(pieces: Sequence[Piece], row: Row) -> list[tuple[Piece, list[int]
     return found
 
 
-def _last_token_of_item(pieces: Sequence[Piece], row: Row) -> int | None:
-    """The last token that overlaps the last item; None where there is no item or no offsets."""
+def _last_token_of_item(pieces: Sequence[Piece], row: Row, before: int | None = None) -> int | None:
+    """The last token (`before` a place) that overlaps the last item; None where there is no item or no offsets."""
     items = [inside for piece, inside in _tokens_of(pieces, row) if piece.role == "item" and inside]
-    return items[-1][-1] if items else None
+    if not items:
+        return None
+    return max((index for index in items[-1] if before is None or index < before), default=None)
 
 
 def _cut_middle(pieces: Sequence[Piece], row: Row, surplus: int) -> set[int] | None:

@@ -108,13 +108,17 @@ class Engine:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+        self.halvings += 1
         if self.budget <= max(longest, 16):
+            if self.tree or self.most_rows != 1:
+                # A row of a tree may hold twice the longest prefix, so the last resort is one by one.
+                self.tree, self.most_rows = False, 1
+                return
             raise CcrankError(
                 f"not enough memory for one sequence of {longest:,} tokens; use a smaller model, shorter texts, "
                 "or another --device"
             )
         self.budget = max(self.budget // 2, 16)
-        self.halvings += 1
 
     @torch.inference_mode()
     def _read(

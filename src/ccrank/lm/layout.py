@@ -41,7 +41,7 @@ class Layout:
 
 
 def tree_layouts(sequences: Sequence[Tokens], budget: int, one_row: bool = False) -> Iterator[Layout]:
-    """Prefix trees in batches of at most `budget` places, unless one sequence alone is longer."""
+    """Prefix trees in batches of at most `budget` places, unless one row alone is longer (see `pack`)."""
     rows = pack(sequences, min(ROW_TOKENS, budget), budget)
     if one_row:
         yield from (_tree_layout([row]) for row in rows)

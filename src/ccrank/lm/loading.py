@@ -57,8 +57,10 @@ class LoadedModel:
         for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
             limit = getattr(config, name, None)
             if isinstance(limit, int) and self.form != "encoder_decoder":
-                # RoBERTa counts positions from behind its padding token.
-                return limit - 2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else limit
+                # RoBERTa and its kin count positions from behind the padding token.
+                embeddings = getattr(self.model.base_model, "embeddings", None)
+                padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
+                return limit if padding is None else limit - padding - 1
         return None
 
 
@@ -161,14 +163,14 @@ def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
     """The files that hold the weights: one, or the shards that an index names."""
     if safe := sorted(folder.glob("*.safetensors")):
         return safe
-    pickles = sorted(folder.glob("*.bin"))
+    pickles = sorted(folder.glob("pytorch_model*.bin"))  # others, such as training_args.bin, are no weights
     if pickles and not allow_pickle:
         raise CcrankError(
             f"{folder} has pickled weights alone ({pickles[0].name}); a pickle can run any code when it is opened. "
             "If you trust where it is from, say so with --allow-pickle"
         )
     if not pickles:
-        raise CcrankError(f"{folder} has no weights: neither *.safetensors nor *.bin")
+        raise CcrankError(f"{folder} has no weights: neither *.safetensors nor pytorch_model*.bin")
     return pickles
 
 

@@ -25,8 +25,8 @@ from ccrank.toml import parse_toml
 Say = Callable[[str], None]
 """Told in a few words what is going on; a command shows it, a library call may ignore it."""
 
-HUB_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
-PICKLES = ("*.bin", "*.pt", "*.pth")
+HUB_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py")
+PICKLES = ("pytorch_model*.bin",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,8 @@ def _from_hub(repo: str, allow_pickle: bool, say: Say) -> Path:
             else error
         )
         raise CcrankError(f"{repo} could not be had from the hub: {reason}") from None
-    except OSError as error:
+    # What the hub's own HTTP library raises when a connection breaks is no OSError, but kin of its status errors.
+    except (OSError, HfHubHTTPError.__bases__[0]) as error:
         raise CcrankError(f"{repo} could not be had from the hub: {error}") from None
 
 
@@ -251,16 +252,23 @@ def _once(folder: Path, make: Callable[[Path], None]) -> Path:
     """Make a folder whole or not at all; of two processes at the same work the first to finish wins."""
     if (folder / "config.json").is_file():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise CcrankError(
+            f"{folder.parent} cannot be written: {error.strerror}; name another folder in CCRANK_CACHE"
+        ) from None
     try:
         make(scratch)
         scratch.chmod(0o755)
         try:
             scratch.rename(folder)
-        except OSError:
+        except OSError as error:
             if not (folder / "config.json").is_file():
-                raise
+                raise CcrankError(
+                    f"{folder} is in the way: it is no model ({error.strerror}); move it"
+                ) from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return folder

@@ -53,7 +53,7 @@ class Reader:
         self.encoder = Encoder(
             loaded.tokenizer,
             loaded.form,
-            bos=() if chat else loaded.bos,
+            bos=loaded.bos,
             decoder_start=() if start is None else (start,),
             window=loaded.window,
             chat=chat,
@@ -139,6 +139,20 @@ class Reader:
             cost=cost,
         )
 
+    def cost_of(
+        self, prompts: Sequence[Prompt], candidates: Sequence[str] | Sequence[Sequence[str]] | None = None
+    ) -> Cost:
+        """What reading these prompts would take, without running the model."""
+        encoded = self.encoder.encode(prompts, _per_prompt(candidates, len(prompts)))
+        plan = Plan(self.form, self.loaded.tokenizer.mask_token_id)
+        for one in encoded:
+            plan.add(one, states=candidates is None, items=False, log_probabilities=False)
+        return Cost(len(encoded), plan.naive_tokens, self._distinct(plan))
+
+    def _distinct(self, plan: Plan) -> int:
+        tokens = [_flat(sequence) for sequence in plan.sequences]
+        return distinct_tokens(tokens) if self.form == "causal" else sum(map(len, set(tokens)))
+
     def _read_chunk(
         self,
         encoded: Sequence[Encoded],
@@ -153,9 +167,7 @@ class Reader:
             for one in encoded
         ]
         found, fresh = self._find(plan, layers, tell)
-        tokens = [_flat(sequence) for sequence in plan.sequences]
-        distinct = distinct_tokens(tokens) if self.form == "causal" else sum(map(len, set(tokens)))
-        cost = Cost(len(encoded), plan.naive_tokens, distinct, fresh)
+        cost = Cost(len(encoded), plan.naive_tokens, self._distinct(plan), fresh)
         scores, states, item_states = [], [], []
         for score, slot, item in scorers:
             scores.append(score(found))
@@ -260,11 +272,16 @@ def _per_prompt(
 ) -> list[tuple[str, ...]]:
     if candidates is None:
         return [()] * count
-    if not candidates:
+    if not candidates and count:
         raise CcrankError(
             "candidates are asked for, but there is none; give at least one, or None for states alone"
         )
-    if all(isinstance(one, str) for one in candidates):
+    texts = [isinstance(one, str) for one in candidates]
+    if isinstance(candidates, str) or any(texts) != all(texts):
+        raise CcrankError(
+            f"candidates are a list of texts, or one such list per prompt, not {candidates!r:.80}"
+        )
+    if all(texts):
         return [tuple(map(str, candidates))] * count
     if len(candidates) != count:
         raise CcrankError(f"{len(candidates)} lists of candidates for {count} prompts; give one for each")

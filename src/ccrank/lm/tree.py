@@ -62,7 +62,8 @@ def pack(sequences: Sequence[Tokens], row_tokens: int, most_tokens: int | None =
     """Rows of about `row_tokens` nodes that hold every sequence once.
 
     A row ends where it is full, but a prefix that is long in comparison is not computed again for tidiness: while the
-    next sequence shares more than a quarter of a row with the last one, the row grows on, up to `most_tokens`.
+    next sequence shares more than a quarter of a row with the last one, the row grows on, up to `most_tokens`, or to
+    twice that prefix where it alone is longer than half of them. One sequence longer than all that is a row.
     """
     most = max(row_tokens, most_tokens or row_tokens)
     order = sorted(range(len(sequences)), key=lambda index: sequences[index])

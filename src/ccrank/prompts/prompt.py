@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Role = Literal["text", "context", "item", "slot"]
+Role = Literal["text", "criterion", "context", "item", "slot"]
 Form = Literal["causal", "masked", "encoder_decoder"]
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a prompt. What a user wrote ("context", "item") stays apart from the template's words."""
+    """A stretch of a prompt. What a user wrote ("criterion", "context", "item") stays apart from the template's words."""
 
     text: str
     role: Role = "text"

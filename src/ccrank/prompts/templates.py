@@ -37,6 +37,8 @@ class Template:
 
     def __post_init__(self) -> None:
         known = {*CRITERION_FIELDS, *CONTENT_FIELDS, "slot"} if self.name != "context" else {"context"}
+        if not self.text.strip():
+            raise CcrankError(f"template {self.name!r} has an empty text")
         for wording in filter(None, (self.text, self.masked, self.encoder_decoder)):
             used = [name for _, name in _parse(wording, self.name) if name is not None]
             if unknown := sorted(set(used) - known):
@@ -44,8 +46,9 @@ class Template:
                     f"template {self.name!r} has unknown fields {unknown}; known are {sorted(known)}. "
                     "Write {{ and }} for braces that are meant as such"
                 )
-            if self.name != "context" and used.count("slot") != 1:
-                raise CcrankError(f"template {self.name!r} needs {{slot}} exactly once: {wording!r}")
+            needed = "context" if self.name == "context" else "slot"
+            if used.count(needed) != 1:
+                raise CcrankError(f"template {self.name!r} needs {{{needed}}} exactly once: {wording!r}")
         for wording in (self.option, self.choice):
             if unknown := sorted(
                 {name for _, name in _parse(wording, self.name) if name} - {"label", "item"}
@@ -88,7 +91,7 @@ class Template:
             elif name == "slot":
                 pieces.append(Piece("", "slot"))
             elif name in words:
-                pieces.append(Piece(words[name]))
+                pieces.append(Piece(words[name], "criterion"))
             elif name in content:
                 pieces.extend(content[name])
             else:

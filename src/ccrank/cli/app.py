@@ -1,0 +1,41 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ccrank import __version__
+from ccrank.cli import cache, cost, data, methods, models, rank
+
+app = typer.Typer(
+    help="Rank any list of items by any criterion with a language model, without labels.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Start with: ccrank rank Russia Canada Brazil Chad Monaco --by size --more larger",
+)
+app.command("rank")(rank.rank_command)
+app.command("methods")(methods.methods_command)
+app.command("cost")(cost.cost_command)
+app.add_typer(data.app, name="data")
+app.add_typer(models.app, name="models")
+app.add_typer(cache.app, name="cache")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"ccrank {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _callback(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    pass

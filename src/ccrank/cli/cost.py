@@ -1,0 +1,115 @@
+"""`ccrank cost`: what each method reads, as a function of the number of items."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccrank.cli import options as shared
+from ccrank.cli.screen import out, print_json, simple_table
+from ccrank.errors import CcrankError
+
+if TYPE_CHECKING:
+    from ccrank.lm import Reader
+    from ccrank.task import Task
+
+
+def cost_command(
+    sizes: Annotated[str, typer.Option("--items", help="Numbers of items, comma-separated.")] = "5,10,20,50",
+    context_tokens: Annotated[int, typer.Option(help="Tokens of a context before each prompt.", min=0)] = 0,
+    model: shared.Model = "default",
+    as_json: shared.AsJson = False,
+) -> None:
+    """Count model calls and tokens of each way of asking, without running the model.
+
+    [bold]prompt tokens[/bold] is what reading one prompt after the other computes, [bold]distinct tokens[/bold] what is
+    left when every common prefix is computed once: what ccrank computes.
+    """
+    try:
+        counts = [int(size) for size in sizes.split(",")]
+    except ValueError:
+        raise CcrankError(f"--items takes numbers, such as 5,10,20, not {sizes!r}") from None
+    if min(counts) < 2:
+        raise CcrankError(f"a ranking needs at least 2 items, got {min(counts)}")
+    reader = shared.open_reader(model, "cpu", "auto", "auto", False, False, False, False, True)
+    rows = [row for count in counts for row in costs(reader, count, context_tokens)]
+    if as_json:
+        print_json(rows)
+        return
+    title = f"{model}, {context_tokens} tokens of context" if context_tokens else f"{model}, no context"
+    table = simple_table(
+        "items", "method", "calls", "prompt tokens", "distinct tokens", "share", numbers=(0, 2, 3, 4, 5)
+    )
+    for row in rows:
+        table.add_row(
+            str(row["items"]),
+            row["method"],
+            f"{row['calls']:,}",
+            f"{row['prompt_tokens']:,}",
+            f"{row['distinct_tokens']:,}",
+            f"{row['share']:.1%}",
+        )
+    console = out()
+    console.print(title, style="bold")
+    console.print(table)
+
+
+def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any]]:
+    """One row per way of asking, for a list of `count` items."""
+    from ccrank.prompting.pointwise import RATINGS
+    from ccrank.prompts import load_templates, option_labels
+
+    templates = load_templates()
+    task = sample_task(reader, count, context_tokens)
+    places = range(count)
+    pairs = [templates.pair(task, a, b, reader.form) for a in places for b in places if a != b]
+    singles = [templates.single(task, index, reader.form, "single-scale") for index in places]
+    states = [templates.single(task, index, reader.form) for index in places]
+    steps = [templates.list(task, places, places[:taken], reader.form) for taken in range(count - 1)]
+    wishes: list[tuple[str, Any, Any]] = [
+        ("prompt-pair", pairs, templates["pair"].candidates),
+        ("prompt-point", singles, RATINGS),
+        ("prompt-list, one shuffle", steps, option_labels(count)),
+        ("probes on ItemSingle states", states, None),
+        (
+            "probes on ItemPair states",
+            [p.filled(w) for p in pairs for w in templates["pair"].candidates],
+            None,
+        ),
+    ]
+    rows = []
+    for name, prompts, candidates in wishes:
+        cost = reader.cost_of(prompts, candidates)
+        rows.append(
+            {
+                "items": count,
+                "context_tokens": context_tokens,
+                "method": name,
+                "calls": cost.prompts,
+                "prompt_tokens": cost.prompt_tokens,
+                "distinct_tokens": cost.distinct_tokens,
+                "share": round(cost.distinct_tokens / cost.prompt_tokens, 4),
+            }
+        )
+    return rows
+
+
+def sample_task(reader: Reader, count: int, context_tokens: int) -> Task:
+    """Real names of everyday length, from the shipped lists, and a context of the length asked for."""
+    from ccrank.datasets import load_dataset
+    from ccrank.task import Criterion, Task
+
+    lists = sorted(load_dataset("worldlists"), key=lambda task: task.criterion.category != "country")
+    names = list(dict.fromkeys(item for task in lists for item in task.items))
+    if count > len(names):
+        raise CcrankError(f"--items goes up to {len(names)}, got {count}")
+    context = None
+    if context_tokens:
+        [story] = [task.context for task in load_dataset("synthcontext") if "wealth" in task.criterion.name]
+        tokenizer = reader.loaded.tokenizer
+        ids = tokenizer(f"{story} " * (context_tokens // 20 + 1), add_special_tokens=False, verbose=False)[
+            "input_ids"
+        ]
+        context = tokenizer.decode(ids[:context_tokens])
+    return Task(Criterion("size"), tuple(names[:count]), context)

@@ -1,0 +1,111 @@
+"""`ccrank data`: the datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ccrank.cli.options import AsJson, parse_pairs
+from ccrank.cli.screen import out, print_json, print_json_line, simple_table
+from ccrank.errors import CcrankError
+
+app = typer.Typer(help="Datasets of ranking tasks with gold orders.", no_args_is_help=True)
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Where published files lie; else $CCRANK_DATA, else they are fetched."),
+]
+
+
+@app.command("list")
+def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
+    """All datasets, with their counts here beside those of the paper."""
+    from ccrank.datasets import counts, datasets
+    from ccrank.datasets.files import find
+
+    rows: list[dict[str, Any]] = []
+    for dataset in datasets().values():
+        row: dict[str, Any] = {
+            "name": dataset.name,
+            "kind": dataset.kind,
+            "summary": dataset.summary,
+            "tasks": None,
+            "items": None,
+            "paper_tasks": dataset.paper_tasks,
+            "paper_items": dataset.paper_items,
+        }
+        if all(find(file, data_dir) is not None for file in dataset.files):
+            tasks, items = counts(dataset.load(data_dir))
+            row.update(tasks=tasks, items=round(items, 2))
+        rows.append(row)
+    if as_json:
+        print_json(rows)
+        return
+    table = simple_table("name", "kind", "tasks", "items", "in the paper", "what", numbers=(2, 3))
+    for row in rows:
+        here = (str(row["tasks"]), f"{row['items']:.2f}") if row["tasks"] is not None else ("not here", "")
+        paper = f"{row['paper_tasks']} / {row['paper_items']:.2f}" if row["paper_tasks"] else "–"
+        table.add_row(row["name"], row["kind"], *here, paper, row["summary"])
+    out().print(table)
+
+
+@app.command("show")
+def show_command(
+    name: Annotated[str, typer.Argument(help="A dataset's name.")],
+    tasks: Annotated[int, typer.Option(help="How many tasks to show.")] = 2,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", help="A dataset's option, NAME=VALUE.")
+    ] = None,
+    export: Annotated[
+        bool, typer.Option("--jsonl", help="Print all its tasks as JSON lines, ready for --tasks.")
+    ] = False,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """A dataset's card, counts and first tasks; or all of it as task lines."""
+    from ccrank.datasets import counts, get_dataset
+
+    dataset = get_dataset(name)
+    options = {key: _value(key, text, dataset.options) for key, text in parse_pairs(option).items()}
+    loaded = dataset.load(data_dir, **options)
+    if export:
+        for task in loaded:
+            print_json_line(task.to_json())
+        return
+    count, items = counts(loaded)
+    card = {
+        "name": dataset.name,
+        "what": dataset.summary,
+        "kind": dataset.kind,
+        "licence": dataset.licence,
+        "source": dataset.source,
+        "counts": f"{count} tasks of {items:.2f} items",
+        "in the paper": f"{dataset.paper_tasks} tasks of {dataset.paper_items:.2f} items"
+        if dataset.paper_tasks
+        else "–",
+        "departs": dataset.departs,
+        "options": ", ".join(f"{key}={value}" for key, value in dataset.options.items()) or "none",
+    }
+    if as_json:
+        print_json({**card, "tasks": [task.to_json() for task in loaded[:tasks]]})
+        return
+    table = simple_table("", "")
+    table.show_header = False
+    for key, value in card.items():
+        table.add_row(key, str(value))
+    out().print(table)
+    for task in loaded[:tasks]:
+        typer.echo(f"\n{task.id}: by {task.criterion.name}, {task.criterion.more}")
+        if task.context:
+            typer.echo(f"  context: {task.context[:200]}{'…' if len(task.context) > 200 else ''}")
+        typer.echo("  gold, highest first: " + " > ".join(task.order or task.items))
+
+
+def _value(key: str, text: str, known: Any) -> Any:
+    if key not in known:
+        raise CcrankError(f"no option {key!r}; there are {', '.join(known) or 'none'}")
+    if text.lower() in ("none", "true", "false"):
+        return {"none": None, "true": True, "false": False}[text.lower()]
+    return int(text) if text.lstrip("-").isdigit() else text

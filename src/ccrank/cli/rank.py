@@ -1,0 +1,296 @@
+"""`ccrank rank`: the command that most users will ever type."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccrank.cli import options as shared
+from ccrank.cli.screen import bar, out, reading_progress, simple_table
+from ccrank.errors import CcrankError
+from ccrank.task import Criterion, Task
+from ccrank.taskfiles import read_items, read_tasks, read_text
+
+if TYPE_CHECKING:
+    from ccrank.ranking import Ranking
+
+WHAT, MODEL, SHOW = "What to rank", "Model and prompts", "What to show"
+
+
+def rank_command(
+    items: Annotated[
+        list[str] | None, typer.Argument(help="The items; else --file, --tasks or stdin.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", help="The criterion: size, sentiment …", rich_help_panel=WHAT)
+    ] = None,
+    more: Annotated[
+        str | None,
+        typer.Option("--more", help="What the higher item is, compared: larger.", rich_help_panel=WHAT),
+    ] = None,
+    poles: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--poles", help="Words for the low and the high end: small large.", rich_help_panel=WHAT
+        ),
+    ] = None,
+    category: Annotated[
+        str | None, typer.Option("--category", help="What the items are: country.", rich_help_panel=WHAT)
+    ] = None,
+    context: Annotated[
+        Path | None,
+        typer.Option("--context", help="A text file that the items are about.", rich_help_panel=WHAT),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", "-f", help="Items from lines, CSV, TSV or JSONL.", rich_help_panel=WHAT),
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option("--column", help="The column (or field) of items.", rich_help_panel=WHAT)
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="lines, csv, tsv or jsonl; else by suffix.", rich_help_panel=WHAT),
+    ] = None,
+    tasks: Annotated[
+        Path | None, typer.Option("--tasks", help="Rank every task of a JSONL file.", rich_help_panel=WHAT)
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", help="See `ccrank methods`.", rich_help_panel=MODEL)
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", help="A method's option, NAME=VALUE.", rich_help_panel=MODEL),
+    ] = None,
+    model: shared.Model = "default",
+    device: shared.Device = "auto",
+    dtype: shared.Precision = "auto",
+    batch_tokens: shared.BatchTokens = "auto",
+    chat: shared.Chat = False,
+    truncate: shared.Truncate = False,
+    templates: shared.TemplateFile = None,
+    template: shared.TemplateChange = None,
+    allow_pickle: shared.AllowPickle = False,
+    allow_new_head: shared.AllowNewHead = False,
+    no_cache: shared.NoCache = False,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, help="Show the first K.", rich_help_panel=SHOW)
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="Lowest first.", rich_help_panel=SHOW)] = False,
+    as_json: shared.AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=SHOW)] = False,
+    output: Annotated[
+        Path | None, typer.Option("--out", help="Write there instead (.json, .csv).", rich_help_panel=SHOW)
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            "--plot", help="Draw the items on their scale (.png, .pdf, .svg).", rich_help_panel=SHOW
+        ),
+    ] = None,
+) -> None:
+    """Rank items by a criterion, best first.
+
+    [bold]ccrank rank Russia Canada Brazil Chad Monaco --by size --more larger[/bold]
+
+    [bold]ccrank rank --file reviews.csv --column text --by sentiment --poles negative positive --json[/bold]
+
+    Results go to stdout, progress to stderr. Exit codes: 0 done, 2 bad input, 130 interrupted, 141 closed pipe.
+    """
+    if as_json and as_csv:
+        raise CcrankError("--json and --csv exclude each other")
+    wanted = _tasks(items, by, more, poles, category, context, file, column, form, tasks)
+    if plot is not None:
+        check_plot(plot, len(wanted))
+    reader = shared.open_reader(
+        model, device, dtype, batch_tokens, chat, truncate, allow_pickle, allow_new_head, no_cache
+    )
+    from ccrank.prompts import load_templates
+    from ccrank.rank import DEFAULT_METHOD, rank_tasks
+
+    with reading_progress("reading") as progress:
+        rankings = rank_tasks(
+            wanted,
+            reader,
+            method or DEFAULT_METHOD,
+            load_templates(templates, template or ()),
+            progress=progress,
+            **shared.parse_pairs(option),
+        )
+    how = "json" if as_json else "csv" if as_csv else None
+    if output is not None:
+        _write(output, how, rankings, top, reverse, many=tasks is not None)
+    elif how:
+        sys.stdout.write(_render(how, rankings, top, reverse, many=tasks is not None))
+    else:
+        show(rankings, top, reverse)
+    if plot is not None:
+        from ccrank.report.scale import plot_scale
+
+        plot_scale(rankings[0], plot)
+
+
+def _tasks(
+    items: Sequence[str] | None,
+    by: str | None,
+    more: str | None,
+    poles: tuple[str, str] | None,
+    category: str | None,
+    context: Path | None,
+    file: Path | None,
+    column: str | None,
+    form: str | None,
+    tasks: Path | None,
+) -> list[Task]:
+    """The tasks that the arguments describe; exactly one source of items is taken."""
+    if tasks is not None:
+        if items or file or by or more or poles or category or context:
+            raise CcrankError(
+                "--tasks brings its own items and criteria; leave items, --file, --by and the like out"
+            )
+        return read_tasks(tasks)
+    if items and file:
+        raise CcrankError("give the items as arguments or with --file, not both")
+    if by is None or not by.strip():
+        raise CcrankError("by what? Give a criterion, such as --by size or --by 'how positive it is'")
+    if not items and file is None and sys.stdin.isatty():
+        raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
+    given = list(items) if items else read_items(file if file is not None else "-", column, form)
+    text = None if context is None else read_text(context).strip()
+    criterion = Criterion(by.strip(), more, poles, category)
+    return [Task(criterion, tuple(given), text or None, id=f"ranking by {by.strip()}")]
+
+
+def check_plot(plot: Path, count: int) -> None:
+    """Refuse before the work is done what could not be drawn after it."""
+    if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise CcrankError(f"--plot writes .png, .pdf or .svg, not {plot.name}")
+    if count != 1:
+        raise CcrankError("--plot draws one ranking; the tasks file has several")
+    if not plot.resolve().parent.is_dir():
+        raise CcrankError(f"the folder of {plot} does not exist")
+
+
+def _render(how: str, rankings: Sequence[Ranking], top: int | None, reverse: bool, many: bool) -> str:
+    if how == "json":
+        rows = [_json(ranking, top, reverse) for ranking in rankings]
+        if many:
+            return "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
+        return json.dumps(rows[0], ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow([*(["task"] if many else []), "rank", "item", "score"])
+    for ranking in rankings:
+        for row in ranking.to_json(top, reverse)["items"]:
+            writer.writerow([*([ranking.task.id] if many else []), row["rank"], row["item"], row["score"]])
+    return buffer.getvalue()
+
+
+def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:
+    result = ranking.to_json(top, reverse)
+    if ranking.task.values is not None:
+        from ccrank.metrics import evaluate
+        from ccrank.ranking import finite
+
+        found = evaluate(ranking.scores, ranking.task.values)
+        result["against_gold"] = {
+            "tau": finite(found.tau),
+            "abs_tau": finite(found.abs_tau),
+            "accuracy": finite(found.accuracy),
+            "chance_abs_tau": finite(found.chance_abs_tau),
+            "chance_free_accuracy": finite(found.chance_free_accuracy),
+        }
+    return result
+
+
+def _write(
+    path: Path, how: str | None, rankings: Sequence[Ranking], top: int | None, reverse: bool, many: bool
+) -> None:
+    how = how or {".json": "json", ".jsonl": "json", ".csv": "csv"}.get(path.suffix.lower())
+    if how is None:
+        raise CcrankError(f"--out {path} ends neither in .json nor in .csv; say which with --json or --csv")
+    text = _render(how, rankings, top, reverse, many)
+    try:
+        scratch = path.with_name(f".{path.name}.part")
+        scratch.write_text(text, encoding="utf-8")
+        scratch.replace(path)
+    except OSError as error:
+        raise CcrankError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def show(rankings: Sequence[Ranking], top: int | None, reverse: bool) -> None:
+    """Tables for people."""
+    console = out()
+    for number, ranking in enumerate(rankings):
+        if number:
+            console.print()
+        if len(rankings) > 1:
+            console.print(f"{ranking.task.id}, by {ranking.task.criterion.name}", markup=False, style="bold")
+        low, high = min(ranking.scores), max(ranking.scores)
+        table = simple_table("rank", "item", "score", "", numbers=(0, 2))
+        for row in ranking.to_json(top, reverse)["items"]:
+            text = " ".join(row["item"].split())
+            text = text if len(text) <= 80 else text[:77] + "…"
+            table.add_row(
+                str(row["rank"]), _literal(text), f"{row['score']:.2f}", bar(row["score"], low, high)
+            )
+        console.print(table)
+        console.print(consistency_line(ranking), markup=False, style="dim")
+    if len(rankings) > 1:
+        _show_summary(rankings)
+
+
+def _literal(text: str) -> Any:
+    from rich.text import Text
+
+    return Text(text)
+
+
+def consistency_line(ranking: Ranking) -> str:
+    """One line on how far the answers go together, and on the direction."""
+    parts = [f"{ranking.method} on {ranking.model}"]
+    known: Mapping[str, float] = ranking.consistency
+    if "both_orders_agree" in known:
+        parts.append(f"both orders agree on {known['both_orders_agree']:.0%} of pairs (a coin would on 50%)")
+        parts.append(
+            f"{known['circular_triads']:g} circular triads ({known['circular_triads_by_chance']:g} by chance)"
+        )
+        parts.append(f"first item wins {known['first_wins']:.0%}")
+    if "shuffles_agree" in known:
+        parts.append(f"τ between shuffles {known['shuffles_agree']:+.2f} (0 by chance)")
+    if "distinct_ratings" in known:
+        parts.append(f"{known['distinct_ratings']:.0%} of ratings in use")
+    if "comparisons" in ranking.details:
+        parts.append(f"{ranking.details['comparisons']:,} comparisons")
+    if not ranking.directed:
+        parts.append("direction unknown: the order may be upside down")
+    return "; ".join(parts)
+
+
+def _show_summary(rankings: Sequence[Ranking]) -> None:
+    """Where gold is known: how good the orders are, beside what chance gives."""
+    import numpy as np
+
+    from ccrank.metrics import evaluate, summarise
+
+    found = [
+        evaluate(ranking.scores, ranking.task.values)
+        for ranking in rankings
+        if ranking.task.values is not None
+    ]
+    if not found:
+        return
+    summary = summarise(found, np.random.default_rng(0))
+    out().print(
+        f"\n{summary.n_tasks} tasks with gold: τ {summary.tau.mean:+.3f} [{summary.tau.low:+.3f}, "
+        f"{summary.tau.high:+.3f}] (chance 0), |τ| {summary.abs_tau.mean:.3f} (chance "
+        f"{summary.chance_abs_tau.mean:.3f}), pairwise accuracy {summary.accuracy.mean:.1%} (chance 50%)",
+        markup=False,
+    )

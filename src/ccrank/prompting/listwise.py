@@ -1,0 +1,230 @@
+"""`prompt-list`: all items as lettered options; the model picks one after the other.
+
+Picking is step-wise and constrained, as in the paper: the most likely option left is chosen, appended, and so on. The
+steps are the same as one at a time but take fewer passes: the rest of the order is guessed from the logits at hand, all
+its steps are read at once (in a prefix tree they are a single path), and guesses are kept as far as they prove right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ccrank.aggregate import kemeny_rankings, kendall_w, mean_pairwise_tau, mean_rank, order_to_scores
+from ccrank.errors import CcrankError
+from ccrank.lm import Cost, Reader
+from ccrank.lm.reader import Progress
+from ccrank.prompting.asking import share_of
+from ccrank.prompts import Templates, option_labels
+from ccrank.ranking import Answer
+from ccrank.task import Task
+
+CONSENSUS = ("mean-rank", "kemeny")
+MOST_AT_ONCE = 20
+"""Longer lists are ranked by windows of so many options, moving from the end of the list to its head."""
+
+
+@dataclass
+class _Picking:
+    """One task's items in one shuffled order, being picked."""
+
+    task: int
+    shown: tuple[int, ...]
+    chosen: list[int] = field(default_factory=list)
+    """Places in `shown`, best first."""
+    guess: list[int] = field(default_factory=list)
+    """The places not chosen, in the order expected."""
+
+    def __post_init__(self) -> None:
+        self.guess = self.guess or list(range(len(self.shown)))
+
+    @property
+    def order(self) -> list[int]:
+        """Item indices, best first."""
+        return [self.shown[place] for place in self.chosen]
+
+
+def prompt_list(
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    *,
+    shuffles: int = 5,
+    aggregate: str = "mean-rank",
+    calibration: str = "none",
+    window: int = MOST_AT_ONCE,
+    template: str = "list",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """Rank by picking from lettered options, several times with the options shuffled.
+
+    `aggregate` makes one ranking of the shuffles': "mean-rank" or "kemeny". `calibration="letters"` takes out each
+    letter's mean first-step logit over the shuffles, a liking for letters and places that no item earned. `window`
+    bounds how many options stand in one prompt.
+    """
+    if aggregate not in CONSENSUS:
+        raise CcrankError(f"no aggregation {aggregate!r}; there are {', '.join(CONSENSUS)}")
+    if calibration not in ("none", "letters"):
+        raise CcrankError(f"prompt-list knows the calibrations none and letters, not {calibration!r}")
+    if shuffles < 1 or window < 2:
+        raise CcrankError(
+            f"prompt-list needs at least 1 shuffle and windows of 2, got {shuffles} and {window}"
+        )
+    picker = _Picker(tasks, reader, templates, template, calibration == "letters", progress)
+    window = picker.fitting(window)
+    generators = [np.random.default_rng(seed) for _ in tasks]
+    orders: list[list[list[int]]] = [
+        [generator.permutation(len(task.items)).tolist() for _ in range(shuffles)]
+        for task, generator in zip(tasks, generators, strict=True)
+    ]
+    orders = _slide(orders, picker, window)
+    answers = []
+    for index, task in enumerate(tasks):
+        rankings = orders[index]
+        if aggregate == "kemeny":
+            scores = order_to_scores(kemeny_rankings(rankings).order)
+        else:
+            scores = mean_rank(rankings)
+        consistency = {}
+        if shuffles > 1:
+            consistency = {
+                "shuffles_agree": mean_pairwise_tau(rankings),
+                "kendall_w": kendall_w(rankings),
+            }
+        cost = share_of(picker.cost, picker.asked[index], sum(picker.asked))
+        answers.append(Answer(np.asarray(scores, float), consistency, cost, {"shuffles": shuffles}))
+        assert sorted(rankings[0]) == list(range(len(task.items)))
+    return answers
+
+
+def _slide(orders: list[list[list[int]]], picker: _Picker, window: int) -> list[list[list[int]]]:
+    """Rank every order, window by window from its end; a list no longer than the window is ranked in one go.
+
+    A window moves by half its length, so the best of one are carried into the next (Sun et al. 2023). The windows of
+    all lists move in lock step: each move is one reading.
+    """
+    moves = {len(order): _starts(len(order), window) for group in orders for order in group}
+    for move in range(max(map(len, moves.values()))):
+        pickings, where = [], []
+        for index, group in enumerate(orders):
+            for number, order in enumerate(group):
+                if move < len(moves[len(order)]):
+                    start = moves[len(order)][move]
+                    pickings.append(_Picking(index, tuple(order[start : start + window])))
+                    where.append((index, number, start))
+        picker.pick(pickings)
+        for picking, (index, number, start) in zip(pickings, where, strict=True):
+            orders[index][number][start : start + window] = picking.order
+    return orders
+
+
+def _starts(length: int, window: int) -> list[int]:
+    """Where the windows begin, from the end of the list to its head."""
+    starts = list(range(max(0, length - window), 0, -max(1, window // 2)))
+    return [*starts, 0]
+
+
+class _Picker:
+    """Picks for many lists at once."""
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        reader: Reader,
+        templates: Templates,
+        template: str,
+        calibrate: bool,
+        progress: Progress | None,
+    ) -> None:
+        self.tasks, self.reader, self.templates, self.template = tasks, reader, templates, template
+        self.calibrate, self.progress = calibrate, progress
+        self.cost = Cost()
+        self.asked = [0] * len(tasks)
+
+    def fitting(self, window: int) -> int:
+        """The most options, up to `window`, whose prompt fits the model: halved until the longest one does."""
+        while True:
+            try:
+                for task in self.tasks:
+                    longest = sorted(range(len(task.items)), key=lambda index: -len(task.items[index]))[
+                        :window
+                    ]
+                    prompt = self.templates.list(
+                        task, longest, range(len(longest) - 1), self.reader.form, self.template
+                    )
+                    self.reader.encoder.encode([prompt], [option_labels(len(longest))])
+            except CcrankError:
+                if window <= 3:
+                    raise
+                window = max(2, min(window, max(len(task.items) for task in self.tasks)) // 2)
+            else:
+                return window
+
+    def pick(self, pickings: Sequence[_Picking]) -> None:
+        """Fill each picking's `chosen`. Every round settles at least one more choice of every list."""
+        bias = self._letter_bias(pickings) if self.calibrate else {}
+        waiting = [picking for picking in pickings if len(picking.guess) > 0]
+        while waiting:
+            logits = self._read_guesses(waiting)
+            for picking, table in zip(waiting, logits, strict=True):
+                _settle(picking, table - bias.get((picking.task, len(picking.shown)), 0.0))
+            waiting = [picking for picking in waiting if picking.guess]
+
+    def _read_guesses(self, pickings: Sequence[_Picking]) -> list[np.ndarray]:
+        """For each picking (steps, options) logits along its guess; the last step, with one option left, is free."""
+        prompts, labels, sizes = [], [], []
+        for picking in pickings:
+            steps = max(1, len(picking.guess) - 1)
+            names = option_labels(len(picking.shown))
+            for step in range(steps):
+                taken = [*picking.chosen, *picking.guess[:step]]
+                prompts.append(
+                    self.templates.list(
+                        self.tasks[picking.task], picking.shown, taken, self.reader.form, self.template
+                    )
+                )
+                labels.append(names)
+            sizes.append(steps)
+            self.asked[picking.task] += steps
+        readings = self.reader.read(prompts, labels, progress=self.progress)
+        self.cost += readings.cost
+        assert readings.logits is not None
+        tables, start = [], 0
+        for picking, size in zip(pickings, sizes, strict=True):
+            tables.append(readings.logits[start : start + size, : len(picking.shown)].astype(float))
+            start += size
+        return tables
+
+    def _letter_bias(self, pickings: Sequence[_Picking]) -> dict[tuple[int, int], np.ndarray]:
+        """(task, options) → the mean first-step logit of each letter over the shuffles."""
+        firsts = [
+            self.templates.list(self.tasks[one.task], one.shown, (), self.reader.form, self.template)
+            for one in pickings
+        ]
+        readings = self.reader.read(firsts, [option_labels(len(one.shown)) for one in pickings])
+        self.cost += readings.cost
+        assert readings.logits is not None
+        groups: dict[tuple[int, int], list[np.ndarray]] = {}
+        for one, row in zip(pickings, readings.logits, strict=True):
+            groups.setdefault((one.task, len(one.shown)), []).append(row[: len(one.shown)].astype(float))
+        return {key: np.mean(rows, axis=0) for key, rows in groups.items()}
+
+
+def _settle(picking: _Picking, table: np.ndarray) -> None:
+    """Keep choices as far as the guess was right: the first row always counts, the next behind a right guess alone."""
+    left = list(picking.guess)
+    for row in table:
+        best = max(left, key=lambda place: (row[place], -place))
+        expected = left[0]
+        picking.chosen.append(best)
+        left.remove(best)
+        if best != expected:
+            # Behind a wrong guess the later rows answer another question. Its own logits make the next guess.
+            left.sort(key=lambda place: (-row[place], place))
+            break
+    if len(left) == 1:
+        picking.chosen.append(left.pop())
+    picking.guess = left

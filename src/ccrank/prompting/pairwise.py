@@ -1,0 +1,193 @@
+"""`prompt-pair`: is A more than B? Asked of ordered pairs, answered Yes or No, made into one ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ccrank.aggregate import (
+    agreement_both_orders,
+    bradley_terry,
+    bradley_terry_pairs,
+    circular_triads,
+    kemeny,
+    mean_margins,
+    order_to_scores,
+    position_bias,
+    win_counts,
+)
+from ccrank.errors import CcrankError
+from ccrank.lm import Cost, Reader
+from ccrank.lm.reader import Progress
+from ccrank.prompting.asking import read_groups, reference_prompts
+from ccrank.prompting.calibration import calibrate
+from ccrank.prompts import Prompt, Templates
+from ccrank.ranking import Answer
+from ccrank.sorting import quick_sort, random_opponents
+from ccrank.task import Task
+
+AGGREGATIONS = ("wins", "margins", "bradley-terry", "kemeny")
+MOST_FOR_ALL_PAIRS = 50
+ANCHOR_PAIRS = 50
+"""Pairs, in both orders, that set the calibration before a sort begins."""
+
+
+def prompt_pair(
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    *,
+    calibration: str = "mean",
+    aggregate: str = "wins",
+    pairs: str | int = "auto",
+    seed: int = 0,
+    template: str = "pair",
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """Ask every ordered pair (or few of them, for long lists) and aggregate.
+
+    The defaults are the paper's: mean-logit calibration over the task's prompts, wins counted, ties broken by summed
+    logits. `pairs` is "all", "sort" (a quick-sort of O(N log N) questions), a number k of random opponents per item, or
+    "auto": all up to 50 items, else a sort.
+    """
+    if aggregate not in AGGREGATIONS:
+        raise CcrankError(f"no aggregation {aggregate!r}; there are {', '.join(AGGREGATIONS)}")
+    candidates = templates[template].candidates
+    if len(candidates) != 2:
+        raise CcrankError(
+            f"template {template!r} needs two candidates, for yes and for no, got {list(candidates)}"
+        )
+    asker = _Asker(reader, templates, template, calibration, progress)
+    plans = [_plan(len(task.items), pairs, np.random.default_rng(seed)) for task in tasks]
+    together = [index for index, plan in enumerate(plans) if plan is not None]
+    answered = asker.ask_all([(tasks[index], plans[index] or []) for index in together])
+    answers: dict[int, Answer] = {}
+    for index, (margins, cost) in zip(together, answered, strict=True):
+        asked = plans[index] or []
+        answers[index] = _from_matrix(len(tasks[index].items), asked, margins, aggregate, cost)
+    for index, task in enumerate(tasks):
+        if index not in answers:
+            answers[index] = _by_sorting(task, asker, aggregate, np.random.default_rng(seed))
+    return [answers[index] for index in range(len(tasks))]
+
+
+def _plan(count: int, pairs: str | int, generator: np.random.Generator) -> list[tuple[int, int]] | None:
+    """The ordered pairs to ask; None for a sort, which finds them as it goes."""
+    if pairs == "sort" or (pairs == "auto" and count > MOST_FOR_ALL_PAIRS):
+        return None
+    if pairs in ("all", "auto"):
+        return [(first, second) for first in range(count) for second in range(count) if first != second]
+    try:
+        opponents = int(pairs)
+    except ValueError:
+        raise CcrankError(f"pairs is auto, all, sort or a number of opponents, not {pairs!r}") from None
+    if opponents >= count - 1:
+        return _plan(count, "all", generator)
+    return [(int(first), int(second)) for first, second in random_opponents(count, opponents, generator)]
+
+
+class _Asker:
+    """Asks pairs of a task and gives calibrated margins: the log-odds that the first is more."""
+
+    def __init__(
+        self, reader: Reader, templates: Templates, template: str, calibration: str, progress: Progress | None
+    ) -> None:
+        self.reader, self.templates, self.template = reader, templates, template
+        self.calibration, self.progress = calibration, progress
+        self.candidates = templates[template].candidates
+
+    def prompts(self, task: Task, pairs: Sequence[tuple[int, int]]) -> list[Prompt]:
+        return [
+            self.templates.pair(task, first, second, self.reader.form, self.template)
+            for first, second in pairs
+        ]
+
+    def ask_all(
+        self, wishes: Sequence[tuple[Task, Sequence[tuple[int, int]]]]
+    ) -> list[tuple[np.ndarray, Cost]]:
+        """(pairs,) margins of each task, all tasks' prompts in one reading."""
+        groups = []
+        for task, pairs in wishes:
+            prompts = self.prompts(task, pairs)
+            groups.append([*prompts, *reference_prompts(prompts[0], self.calibration)])
+        logits, costs = read_groups(self.reader, groups, self.candidates, self.progress)
+        return [
+            (self.margins(values[: len(pairs)], values[len(pairs) :]), cost)
+            for (_, pairs), values, cost in zip(wishes, logits, costs, strict=True)
+        ]
+
+    def margins(self, logits: np.ndarray, reference: np.ndarray) -> np.ndarray:
+        calibrated = calibrate(logits, self.calibration, reference)
+        return np.asarray(calibrated[:, 0] - calibrated[:, 1])
+
+
+def _from_matrix(
+    count: int, pairs: Sequence[tuple[int, int]], values: np.ndarray, aggregate: str, cost: Cost
+) -> Answer:
+    margins = np.full((count, count), np.nan)
+    for (first, second), value in zip(pairs, values, strict=True):
+        margins[first, second] = value
+    details: dict[str, Any] = {"comparisons": len(pairs)}
+    if aggregate == "wins":
+        scores = win_counts(margins)
+    elif aggregate == "margins":
+        scores = mean_margins(margins)
+    elif aggregate == "bradley-terry":
+        fit = bradley_terry(margins)
+        scores = fit.scores
+        details["position_bias"] = round(fit.position_bias, 6)
+    else:
+        consensus = kemeny(_preferences(margins))
+        scores = order_to_scores(consensus.order)
+        details["exact"] = bool(consensus.exact)
+    return Answer(scores, pair_consistency(margins), cost, details)
+
+
+def _preferences(margins: np.ndarray) -> np.ndarray:
+    """How strongly i is preferred to j over both orders, never negative; what `kemeny` takes."""
+    net = np.where(np.isnan(margins), 0.0, margins)
+    return np.asarray(np.maximum(net - net.T, 0.0))
+
+
+def _by_sorting(task: Task, asker: _Asker, aggregate: str, generator: np.random.Generator) -> Answer:
+    """A quick-sort; the answers it rests on are aggregated once more where that says more than the order alone."""
+    count = len(task.items)
+    chosen = generator.choice(count, size=(min(ANCHOR_PAIRS, count), 2))
+    anchors = [(int(a), int(b)) for a, b in chosen if a != b]
+    anchors = [*anchors, *[(b, a) for a, b in anchors]]
+    costs = []
+    prompts = asker.prompts(task, anchors)
+    references = reference_prompts(prompts[0], asker.calibration)
+    [known], cost = read_groups(asker.reader, [[*prompts, *references]], asker.candidates, asker.progress)
+    costs.extend(cost)
+
+    def compare(pairs: list[tuple[int, int]]) -> np.ndarray:
+        [values], cost = read_groups(
+            asker.reader, [asker.prompts(task, pairs)], asker.candidates, asker.progress
+        )
+        costs.extend(cost)
+        # The anchors' logits stand beside the new ones, so that every round is calibrated alike.
+        shifted = asker.margins(known[: len(anchors)], known[len(anchors) :])
+        plain = known[: len(anchors), 0] - known[: len(anchors), 1]
+        return np.asarray(values[:, 0] - values[:, 1] + np.mean(shifted - plain))
+
+    result = quick_sort(count, compare, generator)
+    details: dict[str, Any] = {"comparisons": result.comparisons + len(anchors), "rounds": result.rounds}
+    scores = result.scores
+    if aggregate in ("bradley-terry", "margins"):
+        scores = bradley_terry_pairs(count, result.pairs, result.margins).scores
+    return Answer(scores, {}, sum(costs, Cost()), details)
+
+
+def pair_consistency(margins: np.ndarray) -> Mapping[str, float]:
+    """Whether pairwise answers go together; all but the bias need both orders, or all pairs, to be known."""
+    triads = circular_triads(margins)
+    bias = position_bias(margins)
+    return {
+        "both_orders_agree": agreement_both_orders(margins),
+        "circular_triads": float(triads.observed),
+        "circular_triads_by_chance": float(triads.expected),
+        "first_wins": bias.first_share,
+    }

@@ -1,0 +1,88 @@
+"""`prompt-point`: a rating from 0 to 10 for one item at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import softmax
+
+from ccrank.errors import CcrankError
+from ccrank.lm import Reader
+from ccrank.lm.reader import Progress
+from ccrank.prompting.asking import read_groups, reference_prompts
+from ccrank.prompting.calibration import calibrate
+from ccrank.prompts import Templates
+from ccrank.ranking import Answer
+from ccrank.task import Task
+
+RATINGS = tuple(str(number) for number in range(11))
+
+
+def prompt_point(
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    *,
+    score: str = "argmax",
+    calibration: str = "none",
+    scale: bool = True,
+    template: str | None = None,
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """Ask for each item's rating.
+
+    The defaults are the paper's: the most likely rating, ties broken by its logit, with the scale named in the prompt.
+    `score="expected"` is the probability-weighted mean of the ratings, best with a calibration ("mean", "contextual",
+    "batch", "pmi").
+    """
+    if score not in ("argmax", "expected"):
+        raise CcrankError(f"a rating is scored by 'argmax' or 'expected', not {score!r}")
+    name = template or ("single-scale" if scale else "single")
+    candidates = templates[name].candidates or RATINGS
+    values = _numbers(candidates, name)
+    groups = []
+    for task in tasks:
+        prompts = [templates.single(task, index, reader.form, name) for index in range(len(task.items))]
+        groups.append([*prompts, *reference_prompts(prompts[0], calibration)])
+    logits, costs = read_groups(reader, groups, candidates, progress)
+    answers = []
+    for task, table, cost in zip(tasks, logits, costs, strict=True):
+        count = len(task.items)
+        calibrated = calibrate(table[:count], calibration, table[count:])
+        scores = (
+            argmax_ratings(calibrated, values) if score == "argmax" else expected_ratings(calibrated, values)
+        )
+        best = values[calibrated.argmax(axis=1)]
+        consistency = {"distinct_ratings": len(set(best)) / min(count, len(values))}
+        answers.append(Answer(scores, consistency, cost))
+    return answers
+
+
+def argmax_ratings(logits: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The paper's score: the most likely rating; among items of the same rating the higher logit of it wins.
+
+    Returned as rating + a tie-break < ½ that holds exactly this order. (N, R), (R,) -> (N,)
+    """
+    choice = logits.argmax(axis=1)
+    confidence = logits[np.arange(len(logits)), choice]
+    levels, level = np.unique(confidence, return_inverse=True)
+    gap = np.diff(np.sort(values)).min()
+    return np.asarray(values[choice] + gap * level / (2 * len(levels)))
+
+
+def expected_ratings(logits: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Σ_r p(r | item) · r, p over the ratings. (N, R), (R,) -> (N,)"""
+    return np.asarray(softmax(logits, axis=1) @ values)
+
+
+def _numbers(candidates: Sequence[str], template: str) -> np.ndarray:
+    try:
+        values = np.array([float(one) for one in candidates])
+    except ValueError:
+        raise CcrankError(f"template {template!r}: ratings must be numbers, got {list(candidates)}") from None
+    if len(set(values)) < 2:
+        raise CcrankError(
+            f"template {template!r}: at least two different ratings are needed, got {list(candidates)}"
+        )
+    return values

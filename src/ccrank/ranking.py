@@ -1,0 +1,112 @@
+"""The result: items in order with scores, whether the direction is known, and how consistent the answers were."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ccrank.lm.reading import Cost
+from ccrank.task import Task, normal_form
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a method gives for one task, before it is dressed as a Ranking."""
+
+    scores: np.ndarray
+    """(N,) aligned with the items that the method was given, more = higher."""
+    consistency: Mapping[str, float] = field(default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """A method's answer to a task."""
+
+    task: Task
+    scores: np.ndarray
+    """(N,) aligned with the task's items, more = higher."""
+    method: str
+    model: str
+    directed: bool
+    """Whether the method knows which end is the high one; else the order may be upside down."""
+    consistency: Mapping[str, float] = field(default_factory=dict)
+    """How well the answers agree with each other; see the docs of each method."""
+    cost: Cost = field(default_factory=Cost)
+    """What was read for this task; for tasks ranked together, their even share."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What else there is to know: the number of comparisons, warnings."""
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Item indices, best first. Equal scores stand in the order of their texts, so that the order in which the
+        items were given never matters."""
+        return tuple(
+            sorted(
+                range(len(self.scores)),
+                key=lambda index: (-self.scores[index], normal_form(self.task.items[index])),
+            )
+        )
+
+    @property
+    def items(self) -> tuple[str, ...]:
+        """The items, best first."""
+        return tuple(self.task.items[index] for index in self.order)
+
+    def to_json(self, top: int | None = None, reverse: bool = False) -> dict[str, Any]:
+        """The JSON form, best first; `reverse` puts the lowest first, ranks staying what they are."""
+        rows: list[dict[str, Any]] = [
+            {"rank": rank, "item": self.task.items[index], "score": round(float(self.scores[index]), 6)}
+            for rank, index in enumerate(self.order, start=1)
+        ]
+        if reverse:
+            rows.reverse()
+        result: dict[str, Any] = {
+            "task": self.task.id,
+            "criterion": self.task.criterion.to_json(),
+            "model": self.model,
+            "method": self.method,
+            "directed": self.directed,
+            "items": rows[:top],
+            "consistency": {key: finite(value) for key, value in self.consistency.items()},
+            "cost": {
+                "prompts": self.cost.prompts,
+                "prompt_tokens": self.cost.prompt_tokens,
+                "distinct_tokens": self.cost.distinct_tokens,
+                "computed_tokens": self.cost.computed_tokens,
+            },
+        }
+        if self.details:
+            result["details"] = dict(self.details)
+        return result
+
+
+def finite(value: float) -> float | None:
+    """A number that JSON knows; None for NaN and infinities."""
+    number = float(value)
+    return round(number, 6) if math.isfinite(number) else None
+
+
+def canonical(task: Task) -> tuple[Task, list[int]]:
+    """The task with its items in the order of their texts, and for each of its items the place in the original.
+
+    Methods see this form alone, so that shuffles, pivots and sums do not depend on how the items were given.
+    """
+    order = sorted(range(len(task.items)), key=lambda index: normal_form(task.items[index]))
+    values = None if task.values is None else tuple(task.values[index] for index in order)
+    same = Task(
+        task.criterion, tuple(task.items[index] for index in order), task.context, values, task.id, task.about
+    )
+    return same, order
+
+
+def from_canonical(scores: Sequence[float] | np.ndarray, order: Sequence[int]) -> np.ndarray:
+    """Scores of the canonical task's items, put back in the original order."""
+    back = np.empty(len(order), dtype=float)
+    back[list(order)] = np.asarray(scores, dtype=float)
+    return back
