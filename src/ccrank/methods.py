@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccrank.errors import CcrankError
+from ccrank.probing.methods import apply_probe, probe_method
+from ccrank.probing.surface import item_frequency, item_length
 from ccrank.prompting import prompt_list, prompt_pair, prompt_point
 from ccrank.ranking import Answer
 
@@ -66,6 +68,10 @@ def _like(value: Any, default: Any, where: str) -> Any:
         raise CcrankError(f"{where} is a number, not {value!r}") from None
 
 
+def _probe(name: str, summary: str, calls: str = "N", directed: bool = False) -> Method:
+    return Method(name, summary, probe_method(name), directed, calls)
+
+
 METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
@@ -74,6 +80,21 @@ METHODS: Mapping[str, Method] = {
         ),
         Method("prompt-point", "a rating from 0 to 10 for each item", prompt_point, True, "N"),
         Method("prompt-list", "all items as lettered options, picked one by one", prompt_list, True, "S·N"),
+        _probe("ccs-pair", "origCCS on ItemPair states: consistent and confident yes and no", "2N(N−1)"),
+        _probe("ccs", "origCCS on ItemSingle states, paired in the loss"),
+        _probe("margin", "MarginCCR: any two items at least a margin apart"),
+        _probe("triplet", "TripletCCR: of any two items one is nearer to a third, by a margin"),
+        _probe("ordreg", "OrdRegCCR: ordinal regression to a unique rank each"),
+        _probe("sup-ccs-pair", "twin of ccs-pair: cross-entropy on gold", "2N(N−1)", directed=True),
+        _probe("sup-ccs", "twin of ccs: cross-entropy on gold", directed=True),
+        _probe("sup-margin", "twin of margin: max-margin on gold", directed=True),
+        _probe("sup-triplet", "twin of triplet: triplet loss on gold", directed=True),
+        _probe("sup-ordreg", "twin of ordreg: ordinal regression on gold", directed=True),
+        _probe("random", "baseline: a random direction in the states"),
+        _probe("pca", "baseline: the first principal component of the states"),
+        Method("length", "baseline: longer items higher", item_length, False, "0"),
+        Method("frequency", "baseline: items more likely to the model higher", item_frequency, False, "N"),
+        Method("probe", "a probe that was saved before, applied to new items", apply_probe, False, "N"),
     )
 }
 

@@ -55,6 +55,8 @@ def rank_tasks(
     parsed = chosen.parse_options(options)
     if not tasks:
         return []
+    for task in tasks:
+        _check_text(task)
     sorted_tasks, orders = zip(*(canonical(task) for task in tasks), strict=True)
     answers = chosen.run(sorted_tasks, reader, templates or load_templates(), progress=progress, **parsed)
     return [
@@ -67,6 +69,22 @@ def rank_tasks(
             answer.consistency,
             answer.cost,
             answer.details,
+            answer.probe,
         )
         for task, order, answer in zip(tasks, orders, answers, strict=True)
     ]
+
+
+def _check_text(task: Task) -> None:
+    """Refuse text that no tokenizer takes: halves of surrogate pairs, as bytes that are not UTF-8 leave them."""
+    criterion = task.criterion
+    words = (criterion.name, criterion.more, criterion.kind, *(criterion.poles or ()), task.context or "")
+    for text in (*task.items, *words):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            start = max(0, error.start - 20)
+            raise CcrankError(
+                f"task {task.id!a}: a text is not valid Unicode: {text[start : start + 40]!a}; "
+                "was it UTF-8 where it came from?"
+            ) from None

@@ -22,6 +22,8 @@ class Answer:
     consistency: Mapping[str, float] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
     details: Mapping[str, Any] = field(default_factory=dict)
+    probe: Any = None
+    """The Probe that was fitted on the way, where there is one."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Ranking:
     """What was read for this task; for tasks ranked together, their even share."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """What else there is to know: the number of comparisons, warnings."""
+    probe: Any = None
+    """The Probe that was fitted on the way, where there is one; it can be saved and applied to other items."""
 
     @property
     def order(self) -> tuple[int, ...]:

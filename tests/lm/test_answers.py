@@ -36,9 +36,7 @@ def scores(answers, table, log_probabilities):
 
 
 def prefix_free(answers):
-    return not any(
-        one != other and other[: len(one)] == one for one in answers for other in answers
-    )
+    return not any(one != other and other[: len(one)] == one for one in answers for other in answers)
 
 
 answer_lists = st.lists(

@@ -24,7 +24,7 @@ AWKWARD = [
     "<extra_id_0>",
     "</s> and <s>",
     "[SEP] [CLS]",
-    '"quoted" \'twice\'',
+    "\"quoted\" 'twice'",
     "{item} {slot} {{",
     "two\nlines\n\nand more",
     "עברית מימין לשמאל",
@@ -37,17 +37,34 @@ AWKWARD = [
 
 def scripted_tokenizer(vocabulary, merges, **special):
     """Byte-pair encoding of whole texts with merges written by hand: nothing keeps words apart."""
-    tokenizer = Tokenizer(models.BPE(vocab={word: index for index, word in enumerate(vocabulary)}, merges=merges))
+    tokenizer = Tokenizer(
+        models.BPE(vocab={word: index for index, word in enumerate(vocabulary)}, merges=merges)
+    )
     return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
 
 def unigram_mask_tokenizer():
     """Sentencepiece's way for a masked model: a blank is part of the next word, and is put before every stretch."""
-    words = ["▁", "▁Yes", "▁No", "▁is", "▁it", ".", "▁.", "▁the", "?", *"abcdefghijklmnopqrstuvwxyzABCDEFGNOPRSTY10"]
+    words = [
+        "▁",
+        "▁Yes",
+        "▁No",
+        "▁is",
+        "▁it",
+        ".",
+        "▁.",
+        "▁the",
+        "?",
+        *"abcdefghijklmnopqrstuvwxyzABCDEFGNOPRSTY10",
+    ]
     tokenizer = Tokenizer(models.Unigram([("<unk>", -9.0), *((word, -2.0) for word in words)], unk_id=0))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
     wrapped = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="<unk>", mask_token="[MASK]", cls_token="[CLS]", sep_token="[SEP]"
+        tokenizer_object=tokenizer,
+        unk_token="<unk>",
+        mask_token="[MASK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
     )
     ends = [("[CLS]", wrapped.cls_token_id), ("[SEP]", wrapped.sep_token_id)]
     wrapped.backend_tokenizer.post_processor = processors.TemplateProcessing(
@@ -62,7 +79,9 @@ def encoder_of(kind, **options):
         "word pieces": lambda: Encoder(word_tokenizer(), "masked", **options),
         "byte mask": lambda: Encoder(byte_tokenizer(), "masked", **options),
         "unigram mask": lambda: Encoder(unigram_mask_tokenizer(), "masked", **options),
-        "encoder-decoder": lambda: Encoder(unigram_tokenizer(), "encoder_decoder", decoder_start=(0,), **options),
+        "encoder-decoder": lambda: Encoder(
+            unigram_tokenizer(), "encoder_decoder", decoder_start=(0,), **options
+        ),
     }[kind]()
 
 
@@ -308,7 +327,9 @@ def test_too_long_a_prompt_is_refused_with_both_lengths(kind):
     """An item of 5,000 words is refused, with the task's name, the prompt's length and the window's."""
     encoder = encoder_of(kind, window=128)
     task = task_of("Peru", "fox " * 5000)
-    with pytest.raises(CcrankError, match=r"task 'my task'.*prompt of [\d,]+ tokens.*window of 128.*--truncate"):
+    with pytest.raises(
+        CcrankError, match=r"task 'my task'.*prompt of [\d,]+ tokens.*window of 128.*--truncate"
+    ):
         encode_one(encoder, prompt_of(encoder, task))
 
 

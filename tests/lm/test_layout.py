@@ -65,9 +65,7 @@ def test_no_row_sees_another_and_padding_sees_itself(sequences, budget):
         for row, tree in enumerate(layout.trees):
             size = len(tree)
             np.testing.assert_array_equal(seen[row, :size, :size], tree.mask())
-            np.testing.assert_array_equal(
-                seen[row, size:], np.eye(seen.shape[1], dtype=bool)[size:]
-            )
+            np.testing.assert_array_equal(seen[row, size:], np.eye(seen.shape[1], dtype=bool)[size:])
             assert not seen[row, :size, size:].any()
 
 

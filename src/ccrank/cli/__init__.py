@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from typing import NoReturn
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -15,11 +17,16 @@ def main() -> None:
     # Hub libraries draw their own bars and warn in their own words; ccrank says what matters itself.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    from ccrank.cli.app import app
+    # A terminal or pipe of another encoding shows what it cannot write as an escape instead of failing on it.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     from ccrank.errors import CcrankError
 
     try:
-        app(standalone_mode=False)
+        from ccrank.cli.app import app
+
+        code = app(standalone_mode=False)
         sys.stdout.flush()
     except CcrankError as error:
         _say(f"ccrank: {error}")
@@ -27,13 +34,22 @@ def main() -> None:
     except BrokenPipeError:
         _leave_quietly()
     except (KeyboardInterrupt, EOFError):
-        _say("ccrank: interrupted")
-        sys.exit(EXIT_INTERRUPTED)
+        code = EXIT_INTERRUPTED
+    except SystemExit as leaving:
+        # The command parser and the console both turn a closed pipe into an exit of their own.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            _leave_quietly()
+        raise
     except Exception as error:
         _usage_or_raise(error)
+    # The parser hands the code of an early exit back instead of leaving, an interrupt's among them.
+    if code == EXIT_INTERRUPTED:
+        _say("ccrank: interrupted")
+    if isinstance(code, int) and code:
+        sys.exit(code)
 
 
-def _usage_or_raise(error: Exception) -> None:
+def _usage_or_raise(error: Exception) -> NoReturn:
     """The command parser's own errors show their usage line; anything else is a bug and keeps its traceback."""
     import typer
 
@@ -53,7 +69,7 @@ def _say(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
-def _leave_quietly() -> None:
+def _leave_quietly() -> NoReturn:
     # Python flushes stdout once more at exit; give it somewhere to go.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(EXIT_CLOSED_PIPE)

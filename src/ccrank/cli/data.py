@@ -54,7 +54,7 @@ def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 @app.command("show")
 def show_command(
     name: Annotated[str, typer.Argument(help="A dataset's name.")],
-    tasks: Annotated[int, typer.Option(help="How many tasks to show.")] = 2,
+    tasks: Annotated[int, typer.Option(help="How many tasks to show.", min=0)] = 2,
     option: Annotated[
         list[str] | None, typer.Option("--option", "-o", help="A dataset's option, NAME=VALUE.")
     ] = None,
@@ -108,4 +108,7 @@ def _value(key: str, text: str, known: Any) -> Any:
         raise CcrankError(f"no option {key!r}; there are {', '.join(known) or 'none'}")
     if text.lower() in ("none", "true", "false"):
         return {"none": None, "true": True, "false": False}[text.lower()]
-    return int(text) if text.lstrip("-").isdigit() else text
+    try:
+        return int(text)
+    except ValueError:
+        return text

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+import os
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccrank.cli import options as shared
-from ccrank.cli.screen import bar, out, reading_progress, simple_table
+from ccrank.cli.screen import bar, out, reading_progress, simple_table, spinner
 from ccrank.errors import CcrankError
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_items, read_tasks, read_text
@@ -106,27 +109,27 @@ def rank_command(
     """
     if as_json and as_csv:
         raise CcrankError("--json and --csv exclude each other")
+    how = "json" if as_json else "csv" if as_csv else None
     wanted = _tasks(items, by, more, poles, category, context, file, column, form, tasks)
+    # What can be refused is refused before the work is done, not after it.
     if plot is not None:
-        check_plot(plot, len(wanted))
+        check_plot(plot, wanted)
+    if output is not None:
+        how = check_output(output, how)
+    with spinner("starting"):
+        from ccrank.methods import get_method
+        from ccrank.prompts import load_templates
+        from ccrank.rank import DEFAULT_METHOD, rank_tasks
+    chosen = method or DEFAULT_METHOD
+    options = get_method(chosen).parse_options(shared.parse_pairs(option))
+    wording = load_templates(templates, template or ())
     reader = shared.open_reader(
         model, device, dtype, batch_tokens, chat, truncate, allow_pickle, allow_new_head, no_cache
     )
-    from ccrank.prompts import load_templates
-    from ccrank.rank import DEFAULT_METHOD, rank_tasks
-
     with reading_progress("reading") as progress:
-        rankings = rank_tasks(
-            wanted,
-            reader,
-            method or DEFAULT_METHOD,
-            load_templates(templates, template or ()),
-            progress=progress,
-            **shared.parse_pairs(option),
-        )
-    how = "json" if as_json else "csv" if as_csv else None
-    if output is not None:
-        _write(output, how, rankings, top, reverse, many=tasks is not None)
+        rankings = rank_tasks(wanted, reader, chosen, wording, progress, **options)
+    if output is not None and how:
+        _write(output, _render(how, rankings, top, reverse, many=tasks is not None))
     elif how:
         sys.stdout.write(_render(how, rankings, top, reverse, many=tasks is not None))
     else:
@@ -151,31 +154,61 @@ def _tasks(
 ) -> list[Task]:
     """The tasks that the arguments describe; exactly one source of items is taken."""
     if tasks is not None:
-        if items or file or by or more or poles or category or context:
-            raise CcrankError(
-                "--tasks brings its own items and criteria; leave items, --file, --by and the like out"
-            )
+        given: dict[str, object] = {
+            "items": items,
+            "--by": by,
+            "--more": more,
+            "--poles": poles,
+            "--category": category,
+            "--context": context,
+            "--file": file,
+            "--column": column,
+            "--format": form,
+        }
+        if several := [name for name, value in given.items() if value]:
+            raise CcrankError(f"--tasks brings its own items and criteria; leave {', '.join(several)} out")
         return read_tasks(tasks)
-    if items and file:
-        raise CcrankError("give the items as arguments or with --file, not both")
+    if items and (file or column or form):
+        raise CcrankError(
+            "give the items as arguments, or with --file (and its --column and --format), not both"
+        )
     if by is None or not by.strip():
         raise CcrankError("by what? Give a criterion, such as --by size or --by 'how positive it is'")
     if not items and file is None and sys.stdin.isatty():
         raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
-    given = list(items) if items else read_items(file if file is not None else "-", column, form)
+    texts = list(items) if items else read_items(file if file is not None else "-", column, form)
     text = None if context is None else read_text(context).strip()
     criterion = Criterion(by.strip(), more, poles, category)
-    return [Task(criterion, tuple(given), text or None, id=f"ranking by {by.strip()}")]
+    return [Task(criterion, tuple(texts), text or None, id=f"ranking by {by.strip()}")]
 
 
-def check_plot(plot: Path, count: int) -> None:
-    """Refuse before the work is done what could not be drawn after it."""
+def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
+    """Refuse what could not be drawn."""
+    from ccrank.report.scale import MOST_ITEMS
+
     if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise CcrankError(f"--plot writes .png, .pdf or .svg, not {plot.name}")
-    if count != 1:
-        raise CcrankError("--plot draws one ranking; the tasks file has several")
-    if not plot.resolve().parent.is_dir():
-        raise CcrankError(f"the folder of {plot} does not exist")
+    if len(tasks) != 1:
+        raise CcrankError(f"--plot draws one ranking; the tasks file has {len(tasks)}")
+    if len(tasks[0].items) > MOST_ITEMS:
+        raise CcrankError(f"--plot draws up to {MOST_ITEMS} items, got {len(tasks[0].items)}")
+    _check_place(plot)
+
+
+def check_output(path: Path, how: str | None) -> str:
+    """The form to write a file in; refuse what could not be written."""
+    how = how or {".json": "json", ".jsonl": "json", ".csv": "csv"}.get(path.suffix.lower())
+    if how is None:
+        raise CcrankError(f"--out {path} ends neither in .json nor in .csv; say which with --json or --csv")
+    _check_place(path)
+    return how
+
+
+def _check_place(path: Path) -> None:
+    if not path.resolve().parent.is_dir():
+        raise CcrankError(f"the folder of {path} does not exist")
+    if path.is_dir():
+        raise CcrankError(f"{path} is a folder; give a file")
 
 
 def _render(how: str, rankings: Sequence[Ranking], top: int | None, reverse: bool, many: bool) -> str:
@@ -210,19 +243,19 @@ def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:
     return result
 
 
-def _write(
-    path: Path, how: str | None, rankings: Sequence[Ranking], top: int | None, reverse: bool, many: bool
-) -> None:
-    how = how or {".json": "json", ".jsonl": "json", ".csv": "csv"}.get(path.suffix.lower())
-    if how is None:
-        raise CcrankError(f"--out {path} ends neither in .json nor in .csv; say which with --json or --csv")
-    text = _render(how, rankings, top, reverse, many)
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or, if anything fails, not at all."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        scratch = path.with_name(f".{path.name}.part")
-        scratch.write_text(text, encoding="utf-8")
-        scratch.replace(path)
+        if path.exists() and not path.is_file():  # such as /dev/stdout, which must not be replaced by a file
+            path.write_text(text, encoding="utf-8")
+        else:
+            scratch.write_text(text, encoding="utf-8")
+            scratch.replace(path)
     except OSError as error:
         raise CcrankError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        scratch.unlink(missing_ok=True)
 
 
 def show(rankings: Sequence[Ranking], top: int | None, reverse: bool) -> None:
@@ -232,36 +265,38 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool) -> None:
         if number:
             console.print()
         if len(rankings) > 1:
-            console.print(f"{ranking.task.id}, by {ranking.task.criterion.name}", markup=False, style="bold")
+            console.print(
+                f"{one_line(ranking.task.id)}, by {one_line(ranking.task.criterion.name)}", style="bold"
+            )
         low, high = min(ranking.scores), max(ranking.scores)
         table = simple_table("rank", "item", "score", "", numbers=(0, 2))
         for row in ranking.to_json(top, reverse)["items"]:
-            text = " ".join(row["item"].split())
-            text = text if len(text) <= 80 else text[:77] + "…"
-            table.add_row(
-                str(row["rank"]), _literal(text), f"{row['score']:.2f}", bar(row["score"], low, high)
-            )
+            score = row["score"]
+            table.add_row(str(row["rank"]), one_line(row["item"]), f"{score:.2f}", bar(score, low, high))
         console.print(table)
-        console.print(consistency_line(ranking), markup=False, style="dim")
-    if len(rankings) > 1:
-        _show_summary(rankings)
+        console.print(consistency_line(ranking), style="dim")
+    _show_summary(rankings)
 
 
-def _literal(text: str) -> Any:
-    from rich.text import Text
-
-    return Text(text)
+def one_line(text: str, most: int = 80) -> str:
+    """A text as a cell of a table: white space folded, cut when long, without codes that would steer a terminal."""
+    folded = " ".join(text.split())
+    plain = "".join("\ufffd" if unicodedata.category(char) == "Cc" else char for char in folded)
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
 
 
 def consistency_line(ranking: Ranking) -> str:
     """One line on how far the answers go together, and on the direction."""
     parts = [f"{ranking.method} on {ranking.model}"]
     known: Mapping[str, float] = ranking.consistency
-    if "both_orders_agree" in known:
+    # Few opponents leave pairs that were asked in one order alone, and no triad that could be circular.
+    if math.isfinite(known.get("both_orders_agree", math.nan)):
         parts.append(f"both orders agree on {known['both_orders_agree']:.0%} of pairs (a coin would on 50%)")
+    if known.get("circular_triads_by_chance"):
         parts.append(
             f"{known['circular_triads']:g} circular triads ({known['circular_triads_by_chance']:g} by chance)"
         )
+    if "first_wins" in known:
         parts.append(f"first item wins {known['first_wins']:.0%}")
     if "shuffles_agree" in known:
         parts.append(f"τ between shuffles {known['shuffles_agree']:+.2f} (0 by chance)")
@@ -288,9 +323,9 @@ def _show_summary(rankings: Sequence[Ranking]) -> None:
     if not found:
         return
     summary = summarise(found, np.random.default_rng(0))
+    between = f" [{summary.tau.low:+.3f}, {summary.tau.high:+.3f}]" if len(found) > 1 else ""
     out().print(
-        f"\n{summary.n_tasks} tasks with gold: τ {summary.tau.mean:+.3f} [{summary.tau.low:+.3f}, "
-        f"{summary.tau.high:+.3f}] (chance 0), |τ| {summary.abs_tau.mean:.3f} (chance "
-        f"{summary.chance_abs_tau.mean:.3f}), pairwise accuracy {summary.accuracy.mean:.1%} (chance 50%)",
-        markup=False,
+        f"\n{summary.n_tasks} task{'s' if len(found) > 1 else ''} with gold: τ {summary.tau.mean:+.3f}{between} "
+        f"(chance 0), |τ| {summary.abs_tau.mean:.3f} (chance {summary.chance_abs_tau.mean:.3f}), "
+        f"pairwise accuracy {summary.accuracy.mean:.1%} (chance 50%)"
     )

@@ -16,10 +16,10 @@ BAR = 24
 
 
 def out() -> Console:
-    """The console of results: plain and unfolded when piped."""
+    """The console of results: plain and unfolded when piped. Brackets and colons in items and paths mean themselves."""
     if sys.stdout.isatty():
-        return Console()
-    return Console(width=10_000, soft_wrap=True, highlight=False)
+        return Console(markup=False, emoji=False)
+    return Console(width=10_000, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def err() -> Console:

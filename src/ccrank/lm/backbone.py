@@ -83,6 +83,7 @@ class Head:
         from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
         states = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=rows[None])
+        states.cache_params = None  # recurrent models hand on their cache under this name
         ids = torch.zeros((1, 1), dtype=torch.long, device=rows.device)
         inputs: dict[str, Any] = {"input_ids": ids}
         if self.stack is not self.model.base_model and hasattr(self.model, "encoder"):

@@ -117,8 +117,8 @@ class ReadingCache:
         def drop(connection: sqlite3.Connection) -> None:
             with connection:
                 connection.execute("DELETE FROM readings")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # only now does the file shrink
 
         if self.path.exists():
             self._with_database(drop)
@@ -137,27 +137,30 @@ class ReadingCache:
         return sum(path.stat().st_size for name in names if (path := self.path.with_name(name)).exists())
 
     def _trim(self, connection: sqlite3.Connection) -> None:
-        page = connection.execute("PRAGMA page_size").fetchone()[0]
-        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        page, pages, free = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("page_size", "page_count", "freelist_count")
+        )
         if pages * page <= self.limit:
             return
-        surplus = pages * page - int(0.8 * self.limit)
+        # Pages set free that another process kept from being given back must not count, or ever more would go.
+        surplus = (pages - free) * page - int(0.8 * self.limit)
         dropped, last = 0, None
         for key, size in connection.execute(
             "SELECT key, length(value) + 120 FROM readings ORDER BY used, rowid"
         ):
-            dropped += size
-            last = key
             if dropped >= surplus:
                 break
+            dropped += size
+            last = key
         if last is not None:
             with connection:
                 connection.execute(
                     "DELETE FROM readings WHERE (used, rowid) <= (SELECT used, rowid FROM readings WHERE key = ?)",
                     (last,),
                 )
-            connection.execute("PRAGMA incremental_vacuum").fetchall()
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        # `execute` would step once and give back a single page; a script is run to its end.
+        connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
 
     def _with_database(self, work: Callable[[sqlite3.Connection], None]) -> None:
         """Run `work(connection)`; a file that is no database is set aside and begun anew, once."""
@@ -168,11 +171,9 @@ class ReadingCache:
                 try:
                     work(self._open())
                     return
-                except sqlite3.OperationalError as error:
-                    self._step_aside(error)
-                    return
-                except sqlite3.DatabaseError as error:
-                    if attempt == 2:
+                # The message of a damaged schema may itself fail to decode.
+                except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                    if attempt == 2 or _not_the_files_fault(error):
                         self._step_aside(error)
                         return
                     self._set_aside(error)
@@ -193,7 +194,7 @@ class ReadingCache:
                     "CREATE TABLE IF NOT EXISTS readings "
                     "(key BLOB PRIMARY KEY, value BLOB NOT NULL, checksum BLOB NOT NULL, used INTEGER NOT NULL)"
                 )
-            except sqlite3.Error:
+            except (sqlite3.Error, UnicodeDecodeError):
                 connection.close()
                 raise
             self._connection = connection
@@ -212,6 +213,21 @@ class ReadingCache:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
 
+def _not_the_files_fault(error: Exception) -> bool:
+    """Whether the place or the moment is to blame (no rights, no room, locked), so that a new file would not help."""
+    reasons = (
+        "locked",
+        "readonly",
+        "unable to open",
+        "full",
+        "disk i/o",
+        "busy",
+        "permission",
+        "interrupted",
+    )
+    return any(reason in str(error).lower() for reason in reasons)
+
+
 def _checksum(key: bytes, value: bytes) -> bytes:
     return hashlib.blake2b(value, key=key[:64], digest_size=8).digest()
 
@@ -221,6 +237,9 @@ def _limit_from_environment() -> int:
     if not text:
         return DEFAULT_LIMIT
     try:
-        return int(float(text) * (1 << 30))
-    except ValueError:
-        raise CcrankError(f"CCRANK_CACHE_LIMIT is a number of GiB, not {text!r}") from None
+        limit = int(float(text) * (1 << 30))
+    except (ValueError, OverflowError):
+        limit = -1
+    if limit < 0:
+        raise CcrankError(f"CCRANK_CACHE_LIMIT is a number of GiB, not {text!r}")
+    return limit

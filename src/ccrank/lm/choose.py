@@ -22,7 +22,9 @@ def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
     most_rows = 1 if path == "one" else None
     if loaded.form == "encoder_decoder":
         config = model.config
-        if not all(hasattr(model, side) for side in ("encoder", "decoder")) or not getattr(config, "num_layers", 0):
+        if not all(hasattr(model, side) for side in ("encoder", "decoder")) or not getattr(
+            config, "num_layers", 0
+        ):
             raise CcrankError(
                 f"{config.model_type} models are not read yet: of encoder-decoder models ccrank knows T5 and its kin"
             )

@@ -81,6 +81,7 @@ def load_model(
     say: Say = lambda _: None,
 ) -> LoadedModel:
     """Load a model by name. A checkpoint that lacks weights of its body is refused; see `LoadedModel.missing_head`."""
+    from safetensors import SafetensorError
     from transformers import AutoConfig, AutoTokenizer
 
     folder = locate(name, allow_pickle=allow_pickle, say=say)
@@ -97,7 +98,16 @@ def load_model(
             model, missing = _weights(
                 folder, config, form, choose_dtype(dtype, where), allow_pickle, trust_remote_code
             )
-        except (ValueError, KeyError, OSError, ImportError, RuntimeError) as error:
+        except (
+            ValueError,
+            LookupError,
+            AttributeError,
+            TypeError,
+            OSError,
+            ImportError,
+            RuntimeError,
+            SafetensorError,
+        ) as error:
             raise CcrankError(f"the model {name} in {folder} cannot be loaded: {error}") from None
     body = [
         key for key in missing if key.startswith(f"{model.base_model_prefix}.") or form == "encoder_decoder"
@@ -181,7 +191,7 @@ def tensor_names(files: list[Path]) -> set[str]:
         if path.suffix == ".safetensors":
             with path.open("rb") as stream:
                 length = int.from_bytes(stream.read(8), "little")
-                names.update(json.loads(stream.read(length)))
+                names.update(json.loads(stream.read(length)).keys() - {"__metadata__"})
         else:
             names.update(torch.load(path, map_location="meta", weights_only=True))
     return names

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -221,7 +222,16 @@ def convert_gguf(path: Path, into: Path, say: Say) -> None:
             options = {"gguf_file": path.name, "local_files_only": True}
             model = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **options)
             tokenizer = AutoTokenizer.from_pretrained(path.parent, **options)
-        except (ValueError, KeyError, OSError, NotImplementedError) as error:
+        except (
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OSError,
+            ImportError,
+            RuntimeError,
+            struct.error,
+        ) as error:
             raise CcrankError(f"{path} cannot be read as a GGUF model: {error}") from None
     tokenizer.save_pretrained(into)
     config = model.config.to_dict()

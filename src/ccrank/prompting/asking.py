@@ -11,7 +11,7 @@ from ccrank.errors import CcrankError
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
 from ccrank.prompting.calibration import CALIBRATIONS
-from ccrank.prompts import Prompt
+from ccrank.prompts import Form, Prompt, Template
 
 CONTENT_FREE = ("N/A", "something", "it")
 """Stand-ins for an item that say nothing, after Zhao et al. (2021)."""
@@ -29,10 +29,37 @@ def read_groups(
     assert readings.logits is not None
     logits, costs, start = [], [], 0
     for group in groups:
-        logits.append(readings.logits[start : start + len(group)].astype(float))
+        table = readings.logits[start : start + len(group)].astype(float)
+        logits.append(checked_logits(table, group[0].task))
         costs.append(share_of(readings.cost, len(group), len(flat)))
         start += len(group)
     return logits, costs
+
+
+def checked_logits(logits: np.ndarray, task: str) -> np.ndarray:
+    """The logits as they came, or an error: no order can be made of NaN."""
+    if not np.isfinite(logits).all():
+        raise CcrankError(
+            f"task {task!r}: the model's logits are not all finite numbers; read it in another precision, such as "
+            "--dtype float32"
+        )
+    return logits
+
+
+def seeded(seed: int) -> np.random.Generator:
+    """A generator of random numbers for one task."""
+    if seed < 0:
+        raise CcrankError(f"a seed is a number from 0 on, got {seed}")
+    return np.random.default_rng(seed)
+
+
+def check_fields(template: Template, form: Form, *needed: str) -> None:
+    """Refuse a template that would show the model the same words whatever the items are."""
+    wording = template.wording(form)
+    if missing := [name for name in needed if f"{{{name}}}" not in wording]:
+        raise CcrankError(
+            f"template {template.name!r} needs {' and '.join(f'{{{name}}}' for name in missing)}: {wording!r}"
+        )
 
 
 def share_of(cost: Cost, part: int, whole: int) -> Cost:
@@ -63,8 +90,11 @@ def bare_end(prompt: Prompt) -> list[Prompt]:
     """What of the prompt stands behind its last item: the premise of pointwise mutual information."""
     last = max(index for index, piece in enumerate(prompt.pieces) if piece.role == "item")
     pieces = prompt.pieces[last + 1 :]
-    if not "".join(piece.text for piece in pieces).strip():
-        raise CcrankError("pmi calibration needs words between the last item and the slot of the template")
+    slot = next((index for index, piece in enumerate(pieces) if piece.role == "slot"), 0)
+    if not "".join(piece.text for piece in pieces[:slot]).strip():
+        raise CcrankError(
+            f"task {prompt.task!r}: pmi calibration needs words between the last item and the slot: {prompt.text!r}"
+        )
     return [replace(prompt, pieces=pieces)]
 
 

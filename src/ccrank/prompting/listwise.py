@@ -16,7 +16,7 @@ from ccrank.aggregate import kemeny_rankings, kendall_w, mean_pairwise_tau, mean
 from ccrank.errors import CcrankError
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
-from ccrank.prompting.asking import share_of
+from ccrank.prompting.asking import check_fields, checked_logits, seeded, share_of
 from ccrank.prompts import Templates, option_labels
 from ccrank.ranking import Answer
 from ccrank.task import Task
@@ -73,14 +73,16 @@ def prompt_list(
         raise CcrankError(
             f"prompt-list needs at least 1 shuffle and windows of 2, got {shuffles} and {window}"
         )
+    if calibration == "letters" and shuffles < 2:
+        raise CcrankError("calibration by letters takes a mean over shuffles: 2 or more are needed, got 1")
+    check_fields(templates[template], reader.form, "options")
     picker = _Picker(tasks, reader, templates, template, calibration == "letters", progress)
-    window = picker.fitting(window)
-    generators = [np.random.default_rng(seed) for _ in tasks]
+    generators = [seeded(seed) for _ in tasks]
     orders: list[list[list[int]]] = [
         [generator.permutation(len(task.items)).tolist() for _ in range(shuffles)]
         for task, generator in zip(tasks, generators, strict=True)
     ]
-    orders = _slide(orders, picker, window)
+    orders = _slide(orders, picker, [picker.fitting(task, window) for task in tasks])
     answers = []
     for index, task in enumerate(tasks):
         rankings = orders[index]
@@ -100,28 +102,28 @@ def prompt_list(
     return answers
 
 
-def _slide(orders: list[list[list[int]]], picker: _Picker, window: int) -> list[list[list[int]]]:
-    """Rank every order, window by window from its end; a list no longer than the window is ranked in one go.
+def _slide(orders: list[list[list[int]]], picker: _Picker, windows: Sequence[int]) -> list[list[list[int]]]:
+    """Rank every order, window by window from its end; a list no longer than its window is ranked in one go.
 
     A window moves by half its length, so the best of one are carried into the next (Sun et al. 2023). The windows of
     all lists move in lock step: each move is one reading.
     """
-    moves = {len(order): _starts(len(order), window) for group in orders for order in group}
-    for move in range(max(map(len, moves.values()))):
+    moves = [window_starts(len(group[0]), window) for group, window in zip(orders, windows, strict=True)]
+    for move in range(max(map(len, moves))):
         pickings, where = [], []
         for index, group in enumerate(orders):
-            for number, order in enumerate(group):
-                if move < len(moves[len(order)]):
-                    start = moves[len(order)][move]
-                    pickings.append(_Picking(index, tuple(order[start : start + window])))
-                    where.append((index, number, start))
+            if move < len(moves[index]):
+                part = slice(moves[index][move], moves[index][move] + windows[index])
+                for order in group:
+                    pickings.append(_Picking(index, tuple(order[part])))
+                    where.append((order, part))
         picker.pick(pickings)
-        for picking, (index, number, start) in zip(pickings, where, strict=True):
-            orders[index][number][start : start + window] = picking.order
+        for picking, (order, part) in zip(pickings, where, strict=True):
+            order[part] = picking.order
     return orders
 
 
-def _starts(length: int, window: int) -> list[int]:
+def window_starts(length: int, window: int) -> list[int]:
     """Where the windows begin, from the end of the list to its head."""
     starts = list(range(max(0, length - window), 0, -max(1, window // 2)))
     return [*starts, 0]
@@ -144,22 +146,19 @@ class _Picker:
         self.cost = Cost()
         self.asked = [0] * len(tasks)
 
-    def fitting(self, window: int) -> int:
-        """The most options, up to `window`, whose prompt fits the model: halved until the longest one does."""
+    def fitting(self, task: Task, window: int) -> int:
+        """The most of a task's options, up to `window`, whose prompt fits the model: halved until the longest does."""
+        by_length = sorted(range(len(task.items)), key=lambda index: -len(task.items[index]))
         while True:
+            longest = by_length[:window]
+            taken = range(len(longest) - 1)
             try:
-                for task in self.tasks:
-                    longest = sorted(range(len(task.items)), key=lambda index: -len(task.items[index]))[
-                        :window
-                    ]
-                    prompt = self.templates.list(
-                        task, longest, range(len(longest) - 1), self.reader.form, self.template
-                    )
-                    self.reader.encoder.encode([prompt], [option_labels(len(longest))])
+                prompt = self.templates.list(task, longest, taken, self.reader.form, self.template)
+                self.reader.encoder.encode([prompt], [option_labels(len(longest))])
             except CcrankError:
-                if window <= 3:
+                if len(longest) <= 2:
                     raise
-                window = max(2, min(window, max(len(task.items) for task in self.tasks)) // 2)
+                window = max(2, len(longest) // 2)
             else:
                 return window
 
@@ -194,7 +193,8 @@ class _Picker:
         assert readings.logits is not None
         tables, start = [], 0
         for picking, size in zip(pickings, sizes, strict=True):
-            tables.append(readings.logits[start : start + size, : len(picking.shown)].astype(float))
+            table = readings.logits[start : start + size, : len(picking.shown)].astype(float)
+            tables.append(checked_logits(table, self.tasks[picking.task].id))
             start += size
         return tables
 
@@ -209,6 +209,7 @@ class _Picker:
         assert readings.logits is not None
         groups: dict[tuple[int, int], list[np.ndarray]] = {}
         for one, row in zip(pickings, readings.logits, strict=True):
+            self.asked[one.task] += 1
             groups.setdefault((one.task, len(one.shown)), []).append(row[: len(one.shown)].astype(float))
         return {key: np.mean(rows, axis=0) for key, rows in groups.items()}
 

@@ -21,7 +21,7 @@ from ccrank.aggregate import (
 from ccrank.errors import CcrankError
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
-from ccrank.prompting.asking import read_groups, reference_prompts
+from ccrank.prompting.asking import check_fields, read_groups, reference_prompts, seeded
 from ccrank.prompting.calibration import calibrate
 from ccrank.prompts import Prompt, Templates
 from ccrank.ranking import Answer
@@ -59,8 +59,9 @@ def prompt_pair(
         raise CcrankError(
             f"template {template!r} needs two candidates, for yes and for no, got {list(candidates)}"
         )
+    check_fields(templates[template], reader.form, "item_a", "item_b")
     asker = _Asker(reader, templates, template, calibration, progress)
-    plans = [_plan(len(task.items), pairs, np.random.default_rng(seed)) for task in tasks]
+    plans = [_plan(len(task.items), pairs, seeded(seed)) for task in tasks]
     together = [index for index, plan in enumerate(plans) if plan is not None]
     answered = asker.ask_all([(tasks[index], plans[index] or []) for index in together])
     answers: dict[int, Answer] = {}
@@ -69,7 +70,7 @@ def prompt_pair(
         answers[index] = _from_matrix(len(tasks[index].items), asked, margins, aggregate, cost)
     for index, task in enumerate(tasks):
         if index not in answers:
-            answers[index] = _by_sorting(task, asker, aggregate, np.random.default_rng(seed))
+            answers[index] = _by_sorting(task, asker, aggregate, seeded(seed))
     return [answers[index] for index in range(len(tasks))]
 
 
@@ -154,9 +155,7 @@ def _preferences(margins: np.ndarray) -> np.ndarray:
 def _by_sorting(task: Task, asker: _Asker, aggregate: str, generator: np.random.Generator) -> Answer:
     """A quick-sort; the answers it rests on are aggregated once more where that says more than the order alone."""
     count = len(task.items)
-    chosen = generator.choice(count, size=(min(ANCHOR_PAIRS, count), 2))
-    anchors = [(int(a), int(b)) for a, b in chosen if a != b]
-    anchors = [*anchors, *[(b, a) for a, b in anchors]]
+    anchors = _anchors(count, generator)
     costs = []
     prompts = asker.prompts(task, anchors)
     references = reference_prompts(prompts[0], asker.calibration)
@@ -179,6 +178,14 @@ def _by_sorting(task: Task, asker: _Asker, aggregate: str, generator: np.random.
     if aggregate in ("bradley-terry", "margins"):
         scores = bradley_terry_pairs(count, result.pairs, result.margins).scores
     return Answer(scores, {}, sum(costs, Cost()), details)
+
+
+def _anchors(count: int, generator: np.random.Generator) -> list[tuple[int, int]]:
+    """Some random pairs of different items, each in both orders: at least one pair, and none twice."""
+    first = generator.integers(count, size=min(ANCHOR_PAIRS, count))
+    second = (first + generator.integers(1, count, size=len(first))) % count
+    chosen = sorted({(int(min(pair)), int(max(pair))) for pair in zip(first, second, strict=True)})
+    return [*chosen, *[(b, a) for a, b in chosen]]
 
 
 def pair_consistency(margins: np.ndarray) -> Mapping[str, float]:

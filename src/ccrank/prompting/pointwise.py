@@ -10,7 +10,7 @@ from scipy.special import softmax
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader
 from ccrank.lm.reader import Progress
-from ccrank.prompting.asking import read_groups, reference_prompts
+from ccrank.prompting.asking import check_fields, read_groups, reference_prompts
 from ccrank.prompting.calibration import calibrate
 from ccrank.prompts import Templates
 from ccrank.ranking import Answer
@@ -41,6 +41,7 @@ def prompt_point(
     name = template or ("single-scale" if scale else "single")
     candidates = templates[name].candidates or RATINGS
     values = _numbers(candidates, name)
+    check_fields(templates[name], reader.form, "item")
     groups = []
     for task in tasks:
         prompts = [templates.single(task, index, reader.form, name) for index in range(len(task.items))]
@@ -81,8 +82,8 @@ def _numbers(candidates: Sequence[str], template: str) -> np.ndarray:
         values = np.array([float(one) for one in candidates])
     except ValueError:
         raise CcrankError(f"template {template!r}: ratings must be numbers, got {list(candidates)}") from None
-    if len(set(values)) < 2:
+    if len(set(values)) < max(2, len(values)) or not np.isfinite(values).all():
         raise CcrankError(
-            f"template {template!r}: at least two different ratings are needed, got {list(candidates)}"
+            f"template {template!r}: two or more different, finite ratings are needed, got {list(candidates)}"
         )
     return values

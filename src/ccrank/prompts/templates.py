@@ -182,7 +182,7 @@ def load_templates(overrides: Path | str | None = None, changes: Iterable[str] =
             _lay_over(tables, name, table)
     for change in changes:
         name, equals, text = change.partition("=")
-        if not equals or not text.strip():
+        if not equals or not name.strip() or not text.strip():
             raise CcrankError(
                 f"a template is given as NAME=TEXT, such as 'single={{item}} is {{slot}}', got {change!r}"
             )

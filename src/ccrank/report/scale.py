@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.ranking import Ranking
+
+MOST_ITEMS = 1000
+"""A longer list would make a taller image than PNG writers take."""
+
+# Matplotlib's own font knows Latin, Greek, Cyrillic, Arabic and Hebrew; the rest is taken from what is installed.
+MORE_FONTS = (
+    "Noto Sans",
+    "Noto Sans CJK JP",
+    "Noto Sans Devanagari",
+    "Noto Emoji",
+    "Arial Unicode MS",
+    "Segoe UI Symbol",
+    "Segoe UI Emoji",
+    "Microsoft YaHei",
+    "PingFang SC",
+)
 
 
 def plot_scale(ranking: Ranking, path: Path) -> None:
@@ -15,9 +33,13 @@ def plot_scale(ranking: Ranking, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    if len(ranking.scores) > MOST_ITEMS:
+        raise CcrankError(f"a plot shows up to {MOST_ITEMS} items, got {len(ranking.scores)}")
     order = ranking.order[::-1]
     scores = np.asarray([ranking.scores[index] for index in order])
-    names = [_short(ranking.task.items[index]) for index in order]
+    names = [_short(ranking.task.items[index], 40) for index in order]
+    # A user's dollars are money, not maths.
+    words: dict[str, Any] = {"parse_math": False, "fontfamily": _fonts()}
     figure = Figure(figsize=(6.4, 1.1 + 0.3 * len(order)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
@@ -33,21 +55,33 @@ def plot_scale(ranking: Ranking, path: Path) -> None:
         bar.set_label("gold rank")
     else:
         axes.scatter(scores, range(len(order)), c="tab:blue", s=48, zorder=2)
-    axes.set_yticks(range(len(order)), names)
+    axes.set_yticks(range(len(order)), names, **words)
     axes.set_ylim(-0.7, len(order) - 0.3)
-    axes.set_xlabel(
-        f"score by {ranking.method} ({ranking.model})" + ("" if ranking.directed else ", direction unknown")
-    )
-    axes.set_title(f"by {ranking.task.criterion.name}", loc="left", fontsize=11)
+    source = f"score by {ranking.method} ({_short(ranking.model, 40, keep_end=True)})"
+    axes.set_xlabel(source + ("" if ranking.directed else ", direction unknown"), **words)
+    axes.set_title(f"by {_short(ranking.task.criterion.name, 50)}", loc="left", fontsize=11, **words)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.tick_params(axis="y", length=0)
     try:
-        figure.savefig(path, dpi=160)
+        with warnings.catch_warnings():
+            # A character that no font has is drawn as a box, which says enough.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            figure.savefig(path, dpi=160)
     except (OSError, ValueError) as error:
         raise CcrankError(f"cannot draw {path}: {error}") from None
 
 
-def _short(text: str) -> str:
-    flat = " ".join(text.split()).replace("$", r"\$")
-    return flat if len(flat) <= 40 else flat[:39] + "…"
+def _fonts() -> list[str]:
+    from matplotlib.font_manager import fontManager
+
+    installed = {font.name for font in fontManager.ttflist}
+    return ["DejaVu Sans", *(name for name in MORE_FONTS if name in installed)]
+
+
+def _short(text: str, most: int, keep_end: bool = False) -> str:
+    """On one line, without what cannot be printed, cut when long: a folder's name says more at its end."""
+    flat = "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
+    if len(flat) <= most:
+        return flat
+    return "…" + flat[1 - most :] if keep_end else flat[: most - 1] + "…"

@@ -1,0 +1,244 @@
+"""Packing: tasks of different sizes into tensors that train together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccrank.errors import CcrankError
+from ccrank.probing.objectives import objective_of
+from ccrank.probing.probe import ROUNDING
+from ccrank.probing.supervised import ranks_of
+
+
+def standardise(states: Tensor) -> Tensor:
+    """Z-scores over the first axis, with the population's standard deviation; a constant feature becomes 0.
+
+    (N, d) for the items of a task; (P, 2, d) for its prompts, "Yes" and "No" each with their own mean.
+    """
+    deviation, mean = torch.std_mean(states, dim=0, correction=0)
+    # What is left of a constant feature is rounding; divided by itself it would count as much as a real one.
+    rounding = ROUNDING * states.abs().amax(0)
+    constant = deviation <= rounding
+    return ((states - mean) / deviation.masked_fill(constant, 1.0)).masked_fill(constant, 0.0)
+
+
+def ordered_pairs(count: int) -> np.ndarray:
+    """The ordered pairs of a task's items, (0, 1), (0, 2), …, in the order in which pair states stand. (P, 2)."""
+    return np.array(list(permutations(range(count), 2)), dtype=np.int64).reshape(-1, 2)
+
+
+def item_count(states: Any, method: str) -> int:
+    """N of a task, from its states: (N, d), or (N(N − 1), 2, d) for the pair methods."""
+    rows = int(states.shape[0])
+    return rows if objective_of(method).prompt == "single" else (1 + math.isqrt(1 + 4 * rows)) // 2
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Tasks of like size, padded to the longest: T tasks of at most M rows."""
+
+    place: Tensor
+    """(T, M): the row of each task's items, counted from the shelf's first; any row where there is no item."""
+    home: Tensor
+    """(R,): the place in T × M of each of the shelf's rows, the inverse of `place`."""
+    mask: Tensor
+    """(G, F, T, M): the items trained on."""
+    gold: Tensor | None
+    """(G, F, T, M): ranks among the items trained on, or the truth of each answered prompt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """G groups (tasks, or pools of tasks), in each F training sets that share the group's states."""
+
+    states: Tensor
+    """(G, R, d): the rows of all the group's tasks, shelf by shelf and task by task."""
+    shelves: tuple[Shelf, ...]
+
+    @property
+    def sets(self) -> int:
+        """F, the number of training sets."""
+        return self.shelves[0].mask.shape[1]
+
+    def weights(self) -> list[Tensor]:
+        """Per shelf (G, F, T): the share of each task in its training set, tasks without items having none."""
+        used = [shelf.mask.any(-1).to(self.states.dtype) for shelf in self.shelves]
+        total = torch.cat(used, dim=-1).sum(-1, keepdim=True).clamp(min=1)
+        return [share / total for share in used]
+
+    def row_mask(self) -> Tensor:
+        """(G, F, R): the rows trained on."""
+        return torch.cat([shelf.mask.flatten(2)[..., shelf.home] for shelf in self.shelves], dim=-1)
+
+    def halves(self) -> tuple[Batch, Batch, int]:
+        """Two batches of half the groups, or else half the training sets, and the axis (0 or 1) that was cut."""
+        axis = 0 if len(self.states) > 1 else 1
+        middle = (len(self.states) if axis == 0 else self.sets) // 2
+
+        def cut(part: slice) -> Batch:
+            index = (part,) if axis == 0 else (slice(None), part)
+            shelves = (
+                replace(shelf, mask=shelf.mask[index], gold=None if shelf.gold is None else shelf.gold[index])
+                for shelf in self.shelves
+            )
+            return Batch(self.states[part] if axis == 0 else self.states, tuple(shelves))
+
+        return cut(slice(None, middle)), cut(slice(middle, None)), axis
+
+
+def as_states(states: Any, method: str, device: torch.device, dtype: torch.dtype, where: str) -> Tensor:
+    """One task's states, checked and Z-scored: (N, d) as they are, (P, 2, d) as (2P, d)."""
+    if not isinstance(states, Tensor):
+        states = np.require(states, requirements="W")  # torch warns of memory that it may not write to
+    tensor = torch.as_tensor(states, device=device, dtype=dtype)
+    pair = objective_of(method).prompt == "pair"
+    if tensor.ndim != 2 + pair or (pair and tensor.shape[1] != 2):
+        form = (
+            "(N(N - 1), 2, d): every ordered pair, answered Yes and No" if pair else "(N, d): a row per item"
+        )
+        raise CcrankError(f"{where}: {method} takes states of shape {form}; got {tuple(tensor.shape)}")
+    count = item_count(tensor, method)
+    if count < 2 or (pair and tensor.shape[0] != count * (count - 1)):
+        raise CcrankError(f"{where}: {tensor.shape[0]} rows of states are not those of 2 or more items")
+    if not bool(torch.isfinite(tensor).all()):
+        raise CcrankError(f"{where}: the states hold NaN or infinity; read them in float32 or bfloat16")
+    return standardise(tensor).reshape(-1, tensor.shape[-1])
+
+
+def as_gold(gold: Any, method: str, count: int, device: torch.device, where: str) -> Tensor:
+    """One task's gold along its rows: a value per item, or whether each answered prompt is true. (M,)."""
+    values = torch.as_tensor(np.asarray(gold, dtype=np.float64), device=device)
+    if values.shape != (count,):
+        raise CcrankError(
+            f"{where}: gold has shape {tuple(values.shape)} for {count} items; give a value each"
+        )
+    if objective_of(method).prompt == "single":
+        return values
+    first, second = torch.as_tensor(ordered_pairs(count), device=device).T
+    above = (values[first] > values[second]).to(values.dtype)
+    return torch.stack([above, 1 - above], dim=-1).reshape(-1)
+
+
+def _check(states: Sequence[Any], gold: Sequence[Any] | None, method: str) -> None:
+    if len(states) == 0:
+        raise CcrankError(f"{method}: no task was given to fit a probe on")
+    widths = {int(task.shape[-1]) for task in states}
+    if len(widths) > 1:
+        raise CcrankError(
+            f"states of different widths {sorted(widths)} cannot share a probe; take one model's"
+        )
+    if objective_of(method).supervised:
+        if gold is None:
+            raise CcrankError(
+                f"{method} learns from gold and none was given; pass gold= or use an unsupervised probe"
+            )
+        if len(gold) != len(states):
+            raise CcrankError(f"gold is given for {len(gold)} tasks, states for {len(states)}")
+
+
+def pack_each(
+    states: Sequence[Any],
+    method: str,
+    gold: Sequence[Any] | None,
+    *,
+    leave_one_out: bool = False,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Iterator[tuple[list[int], Batch]]:
+    """Each task a group of its own: (indices of the tasks, batch), tasks of like size together.
+
+    With `leave_one_out` there are N training sets a task, set i lacking item i; a batch then holds one N alone.
+    """
+    _check(states, gold, method)
+    sizes = [item_count(task, method) for task in states]
+    for members in _alike(sizes, least=1.0 if leave_one_out else 0.6):
+        rows = [as_states(states[i], method, device, dtype, f"task {i}") for i in members]
+        length = max(len(row) for row in rows)
+        packed = rows[0].new_zeros(len(rows), length, rows[0].shape[-1])
+        mask = torch.zeros(len(rows), 1, 1, length, dtype=torch.bool, device=device)
+        for index, row in enumerate(rows):
+            packed[index, : len(row)] = row
+            mask[index, ..., : len(row)] = True
+        values = None
+        if objective_of(method).supervised and gold is not None:
+            values = torch.zeros(len(rows), 1, 1, length, dtype=torch.float64, device=device)
+            for index, (i, row) in enumerate(zip(members, rows, strict=True)):
+                values[index, ..., : len(row)] = as_gold(gold[i], method, sizes[i], device, f"task {i}")
+        if leave_one_out:
+            mask = mask & _without_each(sizes[members[0]], method, device)
+        place = torch.arange(length, device=device)
+        shelf = Shelf(place.unsqueeze(0), place, mask, _gold_of(values, mask, method, dtype))
+        yield members, Batch(packed, (shelf,))
+
+
+def pack_pool(
+    states: Sequence[Any],
+    method: str,
+    gold: Sequence[Any] | None,
+    train: np.ndarray,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Batch:
+    """All tasks one group; train (F, T) says which tasks each of the F training sets has."""
+    _check(states, gold, method)
+    if train.ndim != 2 or train.shape[1] != len(states) or not train.any(1).all():
+        raise CcrankError(
+            f"train must mark at least one of {len(states)} tasks in each row, got shape {train.shape}"
+        )
+    sizes = [item_count(task, method) for task in states]
+    all_rows, shelves = [], []
+    for members in _alike(sizes, least=0.6):
+        rows = [as_states(states[i], method, device, dtype, f"task {i}") for i in members]
+        lengths = torch.tensor([len(row) for row in rows], device=device)
+        column = torch.arange(int(lengths.max()), device=device)
+        present = column < lengths.unsqueeze(-1)  # (T, M)
+        start = lengths.cumsum(0) - lengths
+        place = (start.unsqueeze(-1) + column).masked_fill(~present, 0)
+        home = torch.nonzero(present.flatten()).squeeze(-1)
+        chosen = torch.as_tensor(train[:, members], dtype=torch.bool, device=device)
+        mask = (chosen.unsqueeze(-1) & present).unsqueeze(0)
+        values = None
+        if objective_of(method).supervised and gold is not None:
+            values = torch.zeros(present.shape, dtype=torch.float64, device=device)
+            for index, (i, row) in enumerate(zip(members, rows, strict=True)):
+                values[index, : len(row)] = as_gold(gold[i], method, sizes[i], device, f"task {i}")
+        all_rows += rows
+        shelves.append(Shelf(place, home, mask, _gold_of(values, mask, method, dtype)))
+    return Batch(torch.cat(all_rows).unsqueeze(0), tuple(shelves))
+
+
+def _gold_of(values: Tensor | None, mask: Tensor, method: str, dtype: torch.dtype) -> Tensor | None:
+    """Gold as the losses take it: ranks among the items trained on, or the truth of each answer."""
+    if values is None:
+        return None
+    values = values.expand(mask.shape)
+    return (ranks_of(values, mask) if objective_of(method).prompt == "single" else values).to(dtype)
+
+
+def _alike(sizes: Sequence[int], least: float) -> Iterator[list[int]]:
+    """Indices in groups, largest first, in which no size is below `least` times the largest."""
+    members: list[int] = []
+    for index in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        if members and sizes[index] < least * sizes[members[0]]:
+            yield members
+            members = []
+        members.append(index)
+    yield members
+
+
+def _without_each(count: int, method: str, device: torch.device) -> Tensor:
+    """(N, 1, M): row i is False at item i, or at all answered prompts that name item i."""
+    left_out = np.eye(count, dtype=bool)
+    if objective_of(method).prompt == "pair":
+        pairs = ordered_pairs(count)
+        left_out = np.repeat((pairs[None] == np.arange(count)[:, None, None]).any(-1), 2, axis=-1)
+    return torch.as_tensor(~left_out, device=device).unsqueeze(1)

@@ -1,0 +1,142 @@
+"""The table of probes: each name with its loss, the prompts it reads and whether it needs gold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ccrank.errors import CcrankError
+from ccrank.probing import losses, supervised
+from ccrank.probing.bias import column_logits
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a probe is trained; the defaults are the paper's."""
+
+    epochs: int = 200
+    """Steps, each on the whole task (or all training tasks): one step is one epoch."""
+    learning_rate: float = 1e-3
+    margin: float = 0.2
+    weight_decay: float = 0.0
+    """L2 penalty on the weight vector alone, added to the gradient as torch.optim.Adam does."""
+    optimiser: Literal["adam", "lbfgs"] = "adam"
+    initial: Literal["uniform", "pca"] = "uniform"
+    """uniform: as torch.nn.Linear; pca: along the first principal component, the same for all seeds."""
+    consistency: losses.Consistency = "squared"
+    """ordreg's first term: squared per column, or as printed in the paper."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 0), ("learning_rate", 0), ("margin", 0), ("weight_decay", 0)):
+            value = getattr(self, name)
+            if not least <= value < float("inf"):
+                raise CcrankError(f"{name} must be a finite number from {least} up, got {value!r}")
+        for name, known in (
+            ("optimiser", ("adam", "lbfgs")),
+            ("initial", ("uniform", "pca")),
+            ("consistency", ("squared", "as-printed")),
+        ):
+            if (value := getattr(self, name)) not in known:
+                raise CcrankError(f"{name} is one of {', '.join(known)}, got {value!r}")
+
+
+Loss = Callable[[Tensor, Tensor, Tensor, Tensor, Settings], Tensor]
+"""(logits (..., M), mask (..., M), gold (..., M), shape (..., 2), settings) -> (...).
+
+M is N items, or 2P answered prompts as x⁺₁, x⁻₁, x⁺₂, … . gold is ranks, or the truth of each answer; unsupervised
+losses never look at it. shape is α, β of the bias terms; only the ordinal losses look at it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What a probe of this name minimises; a loss of None means that the initial direction is the answer."""
+
+    loss: Loss | None
+    prompt: Literal["single", "pair"] = "single"
+    supervised: bool = False
+    ordinal: bool = False
+    """Whether the bias terms come from α and β instead of one free bias."""
+    initial: Literal["uniform", "pca"] | None = None
+    """Overrides the setting, for the baselines that are nothing but an initial direction."""
+    reflects: bool = False
+    """Supervised, yet blind to direction: the trained probe is turned to agree with gold."""
+
+
+def _ccs_pair(logits: Tensor, mask: Tensor, gold: Tensor, shape: Tensor, settings: Settings) -> Tensor:
+    scores = logits.sigmoid().unflatten(-1, (-1, 2))
+    return losses.ccs_pair_loss(scores[..., 0], scores[..., 1], mask[..., ::2])
+
+
+def _ccs(logits: Tensor, mask: Tensor, gold: Tensor, shape: Tensor, settings: Settings) -> Tensor:
+    return losses.ccs_loss(logits.sigmoid(), mask)
+
+
+def _margin(logits: Tensor, mask: Tensor, gold: Tensor, shape: Tensor, settings: Settings) -> Tensor:
+    return losses.margin_loss(logits.sigmoid(), mask, settings.margin)
+
+
+def _triplet(logits: Tensor, mask: Tensor, gold: Tensor, shape: Tensor, settings: Settings) -> Tensor:
+    return losses.triplet_loss(logits.sigmoid(), mask, settings.margin)
+
+
+def _ordreg(logits: Tensor, mask: Tensor, gold: Tensor, shape: Tensor, settings: Settings) -> Tensor:
+    columns = column_logits(logits, shape[..., 0], shape[..., 1], mask)
+    return losses.ordreg_loss(columns.sigmoid(), mask, settings.consistency)
+
+
+def _sup_ccs_pair(logits: Tensor, mask: Tensor, gold: Tensor, shape: Tensor, settings: Settings) -> Tensor:
+    return supervised.sup_ccs_pair_loss(logits, mask, gold)
+
+
+def _sup_ccs(logits: Tensor, mask: Tensor, gold: Tensor, shape: Tensor, settings: Settings) -> Tensor:
+    return supervised.sup_ccs_loss(logits, mask, gold)
+
+
+def _sup_margin(logits: Tensor, mask: Tensor, gold: Tensor, shape: Tensor, settings: Settings) -> Tensor:
+    return supervised.sup_margin_loss(logits.sigmoid(), mask, gold, settings.margin)
+
+
+def _sup_triplet(logits: Tensor, mask: Tensor, gold: Tensor, shape: Tensor, settings: Settings) -> Tensor:
+    return supervised.sup_triplet_loss(logits.sigmoid(), mask, gold, settings.margin)
+
+
+def _sup_ordreg(logits: Tensor, mask: Tensor, gold: Tensor, shape: Tensor, settings: Settings) -> Tensor:
+    return supervised.sup_ordreg_loss(column_logits(logits, shape[..., 0], shape[..., 1], mask), mask, gold)
+
+
+OBJECTIVES: dict[str, Objective] = {
+    "ccs-pair": Objective(_ccs_pair, prompt="pair"),
+    "ccs": Objective(_ccs),
+    "margin": Objective(_margin),
+    "triplet": Objective(_triplet),
+    "ordreg": Objective(_ordreg, ordinal=True),
+    "sup-ccs-pair": Objective(_sup_ccs_pair, prompt="pair", supervised=True),
+    "sup-ccs": Objective(_sup_ccs, supervised=True),
+    "sup-margin": Objective(_sup_margin, supervised=True),
+    "sup-triplet": Objective(_sup_triplet, supervised=True, reflects=True),
+    "sup-ordreg": Objective(_sup_ordreg, supervised=True, ordinal=True),
+    "random": Objective(None, initial="uniform"),
+    "pca": Objective(None, initial="pca"),
+}
+
+
+def objective_of(method: str) -> Objective:
+    """The objective of that name."""
+    if method not in OBJECTIVES:
+        raise CcrankError(f"no probe is called {method!r}; there are {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[method]
+
+
+def task_losses(
+    method: str, logits: Tensor, mask: Tensor, gold: Tensor | None, shape: Tensor, settings: Settings
+) -> Tensor:
+    """The loss of each task: logits (..., T, M), shape (..., 2) -> (..., T)."""
+    loss = objective_of(method).loss
+    if loss is None:
+        return torch.zeros(logits.shape[:-1], dtype=logits.dtype, device=logits.device)
+    return loss(logits, mask, mask if gold is None else gold, shape.unsqueeze(-2), settings)

@@ -1,0 +1,139 @@
+"""The artefact of a fit: a small frozen direction that scores new items."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from ccrank.errors import CcrankError
+
+FORMAT = "ccrank-probe-1"
+ROUNDING = 16 * float(np.finfo(np.float32).eps)  # below this share of its size a spread is rounding
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Probe:
+    """A linear probe σ(θᵀx + b) with its normalisation; callable on the states of a task's items.
+
+    >>> Probe(np.array([1.0, 0.0]), 0.0)(np.array([[1.0, 5.0], [3.0, 5.0]])).round(2).tolist()
+    [0.27, 0.73]
+    """
+
+    weights: np.ndarray
+    """(d,)"""
+    bias: float
+    mean: np.ndarray | None = None
+    """(d,), or (2, d) if paired, to subtract; None: Z-score within each task that is given."""
+    deviation: np.ndarray | None = None
+    """Of the shape of the mean, to divide by; where it is 0 the feature is left out."""
+    paired: bool = False
+    """Whether it reads pairs of states, "Yes" and "No"."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """Notes that JSON can hold: method, model, layer, template, position, versions."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", np.asarray(self.weights))
+        if self.weights.ndim != 1 or not self.weights.size:
+            raise CcrankError(f"a probe's weights are one vector, got shape {self.weights.shape}")
+        form = (2, *self.weights.shape) if self.paired else self.weights.shape
+        if (self.mean is None) != (self.deviation is None):
+            raise CcrankError("a probe needs both mean and deviation, or neither to Z-score within each task")
+        for name, value in (("mean", self.mean), ("deviation", self.deviation)):
+            if value is not None and np.shape(value) != form:
+                raise CcrankError(f"a probe's {name} has shape {np.shape(value)}; its weights ask for {form}")
+
+    @property
+    def normalisation(self) -> str:
+        """ "within-task" or "fixed"."""
+        return "within-task" if self.mean is None else "fixed"
+
+    def __call__(self, states: Any) -> np.ndarray:
+        """Scores in [0, 1], higher = more or less alike all along: (N, d) -> (N,).
+
+        If paired: (P, 2, d) -> (P,), the predictions ½(f(x⁺) + 1 − f(x⁻)) that the first item is above.
+        """
+        values = _as_array(states)
+        form = "(P, 2, d)" if self.paired else "(N, d)"
+        if values.ndim != 2 + self.paired or values.shape[-1] != len(self.weights):
+            raise CcrankError(
+                f"this probe takes states {form} with d = {len(self.weights)}, got shape {values.shape}; "
+                "read them with the model and layer it was fitted on"
+            )
+        if self.paired and values.shape[1] != 2:
+            raise CcrankError(f"this probe takes states (P, 2, d), Yes then No, got shape {values.shape}")
+        if self.normalisation == "within-task" and len(values) < 2:
+            raise CcrankError(
+                f"this probe Z-scores within a task and got {len(values)} item; give 2 or more at once, or fix "
+                "the normalisation with `Probe.with_fixed`"
+            )
+        if self.mean is None or self.deviation is None:
+            mean, deviation = normalisation_of(values)
+        else:
+            mean, deviation = self.mean.astype(np.float64), self.deviation.astype(np.float64)
+        centred = (values - mean) / np.where(deviation > 0, deviation, 1.0) * (deviation > 0)
+        logits = centred @ self.weights.astype(np.float64) + self.bias
+        scores = 0.5 * (1 + np.tanh(0.5 * logits))  # the sigmoid, without overflow
+        return np.asarray(0.5 * (scores[:, 0] + 1 - scores[:, 1]) if self.paired else scores)
+
+    def with_fixed(self, states: Any) -> Probe:
+        """The same probe with the normalisation of these states kept, so that items can be scored one by one."""
+        mean, deviation = normalisation_of(_as_array(states))
+        return Probe(self.weights, self.bias, mean, deviation, self.paired, dict(self.about))
+
+    def save(self, path: str | Path) -> None:
+        """One safetensors file: weights, bias and normalisation, with the notes as JSON in its header."""
+        tensors = {"weights": self.weights, "bias": np.array([self.bias], dtype=np.float64)}
+        if self.mean is not None and self.deviation is not None:
+            tensors |= {"mean": self.mean, "deviation": self.deviation}
+        try:
+            notes = json.dumps(self.about, sort_keys=True)
+        except TypeError as error:
+            raise CcrankError(f"a probe's notes must fit into JSON: {error}") from None
+        header = {"format": FORMAT, "paired": json.dumps(self.paired), "about": notes}
+        save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, str(path), header)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Probe:
+        """A probe from its file."""
+        if not Path(path).is_file():
+            raise CcrankError(f"there is no probe at {str(path)!r}")
+        try:
+            with safe_open(str(path), framework="numpy") as file:
+                header = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError, ValueError) as error:
+            raise CcrankError(f"{str(path)!r} is not a whole safetensors file: {error}") from None
+        if header.get("format") != FORMAT:
+            raise CcrankError(f"{str(path)!r} is no probe of this version: format {header.get('format')!r}")
+        try:
+            return cls(
+                tensors["weights"],
+                float(tensors["bias"][0]),
+                tensors.get("mean"),
+                tensors.get("deviation"),
+                bool(json.loads(header["paired"])),
+                dict(json.loads(header["about"])),
+            )
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise CcrankError(
+                f"{str(path)!r} is a damaged probe file: {error!r}; fit and save it again"
+            ) from None
+
+
+def _as_array(states: Any) -> np.ndarray:
+    if isinstance(states, torch.Tensor):
+        states = states.detach().to("cpu", torch.float64).numpy()
+    return np.asarray(states, dtype=np.float64)
+
+
+def normalisation_of(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and population standard deviation over the first axis, 0 where a feature is constant up to rounding."""
+    mean, deviation = states.mean(0), states.std(0)
+    return mean, np.where(deviation <= ROUNDING * np.abs(states).max(0), 0.0, deviation)

@@ -1,0 +1,482 @@
+"""The reader against plain forward passes, on running out of memory, on unknown families and on many prompts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import ccrank
+from ccrank.errors import CcrankError
+from ccrank.lm import Reader
+from ccrank.lm.loading import LoadedModel
+from ccrank.prompts import Piece, Prompt, load_templates
+from ccrank.task import Criterion, Task
+from tiny import FAMILIES, SMALL, byte_tokenizer, tiny_model, tokenizer_of
+
+TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "the old stone bridge"), id="mine")
+NUMBERS = ("1", "10", "0", "quick brown fox", "2")
+
+
+def pairs_of(form, task=TASK):
+    templates = load_templates()
+    count = range(len(task.items))
+    return [templates.pair(task, a, b, form) for a in count for b in count if a != b]
+
+
+def scale_of(form, task=TASK):
+    templates = load_templates()
+    return [templates.single(task, index, form, "single-scale") for index in range(len(task.items))]
+
+
+def next_token_logs(loaded, encoded, said):
+    """Log-probabilities of the next token after the slot and what was said: the model's own full forward pass."""
+    with torch.inference_mode():
+        if loaded.form == "encoder_decoder":
+            output = loaded.model(
+                input_ids=torch.tensor([encoded.tokens]),
+                decoder_input_ids=torch.tensor([(*encoded.decoder, *said)]),
+            )
+        else:
+            output = loaded.model(input_ids=torch.tensor([(*encoded.tokens, *said)]))
+    return output.logits[0, -1].double().log_softmax(-1).numpy()
+
+
+def brute_force(loaded, encoded):
+    """Each candidate's log-probability as a whole; of one that begins another, less the other's."""
+    wholes = [
+        sum(next_token_logs(loaded, encoded, answer[:end])[answer[end]] for end in range(len(answer)))
+        for answer in encoded.answers
+    ]
+    alone = []
+    for answer, whole in zip(encoded.answers, wholes, strict=True):
+        rest = np.exp(whole) - sum(
+            np.exp(other_whole)
+            for other, other_whole in zip(encoded.answers, wholes, strict=True)
+            if len(other) > len(answer) and other[: len(answer)] == answer
+        )
+        alone.append(np.log(rest))
+    return alone
+
+
+def brute_force_masked(loaded, encoded):
+    """An answer of k tokens fills k masks; the sum of the log-probabilities at each."""
+    mask = loaded.tokenizer.mask_token_id
+    scores = []
+    for answer in encoded.answers:
+        tokens = [*encoded.tokens[: encoded.slot], *[mask] * len(answer), *encoded.tokens[encoded.slot + 1 :]]
+        with torch.inference_mode():
+            logs = loaded.model(input_ids=torch.tensor([tokens])).logits[0].double().log_softmax(-1)
+        scores.append(sum(float(logs[encoded.slot + place, word]) for place, word in enumerate(answer)))
+    return scores
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_candidates_of_several_tokens(family):
+    """Scores of candidates of one and several tokens equal those of the model's own full softmax, on every family."""
+    loaded = tiny_model(family)
+    reader = Reader(loaded)
+    prompts = scale_of(loaded.form)
+    readings = reader.read(prompts, candidates=NUMBERS, log_probabilities=True)
+    plain = reader.read(prompts, candidates=NUMBERS)
+    encoded = reader.encoder.encode(prompts, [NUMBERS] * len(prompts))
+    assert max(len(answer) for answer in encoded[0].answers) > 1
+    for row, one in enumerate(encoded):
+        if loaded.form == "masked":
+            np.testing.assert_allclose(readings.logits[row], brute_force_masked(loaded, one), atol=1e-3)
+            # As soon as one has several tokens, all are log-probabilities.
+            np.testing.assert_allclose(plain.logits[row], readings.logits[row], atol=1e-4)
+        else:
+            np.testing.assert_allclose(readings.logits[row], brute_force(loaded, one), atol=1e-3)
+            shift = plain.logits[row] - readings.logits[row]
+            np.testing.assert_allclose(shift, shift[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_probabilities_of_single_tokens(family):
+    """On request single tokens too are normalised over the whole vocabulary."""
+    loaded = tiny_model(family)
+    reader = Reader(loaded)
+    prompts = pairs_of(loaded.form)[:2]
+    readings = reader.read(prompts, candidates=["Yes", "No"], log_probabilities=True)
+    for row, one in enumerate(reader.encoder.encode(prompts, [("Yes", "No")] * 2)):
+        scores = brute_force_masked if loaded.form == "masked" else brute_force
+        np.testing.assert_allclose(readings.logits[row], scores(loaded, one), atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "bert", "roberta", "t5"])
+def test_filled_prompts_give_the_states_at_the_answers_last_token(family):
+    """With an answer put in, the states are the model's own at that answer's last token."""
+    loaded = tiny_model(family)
+    reader = Reader(loaded)
+    prompts = [
+        prompt.filled(answer) for prompt in pairs_of(loaded.form)[:2] for answer in ("Yes", "quick fox")
+    ]
+    readings = reader.read(prompts, layers="all")
+    for row, one in enumerate(reader.encoder.encode(prompts, [()] * len(prompts))):
+        with torch.inference_mode():
+            if one.decoder:
+                output = loaded.model(
+                    input_ids=torch.tensor([one.tokens]),
+                    decoder_input_ids=torch.tensor([one.decoder]),
+                    output_hidden_states=True,
+                )
+                states = output.decoder_hidden_states
+            else:
+                states = loaded.model(
+                    input_ids=torch.tensor([one.tokens]), output_hidden_states=True
+                ).hidden_states
+        expected = np.stack([layer[0, one.slot] for layer in states])
+        np.testing.assert_allclose(readings.states[row], expected, atol=1e-4)
+    assert np.abs(readings.states[0] - readings.states[1])[-1].max() > 1e-3
+
+
+def test_each_prompt_may_have_candidates_of_its_own():
+    """Lists per prompt give the same scores as lists read apart, NaN where a prompt has fewer."""
+    reader = Reader(tiny_model("llama"))
+    prompts = pairs_of("causal")[:3]
+    lists = [["Yes", "No", "10"], ["No"], ["larger", "Yes"]]
+    together = reader.read(prompts, candidates=lists).logits
+    assert together.shape == (3, 3)
+    for row, (prompt, candidates) in enumerate(zip(prompts, lists, strict=True)):
+        apart = reader.read([prompt], candidates=candidates).logits[0]
+        np.testing.assert_allclose(together[row, : len(candidates)], apart, atol=1e-5)
+        assert np.isnan(together[row, len(candidates) :]).all()
+
+
+def test_mistakes_in_asking_are_named():
+    """Nonsense in layers or candidates is refused with its value."""
+    reader = Reader(tiny_model("llama"))
+    prompts = pairs_of("causal")[:2]
+    for wish, message in (
+        ({"layers": [4]}, "no layer 4"),
+        ({"layers": [-5]}, "no layer -5"),
+        ({"layers": "last"}, "'last'"),
+        ({"candidates": []}, "there is none"),
+        ({"candidates": "Yes"}, "list of texts"),
+        ({"candidates": [["Yes"], "No"]}, "list of texts"),
+        ({"candidates": [["Yes"]] * 3}, "3 lists of candidates for 2 prompts"),
+        ({"items": True}, "of no layer"),
+    ):
+        with pytest.raises(CcrankError, match=message):
+            reader.read(prompts, **wish)
+    with pytest.raises(CcrankError, match="'sideways'"):
+        Reader(tiny_model("llama"), path="sideways")
+    with pytest.raises(CcrankError, match="item's last token cannot be found"):
+        reader.read([Prompt((Piece("no item: "), Piece("", "slot")))], layers=[1], items=True)
+
+
+def test_no_prompts_give_empty_readings():
+    """Nothing asked, nothing read: arrays of no rows."""
+    readings = Reader(tiny_model("llama")).read([], candidates=["Yes"], layers=[1, 2], items=True)
+    assert readings.logits.shape[0] == 0
+    assert readings.states.shape == readings.item_states.shape == (0, 2, 32)
+
+
+class Crowded:
+    """Makes a backbone run out of memory above a number of token places."""
+
+    def __init__(self, reader, most, error):
+        self.sizes = []
+        for backbone in filter(None, (reader.engine.backbone, getattr(reader.engine, "encoder", None))):
+            original = backbone.rows
+
+            def rows(inputs, places, layers, original=original):
+                size = inputs["input_ids"].numel()
+                if size > most:
+                    raise error
+                self.sizes.append(size)
+                return original(inputs, places, layers)
+
+            backbone.rows = rows
+
+
+@pytest.fixture
+def no_collection(monkeypatch):
+    """Collecting garbage after each failure takes most of a second in a process full of tests."""
+    monkeypatch.setattr("gc.collect", lambda: 0)
+
+
+OUT_OF_MEMORY = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    ("family", "path"), [("llama", "tree"), ("llama", "padded"), ("bert", "auto"), ("t5", "auto")]
+)
+def test_out_of_memory_halves_the_budget(family, path, error, no_collection):
+    """Too large a batch is tried again in halves: the same readings, no prompt lost, and none read twice."""
+    loaded = tiny_model(family)
+    prompts = pairs_of(loaded.form)
+    wish = {"candidates": ["Yes", "10"], "layers": [1, -1]}
+    plain = Reader(loaded).read(prompts, **wish)
+    reader = Reader(loaded, path=path, batch_tokens=2048)
+    crowded = Crowded(reader, 60, error)
+    told = []
+    readings = reader.read(prompts, **wish, progress=lambda done, total: told.append(done))
+    assert reader.engine.halvings > 0
+    assert max(crowded.sizes) <= 60
+    np.testing.assert_allclose(readings.logits, plain.logits, atol=1e-4)
+    np.testing.assert_allclose(readings.states, plain.states, atol=1e-4)
+    assert told == sorted(told)
+    assert told[-1] == len(prompts)
+
+
+def test_the_last_resort_is_one_by_one(no_collection):
+    """A context that fits memory once, but not as a tree with its questions, is still read."""
+    loaded = tiny_model("llama")
+    task = Task(TASK.criterion, TASK.items, context="the quick brown fox jumps over " * 5)
+    prompts = pairs_of("causal", task)
+    plain = Reader(loaded).read(prompts, candidates=["Yes", "No"])
+    reader = Reader(loaded, batch_tokens=1024)
+    longest = max(len(one.tokens) for one in reader.encoder.encode(prompts, [()] * len(prompts)))
+    crowded = Crowded(reader, longest, OUT_OF_MEMORY[1])
+    readings = reader.read(prompts, candidates=["Yes", "No"])
+    np.testing.assert_allclose(readings.logits, plain.logits, atol=1e-4)
+    assert max(crowded.sizes) == longest
+
+
+@pytest.mark.parametrize("family", ["llama", "bert", "t5"])
+def test_too_little_memory_for_one_prompt_is_said(family, no_collection):
+    """Where not even one sequence fits, the error says so and what to do; other errors are not swallowed."""
+    loaded = tiny_model(family)
+    reader = Reader(loaded)
+    Crowded(reader, 3, OUT_OF_MEMORY[0])
+    with pytest.raises(CcrankError, match="not enough memory for one sequence"):
+        reader.read(pairs_of(loaded.form), candidates=["Yes", "No"])
+    reader = Reader(loaded)
+    Crowded(reader, 3, RuntimeError("something else"))
+    with pytest.raises(RuntimeError, match="something else"):
+        reader.read(pairs_of(loaded.form), candidates=["Yes", "No"])
+
+
+def unlisted_config(family):
+    t = transformers
+    grouped = {**SMALL, "num_key_value_heads": 2, "vocab_size": 420}
+    return {
+        "phi": lambda: t.PhiConfig(**SMALL, vocab_size=420),
+        "mistral": lambda: t.MistralConfig(**grouped, sliding_window=6),
+        "bloom": lambda: t.BloomConfig(vocab_size=420, hidden_size=32, n_layer=3, n_head=4),
+        "falcon": lambda: t.FalconConfig(
+            vocab_size=420, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, alibi=True
+        ),
+        "gptj": lambda: t.GPTJConfig(
+            vocab_size=420, n_positions=1024, n_embd=32, n_layer=3, n_head=4, rotary_dim=4
+        ),
+        "gemma2": lambda: t.Gemma2Config(**grouped, head_dim=8, sliding_window=6, query_pre_attn_scalar=8),
+        "cohere": lambda: t.CohereConfig(**grouped, logit_scale=0.3),
+        "stablelm": lambda: t.StableLmConfig(**grouped),
+        # Half of the layers look 256 places back in the batch, wherever a tree has put the tokens.
+        "gpt_neo": lambda: t.GPTNeoConfig(
+            vocab_size=420,
+            hidden_size=32,
+            num_layers=2,
+            num_heads=4,
+            attention_types=[[["global", "local"], 1]],
+            max_position_embeddings=1024,
+            window_size=256,
+        ),
+        "mamba": lambda: t.MambaConfig(vocab_size=420, hidden_size=32, num_hidden_layers=2, state_size=4),
+    }[family]()
+
+
+def unlisted_model(family):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = transformers.AutoModelForCausalLM.from_config(unlisted_config(family)).eval()
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=0.25)
+    return LoadedModel(family, None, model, byte_tokenizer(), "causal", family)
+
+
+TAKES_THE_TREE = {
+    "phi": True,
+    "mistral": True,
+    "bloom": False,
+    "falcon": False,
+    "gpt_neo": False,
+    "mamba": False,
+}
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["phi", "mistral", "bloom", "falcon", "gptj", "gemma2", "cohere", "stablelm", "gpt_neo", "mamba"],
+)
+def test_families_that_are_not_listed(family):
+    """The check at load time takes the tree only where it gives the same numbers; read one by one or not, they agree."""
+    loaded = unlisted_model(family)
+    items = tuple(f"{word} {place}" for word in ("the tower", "a fox", "blue") for place in range(4))
+    prompts = pairs_of("causal", Task(TASK.criterion, items))
+    wish = {"candidates": ["Yes", "No"], "layers": [1, -1]}
+    reader = Reader(loaded)
+    if family in TAKES_THE_TREE:
+        assert reader.engine.tree == TAKES_THE_TREE[family]
+    ours, plain = reader.read(prompts, **wish), Reader(loaded, path="one").read(prompts, **wish)
+    np.testing.assert_allclose(ours.logits, plain.logits, atol=2e-4)
+    np.testing.assert_allclose(ours.states, plain.states, atol=2e-4)
+    if not reader.engine.tree:
+        with pytest.raises(CcrankError, match="do not take a prefix tree"):
+            Reader(loaded, path="tree")
+
+
+def test_layers_that_a_tree_mask_cannot_describe_are_read_padded():
+    """Chunked attention looks back to the start of its chunk; short tries would not show it, so it is not tried."""
+    loaded = unlisted_model("phi")
+    loaded.model.config.layer_types = ["chunked_attention", "full_attention", "full_attention"]
+    assert not Reader(loaded).engine.tree
+
+
+def test_encoder_decoders_of_another_build_are_refused():
+    """BART has no sentinel to answer at: refused in words, not with an attribute error."""
+    config = transformers.BartConfig(
+        vocab_size=420, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=64,
+    )  # fmt: skip
+    model = transformers.BartForConditionalGeneration(config)
+    with pytest.raises(CcrankError, match="bart models are not read yet"):
+        Reader(LoadedModel("bart", None, model, byte_tokenizer(), "encoder_decoder", "bart"))
+
+
+def test_ten_thousand_prompts():
+    """Read in chunks, each prompt has its own answer, and progress goes up to the end, never back."""
+    config = transformers.GPT2Config(vocab_size=420, n_positions=32, n_embd=8, n_layer=1, n_head=1)
+    torch.manual_seed(0)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    loaded = LoadedModel("one layer", None, model, byte_tokenizer(), "causal", "one layer")
+    prompts = [
+        Prompt((Piece("Is "), Piece(f"{number:x}", "item"), Piece(" large? "), Piece("", "slot")))
+        for number in range(10_000)
+    ]
+    told = []
+    reader = Reader(loaded)
+    readings = reader.read(
+        prompts, candidates=["Yes", "No"], progress=lambda done, total: told.append((done, total))
+    )
+    assert readings.logits.shape == (10_000, 2)
+    assert {total for _, total in told} == {10_000}
+    done = [done for done, _ in told]
+    assert done == sorted(done)
+    assert done[-1] == 10_000
+    assert len(set(done)) > 10
+    few = np.random.default_rng(0).integers(0, 10_000, 60)
+    single = Reader(loaded, path="one").read([prompts[index] for index in few], candidates=["Yes", "No"])
+    np.testing.assert_allclose(readings.logits[few], single.logits, atol=1e-4)
+    assert len({tuple(row) for row in readings.logits.round(4)}) > 1000
+    assert reader.spent == readings.cost
+    assert readings.cost.prompts == 10_000
+
+
+@pytest.mark.parametrize("family", ["llama", "bert", "roberta", "opt", "t5"])
+def test_prompts_as_long_as_the_window(family):
+    """Cut to the window, answers of several tokens included, a prompt still runs."""
+    loaded = tiny_model(family)
+    task = Task(TASK.criterion, TASK.items, context="the fox and the dog " * 100)
+    reader = Reader(loaded, truncate=True)
+    readings = reader.read(
+        pairs_of(loaded.form, task)[:3], candidates=["Yes", "quick brown fox"], layers=[-1]
+    )
+    assert np.isfinite(readings.logits).all()
+    assert np.isfinite(readings.states).all()
+    if loaded.window is not None:
+        with pytest.raises(CcrankError, match="task 'task'"):
+            Reader(loaded).read(pairs_of(loaded.form, task)[:3], candidates=["Yes"])
+
+
+def test_importing_does_no_work(tmp_path):
+    """Importing ccrank.lm loads no transformers, opens no model and writes nothing."""
+    code = (
+        "import sys, ccrank.lm\n"
+        "assert not {'transformers', 'huggingface_hub', 'gguf', 'scipy', 'pandas'} & set(sys.modules)\n"
+    )
+    source = str(Path(ccrank.__file__).parents[1])
+    result = subprocess.run(
+        [sys.executable, "-B", "-c", code],
+        env={"PYTHONPATH": source, "CCRANK_CACHE": str(tmp_path / "cache"), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.real
+def test_the_real_model_reads_the_same_by_tree_and_one_by_one(default_reader):
+    """On the default model tree and one-by-one logits and states agree to 1e-3."""
+    task = Task(TASK.criterion, TASK.items[:3], context="Some countries are larger than others.")
+    prompts = pairs_of("causal", task)
+    assert default_reader.engine.tree
+    single = Reader(default_reader.loaded, path="one")
+    wish = {"candidates": ["Yes", "No"], "layers": [0, 15, 30], "items": True}
+    ours, plain = default_reader.read(prompts, **wish), single.read(prompts, **wish)
+    np.testing.assert_allclose(ours.logits, plain.logits, atol=1e-3)
+    np.testing.assert_allclose(ours.states, plain.states, atol=1e-3, rtol=1e-4)
+    np.testing.assert_allclose(ours.item_states, plain.item_states, atol=1e-3, rtol=1e-4)
+    assert ours.cost.computed_tokens < plain.cost.computed_tokens
+
+
+@pytest.mark.real
+def test_the_real_models_candidates(default_reader):
+    """' Yes' and ' No' are one token each with their blank; '10' is one more than '1' and scored as a whole."""
+    tokenizer = default_reader.loaded.tokenizer
+    encoder = default_reader.encoder
+    [pair] = encoder.encode(pairs_of("causal")[:1], [("Yes", "No")])
+    assert [tokenizer.decode(answer) for answer in pair.answers] == [" Yes", " No"]
+    assert [len(answer) for answer in pair.answers] == [1, 1]
+    [scale] = encoder.encode(scale_of("causal")[:1], [("1", "10", "7")])
+    one, ten, _ = scale.answers
+    assert ten[: len(one)] == one
+    assert len(ten) == len(one) + 1
+    readings = default_reader.read(
+        scale_of("causal")[:1], candidates=["1", "10", "7"], log_probabilities=True
+    )
+    np.testing.assert_allclose(readings.logits[0], brute_force(default_reader.loaded, scale), atol=1e-3)
+
+
+@pytest.mark.real
+def test_the_real_models_chat_template(default_reader):
+    """Through the chat template the answer follows the generation prompt, without a blank."""
+    reader = Reader(default_reader.loaded, chat=True)
+    [encoded] = reader.encoder.encode(pairs_of("causal")[:1], [("Yes", "No")])
+    tokenizer = reader.loaded.tokenizer
+    text = tokenizer.decode(encoded.tokens)
+    assert text.endswith("Is Russia larger than Canada?<|im_end|>\n<|im_start|>assistant\n")
+    assert [tokenizer.decode(answer) for answer in encoded.answers] == ["Yes", "No"]
+    framed = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Is Russia larger than Canada?"}],
+        add_generation_prompt=True,
+        return_dict=False,
+    )
+    assert list(encoded.tokens) == list(framed)
+
+
+@pytest.mark.real
+def test_the_real_model_knows_the_capital_of_france(default_reader):
+    """The weights are the trained ones: after 'The capital of France is' Paris beats other capitals by far."""
+    prompt = Prompt((Piece("The capital of France is "), Piece("", "slot")))
+    readings = default_reader.read([prompt], candidates=["Paris", "London", "Berlin", "Rome"])
+    assert readings.logits[0].argmax() == 0
+    assert np.diff(np.sort(readings.logits[0]))[-1] > 1
+
+
+def test_tokenizers_of_the_tiny_models_cover_what_the_tests_ask():
+    """The tiny tokenizers know the words that the tests use as candidates."""
+    for family in FAMILIES:
+        tokenizer = tokenizer_of(family)
+        for word in ("Yes", "No", "10"):
+            assert (
+                tokenizer.unk_token_id not in tokenizer(word)["input_ids"] or tokenizer.unk_token_id is None
+            )

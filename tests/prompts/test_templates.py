@@ -1,0 +1,184 @@
+"""Templates as data: what they render, and what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccrank.errors import CcrankError
+from ccrank.prompts import Piece, Prompt, Template, load_templates, option_labels
+from ccrank.task import Criterion, Task
+
+FORMS = ("causal", "masked", "encoder_decoder")
+TASK = Task(Criterion("size", "larger", ("small", "large"), "country"), ("Chad", "Peru", "Fiji"), id="mine")
+
+
+def test_the_papers_prompts():
+    """The three prompt types read as in the paper, the slot where the answer stands."""
+    templates = load_templates()
+    assert templates.pair(TASK, 1, 0).text == "Is Peru larger than Chad? _"
+    assert templates.single(TASK, 2).text == "The size of Fiji is _"
+    assert templates.list(TASK, [2, 0, 1], [1]).text == (
+        'Order by size. Options: "A" Fiji, "B" Chad, "C" Peru. The correct ordering is: B, _'
+    )
+    assert templates.pair(Task(Criterion("size"), ("a", "b")), 0, 1).text == (
+        "Is a more in terms of size than b? _"
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_shipped_template_renders_for_every_form(form):
+    """Each shipped template has one slot in every form, last for causal models, and its words filled in."""
+    templates = load_templates()
+    for name in templates.by_name:
+        if name == "context":
+            continue
+        if name.startswith("pair"):
+            prompt = templates.pair(TASK, 0, 1, form, name)
+        elif name.startswith("list"):
+            prompt = templates.list(TASK, [0, 1, 2], (), form, name)
+        else:
+            prompt = templates.single(TASK, 0, form, name)
+        assert [piece.role for piece in prompt.pieces].count("slot") == 1
+        assert "{" not in prompt.text
+        assert prompt.task == "mine"
+        if form == "causal":
+            assert prompt.after == ()
+
+
+texts = st.text(min_size=1).filter(lambda text: any(char.isalnum() for char in text))
+
+
+@given(texts, texts, texts.map(str.strip), texts)
+def test_what_a_user_writes_is_never_parsed(first, second, name, context):
+    """Braces, quotes and field names in items, criterion or context come out as they went in."""
+    try:
+        task = Task(Criterion(name), (first, second), context)
+    except CcrankError:
+        return  # not two different items
+    prompt = load_templates().pair(task, 0, 1)
+    assert prompt.text == f"{context}\n\nIs {first.strip()} more in terms of {name} than {second.strip()}? _"
+    assert [piece.text for piece in prompt.pieces if piece.role == "item"] == [first.strip(), second.strip()]
+    assert [piece.text for piece in prompt.pieces if piece.role == "context"] == [context]
+    assert all(name in piece.text for piece in prompt.pieces if piece.role == "criterion")
+
+
+def test_the_slot_splits_a_prompt():
+    """Pieces before and after the slot make up the prompt; filling it changes nothing else."""
+    prompt = load_templates().single(TASK, 0, "masked")
+    assert "".join(piece.text for piece in prompt.before) == "The size of Chad is "
+    assert "".join(piece.text for piece in prompt.after) == "."
+    filled = prompt.filled("large")
+    assert filled.text == "The size of Chad is large."
+    assert filled.pieces == prompt.pieces
+    assert prompt.answer is None
+
+
+def test_poles_and_category_have_defaults():
+    """Without poles or a category the words are low, high and item."""
+    templates = load_templates(changes=["single={category} {item}: {low} or {high}? {slot}"])
+    assert templates.single(TASK, 0).text == "country Chad: small or large? _"
+    assert templates.single(Task(Criterion("size"), ("a", "b")), 0).text == "item a: low or high? _"
+
+
+def test_lists_show_and_take_by_place():
+    """Labels follow the order shown, and `chosen` are places in it, not items."""
+    templates = load_templates(
+        changes=["list={options} / {chosen}{slot}"],
+    )
+    assert templates.list(TASK, [1, 2], [1, 0]).text == '"A" Peru, "B" Fiji / B, A, _'
+    many = Task(Criterion("size"), tuple(f"item{number}" for number in range(30)))
+    text = templates.list(many, range(30)).text
+    assert '"1" item0, "2" item1' in text
+    assert '"30" item29' in text
+
+
+@given(st.integers(0, 60))
+def test_labels_are_distinct(count):
+    """There is one label for each, no two alike: letters up to 26, then numbers."""
+    labels = option_labels(count)
+    assert len(labels) == len(set(labels)) == count
+    assert all(label.isalpha() for label in labels) == (count <= 26)
+
+
+def test_a_users_file_lies_over_the_shipped_ones(tmp_path):
+    """A file changes what it names; a new text takes the other forms' wording along; changes come last."""
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        '[pair]\ntext = "{item_a} over {item_b}? {slot}"\n[new]\ntext = "{item}: {slot}"\n'
+        '[single]\nmasked = "{item} {slot}!"\n'
+    )
+    templates = load_templates(path, ["new={item}; {slot}"])
+    assert templates.pair(TASK, 0, 1, "masked").text == "Chad over Peru? _"
+    assert templates["pair"].candidates == ("Yes", "No")
+    assert templates.single(TASK, 0, "masked").text == "Chad _!"
+    assert templates.single(TASK, 0).text == "The size of Chad is _"
+    assert templates.single(TASK, 0, template="new").text == "Chad; _"
+    # The shipped ones are as they were.
+    assert load_templates().pair(TASK, 0, 1).text == "Is Chad larger than Peru? _"
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('[single]\ntext = "{item} is"', "needs {slot} exactly once"),
+        ('[single]\ntext = "{slot} {slot}"', "needs {slot} exactly once"),
+        ('[single]\ntext = "{slot} is {item}"', "must come last"),
+        ('[single]\ntext = ""', "empty text"),
+        ('[single]\ntext = "{thing} {slot}"', "unknown fields ['thing']"),
+        ('[single]\ntext = "{item.upper} {slot}"', "unknown fields"),
+        ('[single]\ntext = "{item!r} {slot}"', "plain names"),
+        ('[single]\ntext = "{} {slot}"', "plain names"),
+        ('[single]\ntext = "{item {slot}"', "cannot be read"),
+        ('[single]\nmasked = "{item}"', "needs {slot} exactly once"),
+        ("[single]\ntext = 3", "must be text"),
+        ('[single]\nwords = "a"', "unknown keys ['words']"),
+        ('[single]\ncandidates = "Yes"', "list of texts"),
+        ('[single]\ncandidates = ["Yes", ""]', "list of texts"),
+        ('[brandnew]\nmasked = "{slot}"', "has no text"),
+        ('[list]\noption = "{labels}"', "knows {label} and {item}"),
+        ('[context]\ntext = "Read this."', "needs {context} exactly once"),
+        ('single = "text"', "must be a table"),
+        ("[single", "not valid TOML"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, table, message):
+    """A template that cannot work is refused when it is loaded, with what is wrong about it."""
+    path = tmp_path / "mine.toml"
+    path.write_text(table)
+    with pytest.raises(CcrankError) as caught:
+        load_templates(path)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("change", ["single", "single=", "single=  ", "=text {slot}"])
+def test_changes_are_name_and_text(change):
+    """A change on the command line has a name and a text."""
+    with pytest.raises(CcrankError):
+        load_templates(changes=[change])
+
+
+def test_missing_files_templates_and_fields_are_named(tmp_path):
+    """An absent file, an unknown template, a field that a prompt type lacks: each is said."""
+    with pytest.raises(CcrankError, match=r"cannot read .*none\.toml"):
+        load_templates(tmp_path / "none.toml")
+    templates = load_templates(changes=["single={item_a} is {slot}"])
+    with pytest.raises(CcrankError, match="no template 'pear'"):
+        templates.pair(TASK, 0, 1, template="pear")
+    with pytest.raises(CcrankError, match="uses {item_a}, which this kind of prompt does not have"):
+        templates.single(TASK, 0)
+
+
+def test_double_braces_are_braces():
+    """A template may hold braces of its own."""
+    assert load_templates(changes=["single={{{item}}} {slot}"]).single(TASK, 0).text == "{Chad} _"
+
+
+def test_a_template_stands_by_itself():
+    """A template is a value: made, compared and rendered without a file."""
+    template = Template("own", "{item} is {slot}")
+    prompt = template.render(
+        TASK, {"item": [Piece("Chad", "item")]}, "causal", Template("context", "{context}")
+    )
+    assert prompt == Prompt((Piece("Chad", "item"), Piece(" is "), Piece("", "slot")), task="mine")
