@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from ccrank.lm import Reader
 
 # Read by huggingface_hub when it is first imported, so it has to stand here and not in a fixture.
 os.environ["HF_HUB_OFFLINE"] = "1"
 
-from ccrank.errors import CcrankError
-from ccrank.lm import Reader
+try:
+    from hypothesis import settings
+except ImportError:  # a GPU machine may run the tests marked `gpu` without it
+    pass
+else:
+    # A busy machine is no counterexample.
+    settings.register_profile("ccrank", deadline=None)
+    settings.load_profile("ccrank")
 
 
 @pytest.fixture(autouse=True)
@@ -21,19 +30,22 @@ def own_cache(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """A cache folder of its own for every test, so that none sees or soils the user's; `real` tests keep the real one."""
+    """A cache folder of its own for every test, so that none sees or soils the user's; `real` tests keep theirs."""
     if request.node.get_closest_marker("real") is None:
         base = tmp_path_factory.getbasetemp()
         monkeypatch.setenv("CCRANK_CACHE", str(Path(base, "caches", f"{abs(hash(request.node.nodeid)):x}")))
 
 
 @pytest.fixture(scope="session")
-def default_reader() -> Iterator[Reader]:
+def default_reader() -> Reader:
     """The default model from the disk, without a cache of readings; fetched beforehand, never by a test."""
+    from ccrank.errors import CcrankError
+    from ccrank.lm import Reader
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIP_NO_INDEX", "1")
         try:
             reader = Reader.open("default")
         except CcrankError as error:
             pytest.skip(f"the default model is not on this machine: {error}")
-    yield reader
+    return reader

@@ -47,6 +47,7 @@ answer_lists = st.lists(
 )
 
 
+@settings(max_examples=40)
 @given(answer_lists.filter(prefix_free), st.integers(0, 1000))
 def test_scores_are_sequence_log_probabilities(answers, seed):
     """Where no candidate begins another, a score is the candidate's log-probability as a whole."""
@@ -55,6 +56,7 @@ def test_scores_are_sequence_log_probabilities(answers, seed):
     np.testing.assert_allclose(scores(answers, table, True), expected, atol=1e-4)
 
 
+@settings(max_examples=40)
 @given(answer_lists, st.integers(0, 1000))
 def test_plain_scores_differ_by_the_slots_normaliser_alone(answers, seed):
     """Scores with and without normalising differ by one number: softmax over the candidates is the same."""
@@ -63,6 +65,7 @@ def test_plain_scores_differ_by_the_slots_normaliser_alone(answers, seed):
     np.testing.assert_allclose(shift, logsumexp(table.logits(())), atol=1e-3)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, WORDS - 1), min_size=1, unique=True), st.integers(0, 1000))
 def test_one_token_candidates_keep_their_logits(words, seed):
     """Candidates of one token have their plain logits as scores."""
@@ -72,7 +75,7 @@ def test_one_token_candidates_keep_their_logits(words, seed):
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=40)
 @given(answer_lists, st.integers(0, 1000))
 def test_candidates_exclude_one_another(answers, seed):
     """Each score is the probability of saying the candidate and then none of its longer fellows.

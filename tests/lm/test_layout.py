@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccrank.lm.layout import padded_layouts, tree_layouts
@@ -25,6 +27,7 @@ def check_everything_once(layouts, sequences):
             assert list(layout.positions.reshape(-1)[places]) == list(range(len(places)))
 
 
+@settings(max_examples=40)
 @given(sequences_of_tokens, budgets, st.none() | st.integers(1, 4))
 def test_padded_layouts_hold_everything_once_within_budget(sequences, budget, most_rows):
     """Padded: each sequence once, no more places than the budget unless a sequence alone is longer, rows as asked."""
@@ -38,9 +41,10 @@ def test_padded_layouts_hold_everything_once_within_budget(sequences, budget, mo
         assert [len(sequences[index]) for index in layout.members] == list(layout.lengths)
 
 
+@settings(max_examples=40)
 @given(sequences_of_tokens, budgets, st.booleans())
 def test_tree_layouts_hold_everything_once_within_budget(sequences, budget, one_row):
-    """Trees: each sequence once; a batch of several rows never exceeds the budget, a lone row only by what is shared."""
+    """Trees: each sequence once; several rows never exceed the budget, a lone row only by what it shares."""
     layouts = list(tree_layouts(sequences, budget, one_row))
     check_everything_once(layouts, sequences)
     for layout in layouts:
@@ -50,12 +54,11 @@ def test_tree_layouts_hold_everything_once_within_budget(sequences, budget, one_
             assert rows * length <= budget
         else:
             members = [sequences[index] for index in layout.members]
-            shared = max(
-                (shared_prefix(*pair) for pair in zip(members, members[1:], strict=False)), default=0
-            )
+            shared = max((shared_prefix(*pair) for pair in pairwise(members)), default=0)
             assert length <= max(budget, len(members[0]), 2 * shared)
 
 
+@settings(max_examples=40)
 @given(sequences_of_tokens, budgets)
 def test_no_row_sees_another_and_padding_sees_itself(sequences, budget):
     """Each row's mask is its tree's, and a padded place sees itself alone, so that no softmax is empty."""

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader, load_model
-from ccrank.lm.loading import LoadedModel, choose_device, choose_dtype, form_of, tensor_names, weight_files
+from ccrank.lm.loading import choose_device, choose_dtype, form_of, tensor_names, weight_files
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
 from tiny import FAMILIES, tiny_config, tiny_model, tokenizer_of
@@ -122,6 +122,15 @@ def test_a_model_without_a_head_is_probed_but_not_prompted(tmp_path):
         np.testing.assert_allclose(readings.states[0, column], states[layer][0, encoded.slot], atol=1e-5)
     insisted = Reader(load_model(str(tmp_path), allow_new_head=True))
     assert np.isfinite(insisted.read(prompts, candidates=["Yes", "No"]).logits).all()
+
+
+def test_a_bare_causal_model_whose_head_is_not_its_embedding(tmp_path):
+    """A LlamaModel without its head is not prompted; GPT-2's head is its embedding, so a bare GPT2Model may be."""
+    for family, bare in (("llama", transformers.LlamaModel), ("gpt2", transformers.GPT2Model)):
+        folder = tmp_path / family
+        bare(tiny_config(family)).save_pretrained(folder)
+        tokenizer_of(family).save_pretrained(folder)
+        assert bool(load_model(str(folder)).missing_head) == (family == "llama")
 
 
 def test_sharded_weights(tmp_path):

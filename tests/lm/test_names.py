@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import os
-import sys
 import zipfile
 from pathlib import Path
 
@@ -18,13 +16,8 @@ from ccrank.lm import Reader, load_model, names
 from ccrank.lm.names import KnownModel, check_sha256, file_sha256, known_models, locate, weights_identity
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
+from hub import COMMIT, serving
 from tiny import byte_tokenizer, tiny_model
-
-# `tests/lm` is no package; its one shared file is loaded by its path.
-_spec = importlib.util.spec_from_file_location("stand_in_hub", Path(__file__).with_name("hub.py"))
-stand_in_hub = importlib.util.module_from_spec(_spec)
-sys.modules["stand_in_hub"] = stand_in_hub
-_spec.loader.exec_module(stand_in_hub)
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad"))
 PROMPTS = [load_templates().pair(TASK, a, b) for a in range(3) for b in range(3) if a != b]
@@ -123,7 +116,7 @@ def test_a_folder_is_itself(folder, tmp_path):
 @pytest.mark.parametrize("name", ["nothing", "a/b/c", "./none/here", "/no/such", "~/no-such-model-at-all"])
 def test_what_is_no_model_is_refused_with_the_choice(name):
     """An unknown name says what a name can be."""
-    with pytest.raises(CcrankError, match="a folder, a .gguf file, a hub id"):
+    with pytest.raises(CcrankError, match=r"a folder, a \.gguf file, a hub id"):
         locate(name)
 
 
@@ -267,7 +260,7 @@ def hub(folder, monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     if hasattr(huggingface_hub, "close_session"):
         huggingface_hub.close_session()
-    with stand_in_hub.serving({REPO: folder}) as hub:
+    with serving({REPO: folder}) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
         yield hub
     if hasattr(huggingface_hub, "close_session"):
@@ -331,7 +324,7 @@ def test_an_alias_falls_back_on_its_package(hub, index, monkeypatch, gguf_file, 
 def test_an_alias_prefers_the_hub(hub, monkeypatch, index):
     """Where the hub answers, no package is asked for."""
     use(monkeypatch, known())
-    assert locate("pocket").name == stand_in_hub.COMMIT
+    assert locate("pocket").name == COMMIT
 
 
 def test_two_at_once_make_one_folder(tmp_path):

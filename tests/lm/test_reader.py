@@ -1,4 +1,4 @@
-"""The reader against plain forward passes, on running out of memory, on unknown families and on many prompts."""
+"""The reader against plain forward passes, on many prompts, and on the real default model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ccrank.lm import Reader
 from ccrank.lm.loading import LoadedModel
 from ccrank.prompts import Piece, Prompt, load_templates
 from ccrank.task import Criterion, Task
-from tiny import FAMILIES, SMALL, byte_tokenizer, tiny_model, tokenizer_of
+from tiny import FAMILIES, byte_tokenizer, tiny_model
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "the old stone bridge"), id="mine")
 NUMBERS = ("1", "10", "0", "quick brown fox", "2")
@@ -81,7 +81,7 @@ def test_candidates_of_several_tokens(family):
     """Scores of candidates of one and several tokens equal those of the model's own full softmax, on every family."""
     loaded = tiny_model(family)
     reader = Reader(loaded)
-    prompts = scale_of(loaded.form)
+    prompts = scale_of(loaded.form)[:2]
     readings = reader.read(prompts, candidates=NUMBERS, log_probabilities=True)
     plain = reader.read(prompts, candidates=NUMBERS)
     encoded = reader.encoder.encode(prompts, [NUMBERS] * len(prompts))
@@ -176,165 +176,6 @@ def test_no_prompts_give_empty_readings():
     readings = Reader(tiny_model("llama")).read([], candidates=["Yes"], layers=[1, 2], items=True)
     assert readings.logits.shape[0] == 0
     assert readings.states.shape == readings.item_states.shape == (0, 2, 32)
-
-
-class Crowded:
-    """Makes a backbone run out of memory above a number of token places."""
-
-    def __init__(self, reader, most, error):
-        self.sizes = []
-        for backbone in filter(None, (reader.engine.backbone, getattr(reader.engine, "encoder", None))):
-            original = backbone.rows
-
-            def rows(inputs, places, layers, original=original):
-                size = inputs["input_ids"].numel()
-                if size > most:
-                    raise error
-                self.sizes.append(size)
-                return original(inputs, places, layers)
-
-            backbone.rows = rows
-
-
-@pytest.fixture
-def no_collection(monkeypatch):
-    """Collecting garbage after each failure takes most of a second in a process full of tests."""
-    monkeypatch.setattr("gc.collect", lambda: 0)
-
-
-OUT_OF_MEMORY = [
-    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
-    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
-    MemoryError(),
-]
-
-
-@pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize(
-    ("family", "path"), [("llama", "tree"), ("llama", "padded"), ("bert", "auto"), ("t5", "auto")]
-)
-def test_out_of_memory_halves_the_budget(family, path, error, no_collection):
-    """Too large a batch is tried again in halves: the same readings, no prompt lost, and none read twice."""
-    loaded = tiny_model(family)
-    prompts = pairs_of(loaded.form)
-    wish = {"candidates": ["Yes", "10"], "layers": [1, -1]}
-    plain = Reader(loaded).read(prompts, **wish)
-    reader = Reader(loaded, path=path, batch_tokens=2048)
-    crowded = Crowded(reader, 60, error)
-    told = []
-    readings = reader.read(prompts, **wish, progress=lambda done, total: told.append(done))
-    assert reader.engine.halvings > 0
-    assert max(crowded.sizes) <= 60
-    np.testing.assert_allclose(readings.logits, plain.logits, atol=1e-4)
-    np.testing.assert_allclose(readings.states, plain.states, atol=1e-4)
-    assert told == sorted(told)
-    assert told[-1] == len(prompts)
-
-
-def test_the_last_resort_is_one_by_one(no_collection):
-    """A context that fits memory once, but not as a tree with its questions, is still read."""
-    loaded = tiny_model("llama")
-    task = Task(TASK.criterion, TASK.items, context="the quick brown fox jumps over " * 5)
-    prompts = pairs_of("causal", task)
-    plain = Reader(loaded).read(prompts, candidates=["Yes", "No"])
-    reader = Reader(loaded, batch_tokens=1024)
-    longest = max(len(one.tokens) for one in reader.encoder.encode(prompts, [()] * len(prompts)))
-    crowded = Crowded(reader, longest, OUT_OF_MEMORY[1])
-    readings = reader.read(prompts, candidates=["Yes", "No"])
-    np.testing.assert_allclose(readings.logits, plain.logits, atol=1e-4)
-    assert max(crowded.sizes) == longest
-
-
-@pytest.mark.parametrize("family", ["llama", "bert", "t5"])
-def test_too_little_memory_for_one_prompt_is_said(family, no_collection):
-    """Where not even one sequence fits, the error says so and what to do; other errors are not swallowed."""
-    loaded = tiny_model(family)
-    reader = Reader(loaded)
-    Crowded(reader, 3, OUT_OF_MEMORY[0])
-    with pytest.raises(CcrankError, match="not enough memory for one sequence"):
-        reader.read(pairs_of(loaded.form), candidates=["Yes", "No"])
-    reader = Reader(loaded)
-    Crowded(reader, 3, RuntimeError("something else"))
-    with pytest.raises(RuntimeError, match="something else"):
-        reader.read(pairs_of(loaded.form), candidates=["Yes", "No"])
-
-
-def unlisted_config(family):
-    t = transformers
-    grouped = {**SMALL, "num_key_value_heads": 2, "vocab_size": 420}
-    return {
-        "phi": lambda: t.PhiConfig(**SMALL, vocab_size=420),
-        "mistral": lambda: t.MistralConfig(**grouped, sliding_window=6),
-        "bloom": lambda: t.BloomConfig(vocab_size=420, hidden_size=32, n_layer=3, n_head=4),
-        "falcon": lambda: t.FalconConfig(
-            vocab_size=420, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, alibi=True
-        ),
-        "gptj": lambda: t.GPTJConfig(
-            vocab_size=420, n_positions=1024, n_embd=32, n_layer=3, n_head=4, rotary_dim=4
-        ),
-        "gemma2": lambda: t.Gemma2Config(**grouped, head_dim=8, sliding_window=6, query_pre_attn_scalar=8),
-        "cohere": lambda: t.CohereConfig(**grouped, logit_scale=0.3),
-        "stablelm": lambda: t.StableLmConfig(**grouped),
-        # Half of the layers look 256 places back in the batch, wherever a tree has put the tokens.
-        "gpt_neo": lambda: t.GPTNeoConfig(
-            vocab_size=420,
-            hidden_size=32,
-            num_layers=2,
-            num_heads=4,
-            attention_types=[[["global", "local"], 1]],
-            max_position_embeddings=1024,
-            window_size=256,
-        ),
-        "mamba": lambda: t.MambaConfig(vocab_size=420, hidden_size=32, num_hidden_layers=2, state_size=4),
-    }[family]()
-
-
-def unlisted_model(family):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = transformers.AutoModelForCausalLM.from_config(unlisted_config(family)).eval()
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                torch.nn.init.normal_(parameter, std=0.25)
-    return LoadedModel(family, None, model, byte_tokenizer(), "causal", family)
-
-
-TAKES_THE_TREE = {
-    "phi": True,
-    "mistral": True,
-    "bloom": False,
-    "falcon": False,
-    "gpt_neo": False,
-    "mamba": False,
-}
-
-
-@pytest.mark.parametrize(
-    "family",
-    ["phi", "mistral", "bloom", "falcon", "gptj", "gemma2", "cohere", "stablelm", "gpt_neo", "mamba"],
-)
-def test_families_that_are_not_listed(family):
-    """The check at load time takes the tree only where it gives the same numbers; read one by one or not, they agree."""
-    loaded = unlisted_model(family)
-    items = tuple(f"{word} {place}" for word in ("the tower", "a fox", "blue") for place in range(4))
-    prompts = pairs_of("causal", Task(TASK.criterion, items))
-    wish = {"candidates": ["Yes", "No"], "layers": [1, -1]}
-    reader = Reader(loaded)
-    if family in TAKES_THE_TREE:
-        assert reader.engine.tree == TAKES_THE_TREE[family]
-    ours, plain = reader.read(prompts, **wish), Reader(loaded, path="one").read(prompts, **wish)
-    np.testing.assert_allclose(ours.logits, plain.logits, atol=2e-4)
-    np.testing.assert_allclose(ours.states, plain.states, atol=2e-4)
-    if not reader.engine.tree:
-        with pytest.raises(CcrankError, match="do not take a prefix tree"):
-            Reader(loaded, path="tree")
-
-
-def test_layers_that_a_tree_mask_cannot_describe_are_read_padded():
-    """Chunked attention looks back to the start of its chunk; short tries would not show it, so it is not tried."""
-    loaded = unlisted_model("phi")
-    loaded.model.config.layer_types = ["chunked_attention", "full_attention", "full_attention"]
-    assert not Reader(loaded).engine.tree
 
 
 def test_encoder_decoders_of_another_build_are_refused():
@@ -470,13 +311,3 @@ def test_the_real_model_knows_the_capital_of_france(default_reader):
     readings = default_reader.read([prompt], candidates=["Paris", "London", "Berlin", "Rome"])
     assert readings.logits[0].argmax() == 0
     assert np.diff(np.sort(readings.logits[0]))[-1] > 1
-
-
-def test_tokenizers_of_the_tiny_models_cover_what_the_tests_ask():
-    """The tiny tokenizers know the words that the tests use as candidates."""
-    for family in FAMILIES:
-        tokenizer = tokenizer_of(family)
-        for word in ("Yes", "No", "10"):
-            assert (
-                tokenizer.unk_token_id not in tokenizer(word)["input_ids"] or tokenizer.unk_token_id is None
-            )

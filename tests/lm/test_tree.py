@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccrank.lm.tree import distinct_tokens, pack, shared_prefix
@@ -26,12 +28,14 @@ def test_shared_prefix_by_hand():
     assert shared_prefix((), (1,)) == 0
 
 
+@settings(max_examples=40)
 @given(sequences_of_tokens)
 def test_distinct_tokens_are_the_distinct_prefixes(sequences):
     """A perfect reader computes each distinct prefix once."""
     assert distinct_tokens(sequences) == len(prefixes(sequences))
 
 
+@settings(max_examples=40)
 @given(sequences_of_tokens, limits)
 def test_every_sequence_is_in_one_row_and_spelled_by_its_path(sequences, limit):
     """Each sequence is in exactly one row; tokens along its path are its own, depths count from 0."""
@@ -43,6 +47,7 @@ def test_every_sequence_is_in_one_row_and_spelled_by_its_path(sequences, limit):
             assert list(row.depths[path]) == list(range(len(path)))
 
 
+@settings(max_examples=40)
 @given(sequences_of_tokens, limits)
 def test_mask_is_the_ancestor_relation(sequences, limit):
     """A query sees a key if and only if the key's prefix begins the query's: itself and its ancestors."""
@@ -61,6 +66,7 @@ def test_mask_is_the_ancestor_relation(sequences, limit):
         np.testing.assert_array_equal(row.mask(), expected)
 
 
+@settings(max_examples=40)
 @given(sequences_of_tokens, limits)
 def test_rows_stay_within_their_limits(sequences, limit):
     """A row has at most `row_tokens` nodes, `most_tokens` where prefixes are long, else one sequence, else twice a
@@ -68,11 +74,12 @@ def test_rows_stay_within_their_limits(sequences, limit):
     row_tokens, most_tokens = limit
     for row in pack(sequences, row_tokens, most_tokens):
         members = [sequences[index] for index in row.members]
-        shared = max((shared_prefix(*pair) for pair in zip(members, members[1:], strict=False)), default=0)
+        shared = max((shared_prefix(*pair) for pair in pairwise(members)), default=0)
         allowed = most_tokens or 0 if 4 * shared > row_tokens else 0
         assert len(row) <= max(row_tokens, allowed, len(members[0]), 2 * shared)
 
 
+@settings(max_examples=40)
 @given(sequences_of_tokens, limits)
 def test_repeated_prefixes_cost_at_most_twice_the_least(sequences, limit):
     """What is computed again at the head of rows never exceeds what is new in them."""

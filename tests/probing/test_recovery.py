@@ -180,14 +180,16 @@ def test_a_left_out_item_is_not_seen(method):
 def test_leaving_out_equals_dropping(method):
     """The probe without item 2 is that of a task that never had it, given the same Z-scores."""
     states, gold = planted(1.0, tasks=1, size=6)
-    rows = standardise(torch.from_numpy(states[0]))
-    found = leave_one_item_out(states, method, gold, seeds=(0,), dtype=torch.float64)[0][0, 2]
+    rows, settings = standardise(torch.from_numpy(states[0])), Settings(epochs=50)
+    found = leave_one_item_out(states, method, gold, seeds=(0,), settings=settings, dtype=torch.float64)[0][
+        0, 2
+    ]
     kept = [0, 1, 3, 4, 5]
     mask = torch.ones(1, 1, 1, 5, dtype=torch.bool)
     ranks = torch.from_numpy(gold[0][kept].argsort().argsort()).double().expand(mask.shape)
     place = torch.arange(5)
     batch = Batch(rows[None, kept], (Shelf(place[None], place, mask, ranks),))
-    dropped = train(batch, method, (0,), Settings())
+    dropped = train(batch, method, (0,), settings)
     own = (rows @ dropped.weights[0, 0, 0] + dropped.bias[0, 0, 0]).sigmoid()
     np.testing.assert_allclose(found, own, atol=1e-9)
 
@@ -196,14 +198,23 @@ def test_leaving_out_equals_dropping(method):
 def test_a_common_direction_carries_over_to_new_tasks(method):
     """Folds: probes trained on other tasks rank held-out ones, supervised ones with the right sign."""
     states, gold = planted(strength=2.0, tasks=12)
-    fits, scores = cross_validate(states, method, gold=gold, seeds=(0, 1))
+    fits, scores = cross_validate(states, method, gold=gold, seeds=(0, 1), settings=Settings(epochs=100))
     assert fits.weights.shape == (4, 2, WIDTH)
     found = taus(scores, gold)
     assert np.abs(found).mean() >= 0.9
     if method.startswith("sup-"):
         assert found.mean() >= 0.9
-    _, best = cross_validate(states, method, gold=gold, seeds=(0, 1), best_of_seeds=True)
-    assert best[0].shape == (1, SIZE)
+
+
+def test_best_of_seeds_across_tasks():
+    """With best_of_seeds each task is scored by the seed of the lowest training loss of its fold."""
+    states, _ = planted(strength=1.0, tasks=8, size=5)
+    settings = Settings(epochs=20)
+    fits, every = cross_validate(states, "margin", seeds=(0, 1, 2), settings=settings)
+    _, best = cross_validate(states, "margin", seeds=(0, 1, 2), settings=settings, best_of_seeds=True)
+    chosen = fits.loss.argmin(-1)
+    for fold, ours, theirs in zip(task_folds(8), best, every, strict=True):
+        np.testing.assert_allclose(ours[0], theirs[chosen[fold]], atol=1e-6)
 
 
 def test_folds_are_fair_and_fixed():

@@ -166,7 +166,7 @@ def test_missing_files_templates_and_fields_are_named(tmp_path):
     templates = load_templates(changes=["single={item_a} is {slot}"])
     with pytest.raises(CcrankError, match="no template 'pear'"):
         templates.pair(TASK, 0, 1, template="pear")
-    with pytest.raises(CcrankError, match="uses {item_a}, which this kind of prompt does not have"):
+    with pytest.raises(CcrankError, match=r"uses \{item_a\}, which this kind of prompt does not have"):
         templates.single(TASK, 0)
 
 

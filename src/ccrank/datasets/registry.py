@@ -16,6 +16,7 @@ _NAMES = (
     "scalaradj",
     "wikilists",
     "worldlists",
+    "everyday",
     "synthcontext",
     "reviews",
     "entsalience",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -17,6 +19,9 @@ from ccrank.lm.layout import Layout, padded_layouts, tree_layouts
 
 Progress = Callable[[int], None]
 """Told the number of sequences just done."""
+
+_LOCKS: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
+"""Reading hangs hooks into a model and swaps parts of it, so each model is read by one thread at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,16 @@ class Engine:
         progress: Progress | None = None,
     ) -> Found:
         """Read every point. On running out of memory the budget is halved, for good, and the rest goes on."""
+        with _LOCKS.setdefault(self.model, threading.RLock()):
+            return self._run(sequences, points, layers, progress)
+
+    def _run(
+        self,
+        sequences: Sequence[Any],
+        points: Sequence[Point],
+        layers: Sequence[int],
+        progress: Progress | None,
+    ) -> Found:
         found = Found(
             [np.zeros(0, np.float32)] * len(points), np.zeros(len(points), np.float32), [None] * len(points)
         )

@@ -124,6 +124,8 @@ def _from_hub(repo: str, allow_pickle: bool, say: Say) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    # What the hub's HTTP library raises when a connection breaks need not be an OSError, but is kin of status errors.
+    broken_connection: type[BaseException] = HfHubHTTPError.__bases__[0]
     patterns = [*HUB_FILES, *(PICKLES if allow_pickle else ())]
     options: dict[str, Any] = {"allow_patterns": patterns, "etag_timeout": 5}
     if os.environ.get("HF_ENDPOINT"):
@@ -143,8 +145,7 @@ def _from_hub(repo: str, allow_pickle: bool, say: Say) -> Path:
             else error
         )
         raise CcrankError(f"{repo} could not be had from the hub: {reason}") from None
-    # What the hub's own HTTP library raises when a connection breaks is no OSError, but kin of its status errors.
-    except (OSError, HfHubHTTPError.__bases__[0]) as error:
+    except (OSError, broken_connection) as error:
         raise CcrankError(f"{repo} could not be had from the hub: {error}") from None
 
 

@@ -11,7 +11,7 @@ Form = Literal["causal", "masked", "encoder_decoder"]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a prompt. What a user wrote ("criterion", "context", "item") stays apart from the template's words."""
+    """A stretch of a prompt. A user's words ("criterion", "context", "item") stay apart from the template's."""
 
     text: str
     role: Role = "text"

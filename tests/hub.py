@@ -88,10 +88,10 @@ def serving(repositories: dict[str, Path]) -> Iterator[Hub]:
                 return
             self.wfile.write(body)
 
-        def do_GET(self) -> None:  # noqa: N802 (the base class calls it so)
+        def do_GET(self) -> None:
             self.reply(True)
 
-        def do_HEAD(self) -> None:  # noqa: N802
+        def do_HEAD(self) -> None:
             self.reply(False)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -1,0 +1,54 @@
+"""Everyday: short lists over many different criteria, in two halves: one to choose methods on, one to report."""
+
+from __future__ import annotations
+
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ccrank.datasets.dataset import Dataset, check_choice, task_of_gold
+from ccrank.task import Criterion, Task
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HALVES = ("choose", "report")
+_NOTES = ("unit", "basis", "half")
+
+
+def _read(data_dir: str | Path | None = None, *, half: str | None = None) -> list[Task]:
+    """The tasks of one half, or all; `about` holds `basis`, `half` and, for facts, `unit`."""
+    check_choice("half", half, (None, *HALVES))
+    return [_task(entry) for entry in read_lists() if half in (None, entry["half"])]
+
+
+DATASET = Dataset(
+    name="everyday",
+    kind="facts",
+    summary=(
+        "124 lists of 8 to 10 items, each by a criterion of its own (animals by speed, requests by politeness, "
+        "crimes by seriousness), in two halves: one to choose methods on, one to report them on"
+    ),
+    licence="Apache-2.0, written for ccrank",
+    source="packaged with ccrank",
+    paper_tasks=None,
+    paper_items=None,
+    departs="not in the paper",
+    read=_read,
+)
+
+
+def read_lists() -> list[dict[str, Any]]:
+    """The lists as they stand in the packaged file: dicts whose `items` are [text, value], highest first."""
+    file = resources.files("ccrank") / "datasets" / "data" / "everyday.toml"
+    lists: list[dict[str, Any]] = tomllib.loads(file.read_text(encoding="utf-8"))["list"]
+    return lists
+
+
+def _task(entry: dict[str, Any]) -> Task:
+    criterion = Criterion(entry["name"], entry["comparative"], tuple(entry["poles"]), entry["category"])
+    about = {key: entry[key] for key in _NOTES if key in entry}
+    return task_of_gold(criterion, dict(entry["items"]), entry["id"], about=about)

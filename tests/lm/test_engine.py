@@ -1,0 +1,223 @@
+"""How models are run: out of memory, families that are not listed, threads, half precision."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from ccrank.errors import CcrankError
+from ccrank.lm import Reader
+from ccrank.lm.loading import LoadedModel
+from ccrank.prompts import load_templates
+from ccrank.task import Criterion, Task
+from tiny import SMALL, byte_tokenizer, tiny_model
+
+TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "the old stone bridge"))
+
+
+def pairs_of(form, task=TASK):
+    templates = load_templates()
+    count = range(len(task.items))
+    return [templates.pair(task, a, b, form) for a in count for b in count if a != b]
+
+
+class Crowded:
+    """Makes a backbone run out of memory above a number of token places."""
+
+    def __init__(self, reader, most, error):
+        self.sizes = []
+        for backbone in filter(None, (reader.engine.backbone, getattr(reader.engine, "encoder", None))):
+            original = backbone.rows
+
+            def rows(inputs, places, layers, original=original):
+                size = inputs["input_ids"].numel()
+                if size > most:
+                    raise error
+                self.sizes.append(size)
+                return original(inputs, places, layers)
+
+            backbone.rows = rows
+
+
+@pytest.fixture
+def no_collection(monkeypatch):
+    """Collecting garbage after each failure takes most of a second in a process full of tests."""
+    monkeypatch.setattr("gc.collect", lambda: 0)
+
+
+OUT_OF_MEMORY = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"),
+    MemoryError(),
+]
+
+
+@pytest.mark.parametrize(
+    ("family", "path", "error"),
+    [
+        ("llama", "tree", OUT_OF_MEMORY[0]),
+        ("llama", "padded", OUT_OF_MEMORY[1]),
+        ("bert", "auto", OUT_OF_MEMORY[2]),
+        ("t5", "auto", OUT_OF_MEMORY[1]),
+    ],
+)
+def test_out_of_memory_halves_the_budget(family, path, error, no_collection):
+    """Too large a batch is tried again in halves: the same readings, no prompt lost, and none read twice."""
+    loaded = tiny_model(family)
+    prompts = pairs_of(loaded.form)
+    wish = {"candidates": ["Yes", "10"], "layers": [1, -1]}
+    plain = Reader(loaded).read(prompts, **wish)
+    reader = Reader(loaded, path=path, batch_tokens=2048)
+    crowded = Crowded(reader, 60, error)
+    told = []
+    readings = reader.read(prompts, **wish, progress=lambda done, total: told.append(done))
+    assert reader.engine.halvings > 0
+    assert max(crowded.sizes) <= 60
+    np.testing.assert_allclose(readings.logits, plain.logits, atol=1e-4)
+    np.testing.assert_allclose(readings.states, plain.states, atol=1e-4)
+    assert told == sorted(told)
+    assert told[-1] == len(prompts)
+
+
+def test_the_last_resort_is_one_by_one(no_collection):
+    """A context that fits memory once, but not as a tree with its questions, is still read."""
+    loaded = tiny_model("llama")
+    task = Task(TASK.criterion, TASK.items, context="the quick brown fox jumps over " * 5)
+    prompts = pairs_of("causal", task)
+    plain = Reader(loaded).read(prompts, candidates=["Yes", "No"])
+    reader = Reader(loaded, batch_tokens=1024)
+    longest = max(len(one.tokens) for one in reader.encoder.encode(prompts, [()] * len(prompts)))
+    crowded = Crowded(reader, longest, OUT_OF_MEMORY[1])
+    readings = reader.read(prompts, candidates=["Yes", "No"])
+    np.testing.assert_allclose(readings.logits, plain.logits, atol=1e-4)
+    assert max(crowded.sizes) == longest
+
+
+@pytest.mark.parametrize("family", ["llama", "bert", "t5"])
+def test_too_little_memory_for_one_prompt_is_said(family, no_collection):
+    """Where not even one sequence fits, the error says so and what to do; other errors are not swallowed."""
+    loaded = tiny_model(family)
+    reader = Reader(loaded)
+    Crowded(reader, 3, OUT_OF_MEMORY[0])
+    with pytest.raises(CcrankError, match="not enough memory for one sequence"):
+        reader.read(pairs_of(loaded.form), candidates=["Yes", "No"])
+    reader = Reader(loaded)
+    Crowded(reader, 3, RuntimeError("something else"))
+    with pytest.raises(RuntimeError, match="something else"):
+        reader.read(pairs_of(loaded.form), candidates=["Yes", "No"])
+
+
+def unlisted_config(family):
+    t = transformers
+    grouped = {**SMALL, "num_key_value_heads": 2, "vocab_size": 420}
+    return {
+        "phi": lambda: t.PhiConfig(**SMALL, vocab_size=420),
+        "mistral": lambda: t.MistralConfig(**grouped, sliding_window=6),
+        "bloom": lambda: t.BloomConfig(vocab_size=420, hidden_size=32, n_layer=3, n_head=4),
+        "falcon": lambda: t.FalconConfig(
+            vocab_size=420, hidden_size=32, num_hidden_layers=3, num_attention_heads=4, alibi=True
+        ),
+        "gptj": lambda: t.GPTJConfig(
+            vocab_size=420, n_positions=1024, n_embd=32, n_layer=3, n_head=4, rotary_dim=4
+        ),
+        "gemma2": lambda: t.Gemma2Config(**grouped, head_dim=8, sliding_window=6, query_pre_attn_scalar=8),
+        "cohere": lambda: t.CohereConfig(**grouped, logit_scale=0.3),
+        "stablelm": lambda: t.StableLmConfig(**grouped),
+        # Half of the layers look 256 places back in the batch, wherever a tree has put the tokens.
+        "gpt_neo": lambda: t.GPTNeoConfig(
+            vocab_size=420,
+            hidden_size=32,
+            num_layers=2,
+            num_heads=4,
+            attention_types=[[["global", "local"], 1]],
+            max_position_embeddings=1024,
+            window_size=256,
+        ),
+        "mamba": lambda: t.MambaConfig(vocab_size=420, hidden_size=32, num_hidden_layers=2, state_size=4),
+    }[family]()
+
+
+def unlisted_model(family):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = transformers.AutoModelForCausalLM.from_config(unlisted_config(family)).eval()
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                torch.nn.init.normal_(parameter, std=0.25)
+    return LoadedModel(family, None, model, byte_tokenizer(), "causal", family)
+
+
+TAKES_THE_TREE = {
+    "phi": True,
+    "mistral": True,
+    "bloom": False,
+    "falcon": False,
+    "gpt_neo": False,
+    "mamba": False,
+}
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["phi", "mistral", "bloom", "falcon", "gptj", "gemma2", "cohere", "stablelm", "gpt_neo", "mamba"],
+)
+def test_families_that_are_not_listed(family):
+    """The check at load time takes the tree only where it gives the same numbers; they agree with one by one."""
+    loaded = unlisted_model(family)
+    items = tuple(f"{word} {place}" for word in ("the tower", "a fox", "blue") for place in range(4))
+    prompts = pairs_of("causal", Task(TASK.criterion, items))
+    wish = {"candidates": ["Yes", "No"], "layers": [1, -1]}
+    reader = Reader(loaded)
+    if family in TAKES_THE_TREE:
+        assert reader.engine.tree == TAKES_THE_TREE[family]
+    ours, plain = reader.read(prompts, **wish), Reader(loaded, path="one").read(prompts, **wish)
+    np.testing.assert_allclose(ours.logits, plain.logits, atol=2e-4)
+    np.testing.assert_allclose(ours.states, plain.states, atol=2e-4)
+    if not reader.engine.tree:
+        with pytest.raises(CcrankError, match="do not take a prefix tree"):
+            Reader(loaded, path="tree")
+
+
+def test_layers_that_a_tree_mask_cannot_describe_are_read_padded():
+    """Chunked attention looks back to the start of its chunk; short tries would not show it, so it is not tried."""
+    loaded = unlisted_model("phi")
+    loaded.model.config.layer_types = ["chunked_attention", "full_attention", "full_attention"]
+    assert not Reader(loaded).engine.tree
+
+
+@pytest.mark.parametrize("family", ["llama", "mpt", "bert", "t5"])
+def test_threads_may_share_a_model(family):
+    """Readers of one model on several threads at once read what they would read alone."""
+    loaded = tiny_model(family)
+    prompts = pairs_of(loaded.form)
+    lists = [["Yes", "No"], ["10", "larger"], ["No"], ["Yes", "10", "2"]] * 6
+    alone = [Reader(loaded).read(prompts, candidates=one, layers=[1]) for one in lists]
+    readers = [Reader(loaded), Reader(loaded, path="padded")]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(
+            pool.map(
+                lambda job: readers[job[0] % 2].read(prompts, candidates=job[1], layers=[1]),
+                enumerate(lists),
+            )
+        )
+    for ours, theirs in zip(together, alone, strict=True):
+        np.testing.assert_allclose(ours.logits, theirs.logits, atol=1e-4)
+        np.testing.assert_allclose(ours.states, theirs.states, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "bert", "t5"])
+def test_half_precision(family):
+    """In bfloat16 the readings are near those in float32, and come back as float32."""
+    loaded = tiny_model(family)
+    prompts = pairs_of(loaded.form)
+    wish = {"candidates": ["Yes", "No"], "layers": [1]}
+    full = Reader(loaded).read(prompts, **wish)
+    half = Reader(replace(loaded, model=tiny_model(family).model.to(torch.bfloat16))).read(prompts, **wish)
+    assert half.logits.dtype == half.states.dtype == np.float32
+    assert np.abs(half.states - full.states).max() < 0.1 * np.abs(full.states).max()
+    assert np.corrcoef(half.logits.ravel(), full.logits.ravel())[0, 1] > 0.97
