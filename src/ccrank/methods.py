@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccrank.errors import CcrankError
+from ccrank.labelfree import anchored, auto, axis, likelihood, poles
 from ccrank.probing.methods import apply_probe, probe_method
 from ccrank.probing.surface import item_frequency, item_length
 from ccrank.prompting import prompt_list, prompt_pair, prompt_point
@@ -75,6 +76,23 @@ def _probe(name: str, summary: str, calls: str = "N", directed: bool = False) ->
 METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
+        Method("auto", "the routes below together: the best label-free ranking", auto, True, "5N"),
+        Method(
+            "anchored",
+            "a probe fitted to auto's scores on other tasks of the criterion",
+            anchored,
+            True,
+            "5N",
+        ),
+        Method("poles", "which end's word the model would use for the item", poles, True, "N"),
+        Method(
+            "likelihood",
+            "whether the item comes to mind at the high end or the low one",
+            likelihood,
+            True,
+            "2N",
+        ),
+        Method("axis", "where the item's state lies between made-up items of both ends", axis, True, "N"),
         Method(
             "prompt-pair", "is A more than B? for ordered pairs, wins counted", prompt_pair, True, "N(N−1)"
         ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
+from types import ModuleType
 from typing import Any
 
 from ccrank.errors import CcrankError
@@ -13,7 +15,7 @@ from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking, canonical, from_canonical
 from ccrank.task import Criterion, Task
 
-DEFAULT_METHOD = "prompt-pair"
+DEFAULT_METHOD = "auto"
 
 
 def rank(
@@ -88,3 +90,12 @@ def _check_text(task: Task) -> None:
                 f"task {task.id!a}: a text is not valid Unicode: {text[start : start + 40]!a}; "
                 "was it UTF-8 where it came from?"
             ) from None
+
+
+class _RankModule(ModuleType):
+    """Once anything has imported this module, Python sets `ccrank.rank` to it, and it has to serve as the function."""
+
+    __call__ = staticmethod(rank)
+
+
+sys.modules[__name__].__class__ = _RankModule

@@ -57,6 +57,7 @@ def cost_command(
 
 def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any]]:
     """One row per way of asking, for a list of `count` items."""
+    from ccrank.prompting.listwise import MOST_AT_ONCE, window_starts
     from ccrank.prompting.pointwise import RATINGS
     from ccrank.prompts import load_templates, option_labels
 
@@ -66,11 +67,17 @@ def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any
     pairs = [templates.pair(task, a, b, reader.form) for a in places for b in places if a != b]
     singles = [templates.single(task, index, reader.form, "single-scale") for index in places]
     states = [templates.single(task, index, reader.form) for index in places]
-    steps = [templates.list(task, places, places[:taken], reader.form) for taken in range(count - 1)]
+    # Long lists are picked from window by window; which items stand in one is not known before, but how many.
+    windows = [places[start : start + MOST_AT_ONCE] for start in window_starts(count, MOST_AT_ONCE)]
+    steps = [
+        templates.list(task, window, range(taken), reader.form)
+        for window in windows
+        for taken in range(len(window) - 1)
+    ]
     wishes: list[tuple[str, Any, Any]] = [
         ("prompt-pair", pairs, templates["pair"].candidates),
         ("prompt-point", singles, RATINGS),
-        ("prompt-list, one shuffle", steps, option_labels(count)),
+        ("prompt-list, one shuffle", steps, option_labels(min(count, MOST_AT_ONCE))),
         ("probes on ItemSingle states", states, None),
         (
             "probes on ItemPair states",

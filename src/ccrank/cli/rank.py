@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import os
 import sys
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccrank.cli import options as shared
-from ccrank.cli.screen import bar, out, reading_progress, simple_table, spinner
+from ccrank.cli.screen import bar, json_text, out, reading_progress, simple_table, spinner
 from ccrank.errors import CcrankError
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_items, read_tasks, read_text
@@ -131,7 +130,9 @@ def rank_command(
     if output is not None and how:
         _write(output, _render(how, rankings, top, reverse, many=tasks is not None))
     elif how:
-        sys.stdout.write(_render(how, rankings, top, reverse, many=tasks is not None))
+        # Line by line: an unbuffered stream drops the rest of a single large write when its reader leaves.
+        text = _render(how, rankings, top, reverse, many=tasks is not None)
+        sys.stdout.writelines(text.splitlines(keepends=True))
     else:
         show(rankings, top, reverse)
     if plot is not None:
@@ -215,8 +216,8 @@ def _render(how: str, rankings: Sequence[Ranking], top: int | None, reverse: boo
     if how == "json":
         rows = [_json(ranking, top, reverse) for ranking in rankings]
         if many:
-            return "".join(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
-        return json.dumps(rows[0], ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+            return "".join(json_text(row, indent=None) for row in rows)
+        return json_text(rows[0])
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow([*(["task"] if many else []), "rank", "item", "score"])

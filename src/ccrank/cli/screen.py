@@ -27,14 +27,20 @@ def err() -> Console:
     return Console(stderr=True)
 
 
+def json_text(value: Any, indent: int | None = 2) -> str:
+    """A JSON value and a line's end; JSON's own escapes stand for what the output's encoding may not have."""
+    plain = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    return json.dumps(value, ensure_ascii=not plain, indent=indent, allow_nan=False) + "\n"
+
+
 def print_json(value: Any) -> None:
     """One JSON value on stdout."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+    sys.stdout.write(json_text(value))
 
 
 def print_json_line(value: Any) -> None:
     """One JSON value on a line of its own."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(json_text(value, indent=None))
 
 
 def simple_table(*columns: str, numbers: Sequence[int] = ()) -> Table:

@@ -113,12 +113,14 @@ class Reader:
         if items and not wanted:
             raise CcrankError("the item's states are asked for, but of no layer; name some in `layers`")
         parts: list[_Part] = []
+        lengths: list[np.ndarray] = []
         total = len(prompts)
         for start in range(0, total, CHUNK):
             chunk = slice(start, start + CHUNK)
             encoded = self.encoder.encode(prompts[chunk], answers[chunk], items)
             if items:
                 _check_items(encoded, prompts[chunk])
+            lengths.extend(np.array([len(answer) for answer in one.answers], float) for one in encoded)
 
             def tell(share: float, start: int = start, size: int = len(encoded)) -> None:
                 if progress is not None:
@@ -137,6 +139,9 @@ class Reader:
             item_states=self._stack([row for part in parts for row in part.items], wanted) if items else None,
             layers=wanted,
             cost=cost,
+            answer_tokens=np.nan_to_num(_stack_ragged(lengths)).astype(int)
+            if candidates is not None
+            else None,
         )
 
     def cost_of(

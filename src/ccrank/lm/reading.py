@@ -41,3 +41,5 @@ class Readings:
     """(P, L, d) hidden states at the last token of the (last) item."""
     layers: tuple[int, ...]
     cost: Cost
+    answer_tokens: np.ndarray | None = None
+    """(P, C) how many tokens each candidate has in its slot; 0 where a prompt has fewer candidates than others."""

@@ -154,7 +154,13 @@ def apply_probe(
     else:
         position = str(probe.about.get("position", "slot"))
         states, costs = read_single_states(
-            tasks, reader, templates, [layer], position=position, progress=progress
+            tasks,
+            reader,
+            templates,
+            [layer],
+            template=str(probe.about.get("template", "single")),
+            position=position,
+            progress=progress,
         )
     answers = []
     for task, one, cost in zip(tasks, states, costs, strict=True):

@@ -14,9 +14,10 @@ from ccrank.errors import CcrankError
 from ccrank.prompts.prompt import Form, Piece, Prompt
 from ccrank.task import Task
 from ccrank.toml import parse_toml
+from ccrank.words import ends_of, plural
 
-CRITERION_FIELDS = ("name", "more", "category", "low", "high")
-CONTENT_FIELDS = ("item", "item_a", "item_b", "options", "chosen")
+CRITERION_FIELDS = ("name", "more", "category", "categories", "low", "high", "least", "most")
+CONTENT_FIELDS = ("item", "item_a", "item_b", "options", "chosen", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,16 @@ class Template:
     ) -> Prompt:
         """Fill the template. User text goes in as pieces of its own and is never parsed again."""
         criterion = task.criterion
-        low, high = criterion.poles or ("low", "high")
+        ends = ends_of(criterion)
         words = {
             "name": criterion.name,
             "more": criterion.more,
             "category": criterion.kind,
-            "low": low,
-            "high": high,
+            "categories": plural(criterion.kind),
+            "low": ends.low[0],
+            "high": ends.high[0],
+            "least": ends.least,
+            "most": ends.most,
         }
         pieces: list[Piece] = []
         if task.context:
@@ -124,6 +128,14 @@ class Templates:
     def single(self, task: Task, index: int, form: Form = "causal", template: str = "single") -> Prompt:
         """ItemSingle: one item and the criterion."""
         return self[template].render(task, {"item": [_item(task, index)]}, form, self["context"])
+
+    def exemplar(self, task: Task, text: str, form: Form = "causal", template: str = "single") -> Prompt:
+        """ItemSingle with a made-up item in the item's place: "a very large country"."""
+        return self[template].render(task, {"item": [Piece(text, "item")]}, form, self["context"])
+
+    def end(self, task: Task, word: str, form: Form = "causal", template: str = "list-of") -> Prompt:
+        """A prompt about one end of the scale, whose answers are the items themselves."""
+        return self[template].render(task, {"end": [Piece(word, "criterion")]}, form, self["context"])
 
     def list(
         self,

@@ -52,14 +52,17 @@ def plot_scale(ranking: Ranking, path: Path) -> None:
         )
         bar = figure.colorbar(points, ax=axes, ticks=[0, len(order) - 1], aspect=30)
         bar.ax.set_yticklabels(["lowest", "highest"])
-        bar.set_label("gold rank")
+        bar.set_label("gold rank", labelpad=-20)
     else:
         axes.scatter(scores, range(len(order)), c="tab:blue", s=48, zorder=2)
     axes.set_yticks(range(len(order)), names, **words)
     axes.set_ylim(-0.7, len(order) - 0.3)
+    # On the figure, not the axes: long names push these to the right and would push the words off the page.
     source = f"score by {ranking.method} ({_short(ranking.model, 40, keep_end=True)})"
-    axes.set_xlabel(source + ("" if ranking.directed else ", direction unknown"), **words)
-    axes.set_title(f"by {_short(ranking.task.criterion.name, 50)}", loc="left", fontsize=11, **words)
+    figure.supxlabel(source, fontsize=10, **words)
+    title = f"by {_short(ranking.task.criterion.name, 44)}"
+    title += "" if ranking.directed else ", direction unknown"
+    figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=11, **words)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.tick_params(axis="y", length=0)

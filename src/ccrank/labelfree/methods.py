@@ -1,0 +1,163 @@
+"""The label-free routes as methods, alone and together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ccrank.labelfree.anchored import anchored_scores
+from ccrank.labelfree.combine import DOUBT, Parts, read_parts
+from ccrank.labelfree.routes import middle_and_late, read_likelihood, read_poles
+from ccrank.lm import Reader
+from ccrank.lm.reader import Progress
+from ccrank.prompting.asking import share_of
+from ccrank.prompts import Templates
+from ccrank.ranking import Answer
+from ccrank.task import Criterion, Task
+from ccrank.words import ends_of
+
+LEAST_TASKS = 4
+"""Fewer tasks of one criterion are no pool to fit on."""
+
+
+def auto(
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    *,
+    anchor: bool = True,
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """The mean of several label-free routes, each of which knows direction.
+
+    Without context: the words that the model would use for the item (poles, in two wordings), the items that come to
+    its mind at either end (likelihood), and where the item's state lies between made-up items of both ends (axis).
+    With a context: which items the context makes likely. Several tasks of one criterion are anchored (see `anchored`)
+    unless `anchor` is no. The words for both ends come from --poles, --more or the criterion's name.
+    """
+    groups = _by_criterion(tasks)
+    pooled = {criterion for criterion, members in groups.items() if anchor and len(members) >= LEAST_TASKS}
+    answers: dict[int, Answer] = {}
+    together = [
+        index for criterion, members in groups.items() if criterion not in pooled for index in members
+    ]
+    if together:
+        own = [tasks[index] for index in together]
+        parts, _, cost = read_parts(own, reader, templates, progress)
+        shares = _shares(own)
+        for index, part, share in zip(together, parts, shares, strict=True):
+            answers[index] = _answer(tasks[index], part, part.total(), share_of(cost, *share))
+    for criterion in pooled:
+        own = [tasks[index] for index in groups[criterion]]
+        found = anchored(own, reader, templates, progress=progress)
+        answers.update(zip(groups[criterion], found, strict=True))
+    return [answers[index] for index in range(len(tasks))]
+
+
+def anchored(
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    *,
+    ridge: float = 1.0,
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """A probe from hidden states to the routes' mean, fitted on the other tasks of the same criterion.
+
+    The probe sees many tasks, so it keeps what their anchors have in common and drops what is noise in each. A task's
+    score is that of a probe that has not seen it, averaged over layers, plus half its own anchor. Criteria with fewer
+    than 4 tasks fall back on the routes' mean.
+    """
+    parts, looks, cost = read_parts(tasks, reader, templates, progress, with_states=True)
+    assert looks is not None
+    shares = _shares(tasks)
+    answers: dict[int, Answer] = {}
+    for members in _by_criterion(tasks).values():
+        anchors = [parts[index].total() for index in members]
+        probe = None
+        scores = anchors
+        if len(members) >= LEAST_TASKS:
+            fitted = anchored_scores([looks.states[index] for index in members], anchors, looks.layers, ridge)
+            scores = fitted.scores
+            about = {"model": reader.name, "position": "slot", "template": "poles-very", "directed": True}
+            probe = fitted.probe(**about)
+        for index, score in zip(members, scores, strict=True):
+            answers[index] = _answer(tasks[index], parts[index], score, share_of(cost, *shares[index]), probe)
+    return [answers[index] for index in range(len(tasks))]
+
+
+def poles(
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    *,
+    template: str = "poles-very",
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """Which end's word the model would use for the item: log-odds of the high end's words against the low end's."""
+    looks = read_poles(tasks, reader, templates, template, progress=progress)
+    return _plain(tasks, looks.poles, looks.cost)
+
+
+def likelihood(
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    *,
+    template: str = "list-of",
+    contrast: bool = True,
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """The item as the answer: its log-probability in a list of the high end less that in a list of the low end."""
+    scores, cost = read_likelihood(tasks, reader, templates, template, contrast, progress)
+    return _plain(tasks, scores, cost)
+
+
+def axis(
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    *,
+    template: str = "poles-very",
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """Where the item's state lies between those of made-up items: from "a very small country" to "a very large one"."""
+    layers = middle_and_late(reader.depth)
+    looks = read_poles(tasks, reader, templates, template, layers=layers, progress=progress)
+    return _plain(tasks, looks.axis, looks.cost)
+
+
+def _answer(task: Task, parts: Parts, scores: np.ndarray, cost: object, probe: object = None) -> Answer:
+    mean, p_value = parts.agreement()
+    ends = ends_of(task.criterion)
+    details: dict[str, object] = {
+        "ends": [ends.low[0], ends.high[0]],
+        "parts": {name: [round(float(one), 4) for one in row] for name, row in parts.scores.items()},
+    }
+    if ends.source == "fallback":
+        details["hint"] = (
+            f"no words are known for the two ends of {task.criterion.name!r}; name them with --poles LOW HIGH"
+        )
+    if p_value > DOUBT:
+        details["warning"] = "the parts agree no better than chance would: do not rely on this order"
+    return Answer(scores, {"parts_agree": mean, "parts_p_value": p_value}, cost, details, probe)  # type: ignore[arg-type]
+
+
+def _plain(tasks: Sequence[Task], scores: Sequence[np.ndarray], cost: object) -> list[Answer]:
+    return [
+        Answer(one, {}, share_of(cost, *share))  # type: ignore[arg-type]
+        for one, share in zip(scores, _shares(tasks), strict=True)
+    ]
+
+
+def _shares(tasks: Sequence[Task]) -> list[tuple[int, int]]:
+    total = sum(len(task.items) for task in tasks)
+    return [(len(task.items), total) for task in tasks]
+
+
+def _by_criterion(tasks: Sequence[Task]) -> dict[Criterion, list[int]]:
+    groups: dict[Criterion, list[int]] = {}
+    for index, task in enumerate(tasks):
+        groups.setdefault(task.criterion, []).append(index)
+    return groups

@@ -1,0 +1,170 @@
+"""The other commands: what they print, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ccrank import __version__
+from ccrank.methods import METHODS
+from ccrank.prompting import prompt_list
+from ccrank.prompts import load_templates
+from ccrank.task import Criterion, Task
+from fake import FakeReader
+
+COMMANDS = [
+    ["rank"],
+    ["methods"],
+    ["cost"],
+    ["data"],
+    ["data", "list"],
+    ["data", "show"],
+    ["models"],
+    ["models", "list"],
+    ["models", "pull"],
+    ["models", "info"],
+    ["cache"],
+    ["cache", "info"],
+    ["cache", "clear"],
+]
+
+
+def ok(result):
+    assert result.code == 0, result.err
+    assert result.err == ""
+    return result.out
+
+
+@pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help(ccrank, command, flag):
+    """Every command says what it does."""
+    out = ok(ccrank(*command, flag))
+    assert "Usage" in out
+    assert len(out.splitlines()) > 4
+
+
+def test_version(ccrank):
+    """The package's own."""
+    assert ok(ccrank("--version")) == f"ccrank {__version__}\n"
+
+
+def test_no_command_shows_the_help(ccrank):
+    """Someone who types the bare name sees what there is."""
+    result = ccrank()
+    assert "Usage" in result.out + result.err
+    assert result.code in (0, 2)
+
+
+def test_methods(ccrank):
+    """All methods, with JSON beside the table, and one with its options."""
+    rows = json.loads(ok(ccrank("methods", "--json")))
+    assert [row["name"] for row in rows] == list(METHODS)
+    out = ok(ccrank("methods"))
+    assert all(f"\n{name} " in out for name in METHODS)
+    out = ok(ccrank("methods", "prompt-list"))
+    assert "shuffles=5" in out
+    [row] = json.loads(ok(ccrank("methods", "prompt-list", "--json")))
+    assert row["options"]["shuffles"] == 5
+
+
+def test_data_list(ccrank):
+    """The shipped datasets have counts; those that are not here say so and stop nothing."""
+    rows = {row["name"]: row for row in json.loads(ok(ccrank("data", "list", "--json")))}
+    assert rows["worldlists"]["tasks"] > 10
+    assert rows["worldlists"]["items"] > 2
+    assert {"wikilists", "scalaradj", "reviews", "entsalience"} <= set(rows)
+    assert "worldlists" in ok(ccrank("data", "list"))
+
+
+def test_data_show(ccrank, rank, tmp_path):
+    """A card with its first tasks; and all tasks as lines that --tasks takes."""
+    card = json.loads(ok(ccrank("data", "show", "worldlists", "--tasks", "3", "--json")))
+    assert len(card["tasks"]) == 3
+    assert card["licence"]
+    assert "gold, highest first" in ok(ccrank("data", "show", "worldlists"))
+    lines = ok(ccrank("data", "show", "worldlists", "--jsonl"))
+    assert json.loads(lines.splitlines()[0]) == card["tasks"][0]
+    (tmp_path / "tasks.jsonl").write_text(lines)
+    result = rank("--tasks", tmp_path / "tasks.jsonl", "--method", "prompt-point", "--json")
+    assert len(ok(result).splitlines()) == len(lines.splitlines())
+
+
+def test_models_list(ccrank):
+    """The short names, and that none of them is in a fresh cache."""
+    rows = json.loads(ok(ccrank("models", "list", "--json")))
+    assert "default" in {row["name"] for row in rows}
+    assert not any(row["local"] for row in rows)
+    assert "default" in ok(ccrank("models", "list"))
+
+
+def test_models_info(ccrank, model_folder):
+    """What the model is, by its own configuration."""
+    facts = json.loads(ok(ccrank("models", "info", model_folder, "--json")))
+    assert (facts["family"], facts["layers"], facts["width"], facts["window"]) == ("llama", 3, 32, 512)
+    assert facts["language_model_head"] is True
+    assert model_folder in ok(ccrank("models", "info", model_folder))
+
+
+def test_a_folder_with_brackets_is_no_markup(ccrank, model_folder, tmp_path):
+    """A path is printed as it is."""
+    folder = tmp_path / "[red]mine[bold]"
+    folder.symlink_to(model_folder, target_is_directory=True)
+    assert str(folder) in ok(ccrank("models", "info", str(folder)))
+    assert str(folder) in ok(ccrank("cost", "--items", "3", "--model", str(folder)))
+    assert str(folder) in ok(ccrank("rank", "a", "b", "--by", "size", "--model", str(folder)))
+
+
+def test_cache(ccrank, rank):
+    """Empty, filled by a ranking, empty again."""
+
+    def info():
+        return json.loads(ok(ccrank("cache", "info", "--json")))
+
+    assert info()["entries"] == 0
+    ok(rank("a", "b", "c", "--by", "size", cache=True))
+    assert info()["entries"] == 6
+    assert info()["bytes"] > 0
+    assert "6 readings" in ok(ccrank("cache", "info"))
+    assert "set free" in ok(ccrank("cache", "clear"))
+    assert info()["entries"] == 0
+
+
+def test_cost(ccrank, model_folder):
+    """Calls as the paper's table has them; never more distinct tokens than tokens."""
+    rows = json.loads(ok(ccrank("cost", "--items", "3,6", "--json", "--model", model_folder)))
+    calls = {(row["items"], row["method"]): row["calls"] for row in rows}
+    for count in (3, 6):
+        assert calls[count, "prompt-pair"] == count * (count - 1)
+        assert calls[count, "prompt-point"] == count
+        assert calls[count, "prompt-list, one shuffle"] == count - 1
+        assert calls[count, "probes on ItemPair states"] == 2 * count * (count - 1)
+    assert all(0 < row["distinct_tokens"] <= row["prompt_tokens"] for row in rows)
+    out = ok(ccrank("cost", "--items", "3", "--context-tokens", "50", "--model", model_folder))
+    assert "50 tokens of context" in out
+    assert "prompt-pair" in out
+
+
+def test_cost_of_a_long_list_is_that_of_its_windows(ccrank, model_folder):
+    """prompt-list picks from 20 options at a time, and that is what is counted."""
+    rows = json.loads(ok(ccrank("cost", "--items", "45", "--json", "--model", model_folder)))
+    [row] = [row for row in rows if row["method"].startswith("prompt-list")]
+    # A model that always takes the first option left is guessed right at once: no step is read twice.
+    reader = FakeReader(lambda text, word: -float(ord(word)))
+    task = Task(Criterion("size"), tuple(f"thing {number}" for number in range(45)))
+    prompt_list([task], reader, load_templates(), shuffles=1)
+    assert row["calls"] == len(reader.asked)
+
+
+def test_cost_foretells_what_a_ranking_reads(ccrank, rank, model_folder):
+    """The distinct tokens counted are those computed when the same list is ranked."""
+    from ccrank.cli.cost import costs, sample_task
+    from ccrank.lm import Reader
+
+    reader = Reader.open(model_folder)
+    items = sample_task(reader, 5, 0).items
+    [row] = [row for row in costs(reader, 5, 0) if row["method"] == "prompt-pair"]
+    found = json.loads(ok(rank(*items, "--by", "size", "--json")))["cost"]
+    assert found["prompt_tokens"] == row["prompt_tokens"]
+    assert found["distinct_tokens"] == row["distinct_tokens"]

@@ -1,0 +1,89 @@
+"""The command as a process of its own: exit codes, pipes, interrupts, encodings. Each start costs seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src"
+MAIN = "from ccrank.cli import main; main()"
+
+
+def start(*arguments, code=MAIN, **options):
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", **options}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
+
+
+def test_results_on_stdout_and_nothing_else(model_folder):
+    """A pipe in another encoding still gets valid JSON, and stderr stays silent."""
+    process = start(
+        "rank",
+        "é",
+        "🗼",
+        "--by",
+        "größe",
+        "--json",
+        "-m",
+        model_folder,
+        PYTHONIOENCODING="ascii",
+        PYTHONUTF8="1",
+    )
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, b"")
+    found = json.loads(out.decode("ascii"))
+    assert sorted(row["item"] for row in found["items"]) == ["é", "🗼"]
+    assert found["criterion"]["name"] == "größe"
+
+
+def leave_after_one_line(process):
+    """What `| head -1` does; → the exit code and stderr."""
+    assert process.stdout.readline()
+    process.stdout.close()
+    err = process.stderr.read()
+    return process.wait(timeout=60), err
+
+
+@pytest.mark.parametrize("show", ["--json", "--top=2"])
+def test_a_closed_pipe(model_folder, tmp_path, show):
+    """When the reader leaves, the command stops without a word: exit code 141, for JSON and for tables."""
+    tasks = tmp_path / "tasks.jsonl"
+    lines = [{"id": str(n), "criterion": "size", "items": ["a", "b"]} for n in range(900)]
+    tasks.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    process = start("rank", "--tasks", tasks, "--method", "prompt-point", show, "-m", model_folder)
+    assert leave_after_one_line(process) == (141, b"")
+
+
+def test_an_interrupt(model_folder):
+    """Ctrl-C while the model works: one line, no traceback, exit code 130."""
+    # The signal is a real one, sent at the moment when the model is first run.
+    code = (
+        "import os, signal\n"
+        "from ccrank.lm.engine import Engine\n"
+        "run = Engine.run\n"
+        "def interrupted(*arguments, **options):\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return run(*arguments, **options)\n"
+        "Engine.run = interrupted\n" + MAIN
+    )
+    process = start("rank", "a", "b", "--by", "size", "-m", model_folder, code=code)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (130, b"", b"ccrank: interrupted\n")
+
+
+def test_bad_input_is_told_on_stderr():
+    """Exit code 2 and one line, without a model being looked for."""
+    process = start("rank", "a", "a", "--by", "size")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, b"")
+    assert err.decode() == "ccrank: task 'ranking by size': item 2 repeats item 1: 'a'\n"

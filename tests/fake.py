@@ -1,0 +1,67 @@
+"""A reader without a model: it answers with given logits, keyed by what a prompt says."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ccrank.errors import CcrankError
+from ccrank.lm import Cost
+from ccrank.lm.reading import Readings
+
+Logit = Callable[[str, str], float]
+"""(text of a prompt with "_" in its slot, candidate) → logit."""
+
+
+class FakeReader:
+    """What the ways of asking need of a reader; it keeps count of the readings and of all that was asked."""
+
+    form = "causal"
+    name = "fake"
+
+    def __init__(self, logit: Logit, window: int | None = None) -> None:
+        self.logit = logit
+        self.window = window
+        """The most words that a prompt may have."""
+        self.encoder = self
+        self.readings = 0
+        self.asked: list[str] = []
+
+    def encode(self, prompts: Sequence[Any], candidates: Sequence[Sequence[str]]) -> None:
+        for prompt in prompts:
+            if self.window is not None and len(prompt.text.split()) > self.window:
+                raise CcrankError(f"a prompt of more than {self.window} words")
+
+    def read(self, prompts: Any, candidates: Any, progress: Any = None) -> Readings:
+        answers = [
+            candidates if not candidates or isinstance(candidates[0], str) else candidates[index]
+            for index in range(len(prompts))
+        ]
+        self.encode(prompts, answers)
+        self.readings += 1
+        self.asked += [prompt.text for prompt in prompts]
+        logits = np.full((len(prompts), max(map(len, answers), default=0)), np.nan, np.float32)
+        for row, prompt, words in zip(logits, prompts, answers, strict=True):
+            row[: len(words)] = [self.logit(prompt.text, word) for word in words]
+        tokens = sum(len(prompt.text.split()) for prompt in prompts)
+        return Readings(logits, None, None, (), Cost(len(prompts), tokens, tokens, tokens))
+
+
+def number_of(*key: object) -> int:
+    """A number that looks random and hangs on nothing but the key."""
+    return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest(), "big")
+
+
+def random_logits(seed: int) -> Logit:
+    """Normal logits; in float32 like a model's, so that a twin sees the very same numbers."""
+    return lambda text, word: float(
+        np.float32(np.random.default_rng(number_of(seed, text, word)).normal(0, 3))
+    )
+
+
+def logits_among(values: Sequence[float], seed: int) -> Logit:
+    """Logits picked from a few values: many ties, and extremes where the values are extreme."""
+    return lambda text, word: values[number_of(seed, text, word) % len(values)]
