@@ -67,7 +67,7 @@ def rank_tasks(
             from_canonical(answer.scores, order),
             chosen.name,
             reader.name,
-            chosen.directed,
+            chosen.directed if answer.directed is None else answer.directed,
             answer.consistency,
             answer.cost,
             answer.details,

@@ -24,6 +24,8 @@ class Answer:
     details: Mapping[str, Any] = field(default_factory=dict)
     probe: Any = None
     """The Probe that was fitted on the way, where there is one."""
+    directed: bool | None = None
+    """Overrides what the method says of itself; a saved probe knows whether it is directed."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ccrank import __version__
-from ccrank.cli import cache, cost, data, methods, models, rank
+from ccrank.cli import bench, cache, cost, data, methods, models, rank, results
 
 app = typer.Typer(
     help="Rank any list of items by any criterion with a language model, without labels.",
@@ -21,6 +21,8 @@ app = typer.Typer(
 app.command("rank")(rank.rank_command)
 app.command("methods")(methods.methods_command)
 app.command("cost")(cost.cost_command)
+app.command("bench")(bench.bench_command)
+app.command("results")(results.results_command)
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
 app.add_typer(cache.app, name="cache")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import os
 import sys
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ccrank.cli import options as shared
-from ccrank.cli.screen import bar, json_text, out, reading_progress, simple_table, spinner
+from ccrank.cli.screen import json_text, reading_progress, spinner
+from ccrank.cli.show import show
 from ccrank.errors import CcrankError
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_items, read_tasks, read_text
@@ -71,6 +70,25 @@ def rank_command(
         list[str] | None,
         typer.Option("--option", "-o", help="A method's option, NAME=VALUE.", rich_help_panel=MODEL),
     ] = None,
+    layer: Annotated[
+        str | None,
+        typer.Option(
+            "--layer",
+            "--layers",
+            help="Of a probe's states: last, all, auto or a number.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    probe: Annotated[
+        Path | None,
+        typer.Option("--probe", help="Rank by a probe that --save-probe has saved.", rich_help_panel=MODEL),
+    ] = None,
+    save_probe: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-probe", help="Save the probe that was fitted (.safetensors).", rich_help_panel=MODEL
+        ),
+    ] = None,
     model: shared.Model = "default",
     device: shared.Device = "auto",
     dtype: shared.Precision = "auto",
@@ -85,6 +103,9 @@ def rank_command(
     top: Annotated[
         int | None, typer.Option("--top", min=1, help="Show the first K.", rich_help_panel=SHOW)
     ] = None,
+    parts: Annotated[
+        bool, typer.Option("--parts", help="Show the parts of a combined score.", rich_help_panel=SHOW)
+    ] = False,
     reverse: Annotated[bool, typer.Option("--reverse", help="Lowest first.", rich_help_panel=SHOW)] = False,
     as_json: shared.AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=SHOW)] = False,
@@ -119,14 +140,21 @@ def rank_command(
         from ccrank.methods import get_method
         from ccrank.prompts import load_templates
         from ccrank.rank import DEFAULT_METHOD, rank_tasks
-    chosen = method or DEFAULT_METHOD
-    options = get_method(chosen).parse_options(shared.parse_pairs(option))
+    if probe is not None and method not in (None, "probe"):
+        raise CcrankError(f"--probe ranks by the saved probe; leave --method {method} out")
+    chosen = "probe" if probe is not None else method or DEFAULT_METHOD
+    pairs = shared.parse_pairs(option)
+    pairs |= {"layer": layer} if layer is not None else {}
+    pairs |= {"file": str(probe)} if probe is not None else {}
+    options = get_method(chosen).parse_options(pairs)
     wording = load_templates(templates, template or ())
     reader = shared.open_reader(
         model, device, dtype, batch_tokens, chat, truncate, allow_pickle, allow_new_head, no_cache
     )
     with reading_progress("reading") as progress:
         rankings = rank_tasks(wanted, reader, chosen, wording, progress, **options)
+    if save_probe is not None:
+        _save_probe(rankings, save_probe)
     if output is not None and how:
         _write(output, _render(how, rankings, top, reverse, many=tasks is not None))
     elif how:
@@ -134,7 +162,7 @@ def rank_command(
         text = _render(how, rankings, top, reverse, many=tasks is not None)
         sys.stdout.writelines(text.splitlines(keepends=True))
     else:
-        show(rankings, top, reverse)
+        show(rankings, top, reverse, parts)
     if plot is not None:
         from ccrank.report.scale import plot_scale
 
@@ -181,6 +209,23 @@ def _tasks(
     text = None if context is None else read_text(context).strip()
     criterion = Criterion(by.strip(), more, poles, category)
     return [Task(criterion, tuple(texts), text or None, id=f"ranking by {by.strip()}")]
+
+
+def _save_probe(rankings: Sequence[Ranking], path: Path) -> None:
+    """The probe of the ranking; for several tasks only one that all of them share."""
+    probes = {id(ranking.probe): ranking.probe for ranking in rankings}
+    [found] = probes.values() if len(probes) == 1 else [None]
+    if found is None:
+        reason = (
+            "each task has a probe of its own"
+            if len(probes) > 1
+            else "it fits none, or several layers at once"
+        )
+        raise CcrankError(f"{rankings[0].method} has no probe to save: {reason}")
+    try:
+        found.save(path)
+    except OSError as error:
+        raise CcrankError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
@@ -257,76 +302,3 @@ def _write(path: Path, text: str) -> None:
         raise CcrankError(f"cannot write {path}: {error.strerror or error}") from None
     finally:
         scratch.unlink(missing_ok=True)
-
-
-def show(rankings: Sequence[Ranking], top: int | None, reverse: bool) -> None:
-    """Tables for people."""
-    console = out()
-    for number, ranking in enumerate(rankings):
-        if number:
-            console.print()
-        if len(rankings) > 1:
-            console.print(
-                f"{one_line(ranking.task.id)}, by {one_line(ranking.task.criterion.name)}", style="bold"
-            )
-        low, high = min(ranking.scores), max(ranking.scores)
-        table = simple_table("rank", "item", "score", "", numbers=(0, 2))
-        for row in ranking.to_json(top, reverse)["items"]:
-            score = row["score"]
-            table.add_row(str(row["rank"]), one_line(row["item"]), f"{score:.2f}", bar(score, low, high))
-        console.print(table)
-        console.print(consistency_line(ranking), style="dim")
-    _show_summary(rankings)
-
-
-def one_line(text: str, most: int = 80) -> str:
-    """A text as a cell of a table: white space folded, cut when long, without codes that would steer a terminal."""
-    folded = " ".join(text.split())
-    plain = "".join("\ufffd" if unicodedata.category(char) == "Cc" else char for char in folded)
-    return plain if len(plain) <= most else plain[: most - 1] + "…"
-
-
-def consistency_line(ranking: Ranking) -> str:
-    """One line on how far the answers go together, and on the direction."""
-    parts = [f"{ranking.method} on {ranking.model}"]
-    known: Mapping[str, float] = ranking.consistency
-    # Few opponents leave pairs that were asked in one order alone, and no triad that could be circular.
-    if math.isfinite(known.get("both_orders_agree", math.nan)):
-        parts.append(f"both orders agree on {known['both_orders_agree']:.0%} of pairs (a coin would on 50%)")
-    if known.get("circular_triads_by_chance"):
-        parts.append(
-            f"{known['circular_triads']:g} circular triads ({known['circular_triads_by_chance']:g} by chance)"
-        )
-    if "first_wins" in known:
-        parts.append(f"first item wins {known['first_wins']:.0%}")
-    if "shuffles_agree" in known:
-        parts.append(f"τ between shuffles {known['shuffles_agree']:+.2f} (0 by chance)")
-    if "distinct_ratings" in known:
-        parts.append(f"{known['distinct_ratings']:.0%} of ratings in use")
-    if "comparisons" in ranking.details:
-        parts.append(f"{ranking.details['comparisons']:,} comparisons")
-    if not ranking.directed:
-        parts.append("direction unknown: the order may be upside down")
-    return "; ".join(parts)
-
-
-def _show_summary(rankings: Sequence[Ranking]) -> None:
-    """Where gold is known: how good the orders are, beside what chance gives."""
-    import numpy as np
-
-    from ccrank.metrics import evaluate, summarise
-
-    found = [
-        evaluate(ranking.scores, ranking.task.values)
-        for ranking in rankings
-        if ranking.task.values is not None
-    ]
-    if not found:
-        return
-    summary = summarise(found, np.random.default_rng(0))
-    between = f" [{summary.tau.low:+.3f}, {summary.tau.high:+.3f}]" if len(found) > 1 else ""
-    out().print(
-        f"\n{summary.n_tasks} task{'s' if len(found) > 1 else ''} with gold: τ {summary.tau.mean:+.3f}{between} "
-        f"(chance 0), |τ| {summary.abs_tau.mean:.3f} (chance {summary.chance_abs_tau.mean:.3f}), "
-        f"pairwise accuracy {summary.accuracy.mean:.1%} (chance 50%)"
-    )

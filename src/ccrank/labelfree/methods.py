@@ -133,7 +133,10 @@ def _answer(task: Task, parts: Parts, scores: np.ndarray, cost: object, probe: o
     ends = ends_of(task.criterion)
     details: dict[str, object] = {
         "ends": [ends.low[0], ends.high[0]],
-        "parts": {name: [round(float(one), 4) for one in row] for name, row in parts.scores.items()},
+        "parts": {
+            name: {item: round(float(one), 4) for item, one in zip(task.items, row, strict=True)}
+            for name, row in parts.scores.items()
+        },
     }
     if ends.source == "fallback":
         details["hint"] = (

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from ccrank.errors import CcrankError
+from ccrank.labelfree.combine import read_parts
+from ccrank.labelfree.routes import middle_and_late
 from ccrank.lm import Reader
 from ccrank.lm.reader import Progress
 from ccrank.metrics import kendall_tau
@@ -95,7 +97,12 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
             initial=initial,  # type: ignore[arg-type]
             consistency=consistency,  # type: ignore[arg-type]
         )
-        layers = parse_layers(layer, reader)
+        anchors = None
+        if layer == "auto":
+            layers = middle_and_late(reader.depth)
+            anchors = [part.total() for part in read_parts(tasks, reader, templates, progress)[0]]
+        else:
+            layers = parse_layers(layer, reader)
         if objective_of(name).prompt == "pair":
             states, costs = read_pair_states(tasks, reader, templates, layers, progress=progress)
         else:
@@ -106,6 +113,9 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
         for column in range(len(layers)):
             own = [one[:, column] for one in states]
             per_layer.append(seed_scores(tasks, own, name, range(seeds), settings, protocol))
+        if anchors is not None:
+            best = choose_layer([scores for scores, _ in per_layer], anchors)
+            layers, per_layer = [layers[best]], [per_layer[best]]
         answers = []
         for index, cost in enumerate(costs):
             chosen = [_best_seed(scores[index], fits, index) for scores, fits in per_layer]
@@ -128,8 +138,9 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
     run.__doc__ = f"""{_what(name)}
 
     The defaults are the paper's: states of the last layer, Z-scored within the task, 200 epochs of Adam, and of 5 seeds
-    the one of the lowest {"training" if supervised else "(label-free)"} loss. `layer` is last, all, or a number; with
-    all, the layers' rankings are joined by their first principal component. `position` is slot or item.
+    the one of the lowest {"training" if supervised else "(label-free)"} loss. `layer` is last, all, auto or a number:
+    with all, the layers' rankings are joined by their first principal component; auto takes the one that agrees best
+    with the label-free routes (see `auto`), over all tasks. `position` is slot or item.
     """
     return run
 
@@ -167,8 +178,24 @@ def apply_probe(
         scores = probe(one[:, 0])
         if probe.paired:
             scores = points_of_pairs(scores, len(task.items))
-        answers.append(Answer(scores, {}, cost, {"probe": str(file), "fitted_by": probe.about.get("method")}))
+        details = {"probe": str(file), "fitted_by": probe.about.get("method")}
+        directed = bool(probe.about.get("directed", False))
+        answers.append(Answer(scores, {}, cost, details, directed=directed))
     return answers
+
+
+def choose_layer(scores: Sequence[Sequence[np.ndarray]], anchors: Sequence[np.ndarray]) -> int:
+    """The layer whose probes agree best with label-free anchors: the largest mean |τ| over tasks and seeds.
+
+    scores: per layer, per task (seeds, N); anchors: per task (N,). No label is used.
+    """
+    means = [
+        np.mean(
+            [abs(kendall_tau(row, anchor)) for task, anchor in zip(own, anchors, strict=True) for row in task]
+        )
+        for own in scores
+    ]
+    return int(np.argmax(means))
 
 
 def consensus(scores: np.ndarray) -> np.ndarray:

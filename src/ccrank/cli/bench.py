@@ -1,0 +1,225 @@
+"""`ccrank bench`: a whole study with one command, which goes on where it was when it is given again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ccrank.cli import options as shared
+from ccrank.cli.data import DataDir
+from ccrank.cli.screen import err, out, spinner
+from ccrank.cli.study_view import study_view
+from ccrank.errors import CcrankError
+
+if TYPE_CHECKING:
+    from ccrank.experiment.runner import StudyReport
+    from ccrank.experiment.study import Study
+
+EXIT_WITH_FAILURES = 3
+WHAT, HOW, RUN = "What to compare", "Models and prompts", "The run"
+SHOWN_FAILURES = 10
+
+
+def bench_command(
+    folder: Annotated[
+        Path, typer.Option("--out", help="The study's folder; results and progress live there.")
+    ],
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="A shipped study: quick or paper.", rich_help_panel=WHAT)
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="A study as a TOML file.", rich_help_panel=WHAT)
+    ] = None,
+    models: Annotated[
+        str | None, typer.Option("--models", help="Models, comma-separated.", rich_help_panel=WHAT)
+    ] = None,
+    datasets: Annotated[
+        str | None,
+        typer.Option(
+            "--datasets", help="Datasets and JSONL task files, comma-separated.", rich_help_panel=WHAT
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            "--methods",
+            help="NAME[@embeddings][:SPLIT], comma-separated; splits are same-task, leave-one-out, across-tasks.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", min=1, help="Seeds of each probe.", rich_help_panel=WHAT)
+    ] = None,
+    layers: Annotated[
+        str | None,
+        typer.Option("--layers", help="last, all, auto or numbers such as 12,20.", rich_help_panel=WHAT),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Tasks of each dataset.", rich_help_panel=WHAT)
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", help="A method's option, METHOD.NAME=VALUE.", rich_help_panel=WHAT),
+    ] = None,
+    data_dir: DataDir = None,
+    device: shared.Device = "auto",
+    dtype: shared.Precision = "auto",
+    batch_tokens: shared.BatchTokens = "auto",
+    chat: shared.Chat = False,
+    truncate: shared.Truncate = False,
+    templates: shared.TemplateFile = None,
+    template: shared.TemplateChange = None,
+    allow_pickle: shared.AllowPickle = False,
+    allow_new_head: shared.AllowNewHead = False,
+    cache: Annotated[
+        Path | None,
+        typer.Option("--cache", help="Folder of readings; else `cache` in the study's.", rich_help_panel=RUN),
+    ] = None,
+    force_new: Annotated[
+        bool,
+        typer.Option("--force-new", help="Set aside what another study left there.", rich_help_panel=RUN),
+    ] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Do units again in which tasks failed.", rich_help_panel=RUN)
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Figures and a page at the end.", rich_help_panel=RUN)
+    ] = True,
+) -> None:
+    """Compare models, datasets and methods: the paper's study, or your own.
+
+    [bold]ccrank bench --preset quick --out quick[/bold]
+
+    [bold]ccrank bench --models default,gpt2 --datasets wikilists,mine.jsonl --methods prompt-pair,pca --out mine[/bold]
+
+    The same command after an interruption goes on where it was. Exit codes: 0 done, 3 done but for tasks that failed
+    (listed in failures.jsonl), 2 bad input, 130 interrupted.
+    """
+    with spinner("starting"):
+        from ccrank.experiment.runner import run_study
+    reader = {
+        "device": device,
+        "dtype": dtype,
+        "batch_tokens": batch_tokens,
+        "chat": chat,
+        "truncate": truncate,
+        "allow_pickle": allow_pickle,
+        "allow_new_head": allow_new_head,
+    }
+    flags: dict[str, Any] = {
+        "models": models,
+        "datasets": datasets,
+        "methods": methods,
+        "seeds": seeds,
+        "layers": layers,
+        "limit": limit,
+        "templates": None if templates is None else str(templates),
+        "template": template or None,
+    }
+    study = study_of(folder, preset, config, flags, method_options(option), reader)
+    start = time.perf_counter()
+    with study_view() as watcher:
+        done = run_study(
+            study,
+            folder,
+            data_dir=data_dir,
+            cache=cache,
+            force_new=force_new,
+            retry=retry,
+            watcher=watcher,
+        )
+    if report and done.rows:
+        _write_report(folder)
+    _say_how_it_went(folder, done, time.perf_counter() - start)
+    if done.failures:
+        raise typer.Exit(EXIT_WITH_FAILURES)
+
+
+def study_of(
+    folder: Path,
+    name: str | None,
+    config: Path | None,
+    flags: Mapping[str, Any],
+    options: Mapping[str, Mapping[str, Any]],
+    reader: Mapping[str, Any],
+) -> Study:
+    """The study that the arguments describe: a preset, a file or the folder's own, with the flags laid over it."""
+    from ccrank.experiment.study import READER_DEFAULTS, Study, preset
+    from ccrank.toml import parse_toml
+
+    given = {key: value for key, value in flags.items() if value is not None}
+    if name and config:
+        raise CcrankError("--preset and --config exclude each other")
+    own = folder / "config.toml"
+    where = "the study"
+    if name:
+        base: dict[str, Any] = preset(name)
+    elif config:
+        base, where = parse_toml(config), str(config)
+    elif "datasets" in given:
+        base = {"methods": preset("quick")["methods"]}
+    elif own.exists():
+        base, where = parse_toml(own), str(own)
+    else:
+        raise CcrankError(
+            "which study? Give --preset quick (minutes) or paper (hours), --config FILE, or --datasets"
+        )
+    table = base.get("options", {})
+    if options:
+        given["options"] = {
+            key: {**table.get(key, {}), **options.get(key, {})} for key in {**table, **options}
+        }
+    changed = {key: value for key, value in reader.items() if value != READER_DEFAULTS[key]}
+    given["reader"] = {**base.get("reader", {}), **changed}
+    return Study.parse({**base, **given}, where)
+
+
+def method_options(pairs: Sequence[str] | None) -> dict[str, dict[str, str]]:
+    """METHOD.NAME=VALUE options by method."""
+    parsed: dict[str, dict[str, str]] = {}
+    for key, value in shared.parse_pairs(pairs).items():
+        method, dot, name = key.partition(".")
+        if not dot:
+            raise CcrankError(
+                f"a method's option is METHOD.NAME=VALUE, such as prompt-pair.calibration=none, got {key!r}"
+            )
+        parsed.setdefault(method, {})[name] = value
+    return parsed
+
+
+def _write_report(folder: Path) -> None:
+    try:
+        from ccrank.report.study import write_report
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("ccrank.report"):
+            raise
+        return
+    with spinner("drawing the report"):
+        write_report(folder)
+
+
+def _say_how_it_went(folder: Path, done: StudyReport, seconds: float) -> None:
+    fresh = done.units - done.done_before
+    before = f", {done.done_before} of them before" if done.done_before else ""
+    out().print(
+        f"{done.units} units{before}; {fresh} took {seconds:,.0f} s. {done.rows:,} rows in "
+        f"{folder / 'results.parquet'}; see `ccrank results {folder}`"
+    )
+    if not done.failures:
+        return
+    console = err()
+    console.print(f"{len(done.failures)} failures, all in {folder / 'failures.jsonl'}:", markup=False)
+    for entry in done.failures[:SHOWN_FAILURES]:
+        task = "" if entry["task"] is None else f" · task {entry['task']}"
+        console.print(
+            f"  {entry['model']} · {entry['dataset']} · {entry['method']} ({entry['split']}){task}: {entry['reason']}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+    if len(done.failures) > SHOWN_FAILURES:
+        console.print(f"  and {len(done.failures) - SHOWN_FAILURES} more")

@@ -1,0 +1,147 @@
+"""`ccrank results`: what a study found, beside what chance gives."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ccrank.cli import options as shared
+from ccrank.cli.screen import out, print_json, simple_table
+from ccrank.errors import CcrankError
+
+WHICH, SHOW = "Which results", "What to show"
+
+
+def _names(facet: str) -> Any:
+    return typer.Option(f"--{facet}", help=f"Only these, comma-separated ({facet}).", rich_help_panel=WHICH)
+
+
+def results_command(
+    folder: Annotated[Path, typer.Argument(help="The folder of a study (`ccrank bench --out`).")],
+    by: Annotated[
+        str,
+        typer.Option("--by", help="dataset, or kind: fact- and context-based means.", rich_help_panel=SHOW),
+    ] = "dataset",
+    model: Annotated[str | None, _names("model")] = None,
+    dataset: Annotated[str | None, _names("dataset")] = None,
+    method: Annotated[str | None, _names("method")] = None,
+    split: Annotated[str | None, _names("split")] = None,
+    layer: Annotated[str | None, _names("layer")] = None,
+    as_json: shared.AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=SHOW)] = False,
+    as_latex: Annotated[
+        bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).", rich_help_panel=SHOW)
+    ] = False,
+    trec: Annotated[
+        Path | None, typer.Option("--trec", help="Write TREC run lines there.", rich_help_panel=SHOW)
+    ] = None,
+    qrels: Annotated[
+        Path | None, typer.Option("--qrels", help="Write gold as TREC judgements.", rich_help_panel=SHOW)
+    ] = None,
+) -> None:
+    """Summarise a study: mean over seeds, then over tasks, with 95 % bootstrap intervals over tasks.
+
+    τ is signed and its chance level is 0; |τ| and free accuracy take the better of two directions, so they stand beside
+    the chance floor of tasks of the same sizes.
+    """
+    if sum((as_json, as_csv, as_latex)) > 1:
+        raise CcrankError("--json, --csv and --latex exclude each other")
+    from ccrank.experiment import forms
+    from ccrank.experiment.results import load_failures, load_results, load_tasks
+    from ccrank.experiment.summary import choose, summarise_results
+
+    wanted = {"model": model, "dataset": dataset, "method": method, "split": split, "layer": layer}
+    frame = choose(load_results(folder), **{name: _list(text) for name, text in wanted.items()})
+    if trec or qrels:
+        tasks = load_tasks(folder)
+        if trec:
+            _write_lines(trec, forms.trec_run(frame, tasks))
+        if qrels:
+            kept = set(zip(frame["dataset"], frame["task"], strict=True))
+            chosen = {key: task for key, task in tasks.items() if key in kept}
+            _write_lines(qrels, forms.trec_judgements(chosen))
+        return
+    entries = summarise_results(frame, by)
+    if as_json:
+        print_json([{key: _finite(value) for key, value in entry.items()} for entry in entries])
+    elif as_csv:
+        sys.stdout.write(forms.to_csv(entries))
+    elif as_latex:
+        sys.stdout.write(forms.to_latex(entries))
+    else:
+        show(entries)
+        if failures := load_failures(folder):
+            out().print(f"\n{len(failures)} failures: see {folder / 'failures.jsonl'}")
+
+
+def show(entries: Sequence[Mapping[str, Any]]) -> None:
+    """Tables for people: one for each model and dataset or kind."""
+    console = out()
+    where = "dataset" if "dataset" in entries[0] else "kind"
+    blocks: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for entry in entries:
+        blocks.setdefault((entry["model"], entry[where]), []).append(entry)
+    for number, ((model, name), rows) in enumerate(blocks.items()):
+        if number:
+            console.print()
+        sets = f", mean of {rows[0]['datasets']} datasets" if where == "kind" else ""
+        console.print(f"{model} · {name}{sets}", style="bold")
+        table = simple_table(
+            "method", "split", "layer", "tasks", "τ [95 %]", "|τ|", "chance", "accuracy", "free", "chance",
+            "consistent", "s/task", "tokens/task",
+            numbers=range(2, 13),
+        )  # fmt: skip
+        for row in rows:
+            between = (
+                "" if math.isnan(row["tau_low"]) else f" [{row['tau_low']:+.2f}, {row['tau_high']:+.2f}]"
+            )
+            table.add_row(
+                row["method"],
+                "" if row["split"] == "none" else row["split"],
+                "" if row["layer"] < 0 else str(row["layer"]),
+                str(row["graded"]),
+                "–" if math.isnan(row["tau"]) else f"{row['tau']:+.3f}{between}",
+                _number(row["abs_tau"], ".3f"),
+                _number(row["chance_abs_tau"], ".3f"),
+                _number(row["accuracy"], ".1%"),
+                _number(row["free_accuracy"], ".1%"),
+                _number(row["chance_free_accuracy"], ".1%"),
+                _number(row["consistency"], ".2f"),
+                _number(row["seconds"], ".2f"),
+                _number(row["distinct_tokens"], ",.0f"),
+            )
+        console.print(table)
+
+
+def _number(value: float, form: str) -> str:
+    return "–" if math.isnan(value) else format(value, form)
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _list(text: str | None) -> list[str]:
+    return [part.strip() for part in text.split(",")] if text else []
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a file whole or, if anything fails, not at all; `-` is the standard output."""
+    if str(path) == "-":
+        sys.stdout.writelines(lines)
+        return
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with partial.open("w", encoding="utf-8") as handle:
+            handle.writelines(lines)
+        partial.replace(path)
+    except OSError as error:
+        raise CcrankError(f"cannot write {path}: {error.strerror or error}") from None
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,0 +1,157 @@
+"""How a study's progress looks: a live view on a terminal, one line for each unit elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from ccrank.cli.screen import err
+
+if TYPE_CHECKING:
+    from ccrank.experiment.execute import Outcome
+    from ccrank.experiment.units import Unit
+    from ccrank.lm import Cost
+
+
+class Pace:
+    """How fast a run goes, and how long it may still take."""
+
+    def __init__(self) -> None:
+        self.start = time.perf_counter()
+        self.prompts = self.tokens = 0
+        self.units = self.done = 0
+        self.weight = self.done_weight = 0.0
+        self._last = (0, 0)
+
+    def spend(self, spent: Cost) -> None:
+        """Take in what a model has read so far; a new model counts from 0 again."""
+        now = (spent.prompts, spent.computed_tokens)
+        before = self._last if now >= self._last else (0, 0)
+        self.prompts += now[0] - before[0]
+        self.tokens += now[1] - before[1]
+        self._last = now
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.start
+
+    @property
+    def left(self) -> str:
+        """Time left by weight; nothing is known before the first unit."""
+        if not self.done_weight:
+            return "–"
+        return clock(self.seconds * (self.weight - self.done_weight) / self.done_weight)
+
+    @property
+    def rates(self) -> str:
+        return f"{self.prompts / self.seconds:,.0f} prompts/s, {self.tokens / self.seconds:,.0f} tokens/s"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as h:mm:ss, or m:ss."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextmanager
+def study_view() -> Iterator[Any]:
+    """A watcher of a study, live where someone is watching."""
+    # The watcher's class comes with torch, whose import the command has announced by now.
+    from ccrank.experiment.runner import Watcher
+
+    class Lines(Watcher):
+        """One line for each unit."""
+
+        def __init__(self) -> None:
+            self.pace = Pace()
+
+        def begin(self, units: int, done: int, weight: float) -> None:
+            self.pace.units, self.pace.done, self.pace.weight = units, done, weight
+            self.line(f"{units} units, {done} of them done before")
+
+        def say(self, words: str) -> None:
+            if not words.startswith(("loading", "looking")):
+                self.line(words)
+
+        def finish(self, unit: Unit, outcome: Outcome, seconds: float, weight: float, spent: Cost) -> None:
+            self.advance(weight, spent)
+            self.line(describe(self.pace, unit, outcome, seconds))
+
+        def advance(self, weight: float, spent: Cost) -> None:
+            self.pace.spend(spent)
+            self.pace.done += 1
+            self.pace.done_weight += weight
+
+        def line(self, words: str) -> None:
+            sys.stderr.write(f"ccrank: {words}\n")
+            sys.stderr.flush()
+
+    class Live(Lines):
+        """Two bars: the study, and what is being read."""
+
+        def __init__(self, progress: Progress) -> None:
+            super().__init__()
+            self.progress = progress
+            self.whole: TaskID = progress.add_task("study", total=None, note="")
+            self.part: TaskID = progress.add_task("unit", total=None, note="", visible=False)
+            self.unit = ""
+
+        def begin(self, units: int, done: int, weight: float) -> None:
+            super().begin(units, done, weight)
+            self.progress.update(self.whole, total=weight or 1.0, completed=0.0 if weight else 1.0)
+            self._note()
+
+        def say(self, words: str) -> None:
+            if words.startswith(("loading", "looking")):
+                self.progress.update(self.part, note=words, visible=True, total=None)
+            else:
+                self.line(words)
+
+        def start(self, unit: Unit) -> None:
+            self.unit = str(unit)
+            self.progress.reset(self.part, total=None, visible=True, note=self.unit)
+
+        def reading(self, done: int, total: int) -> None:
+            note = f"{done:,}/{total:,} prompts · {self.unit}"
+            self.progress.update(self.part, completed=done, total=total, note=note)
+
+        def finish(self, unit: Unit, outcome: Outcome, seconds: float, weight: float, spent: Cost) -> None:
+            self.advance(weight, spent)
+            self.progress.update(self.whole, advance=weight)
+            self._note()
+
+        def line(self, words: str) -> None:
+            self.progress.console.print(words, markup=False, highlight=False)
+
+        def _note(self) -> None:
+            pace = self.pace
+            self.progress.update(
+                self.whole, note=f"{pace.done}/{pace.units} units · {pace.rates} · {pace.left} left"
+            )
+
+    console = err()
+    if not console.is_terminal:
+        yield Lines()
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(12),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield Live(progress)
+
+
+def describe(pace: Pace, unit: Unit, outcome: Outcome, seconds: float) -> str:
+    """A unit's line: where the study stands, what was done, and how fast."""
+    failed = f", {len(outcome.failures)} tasks failed" if outcome.failures else ""
+    return (
+        f"[{pace.done}/{pace.units}] {unit}: {len(outcome.rows)} rows in {seconds:.1f} s{failed} "
+        f"({pace.rates}; {pace.left} left)"
+    )

@@ -1,0 +1,113 @@
+"""What a study ran on: versions, machine, models."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ccrank import __version__
+from ccrank.errors import CcrankError
+from ccrank.experiment.folder import ENVIRONMENT, StudyFolder
+from ccrank.lm import Reader
+
+LIBRARIES = ("torch", "transformers", "numpy", "scipy", "tokenizers")
+
+
+def now() -> str:
+    """The time, to the second, in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def machine_facts() -> dict[str, Any]:
+    """Versions and hardware."""
+    facts: dict[str, Any] = {"ccrank": __version__, "python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            facts[name] = version(name)
+        except PackageNotFoundError:
+            facts[name] = None
+    return facts | {
+        "system": platform.platform(),
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "memory_gib": _memory(),
+        "gpu": _gpu_names(),
+    }
+
+
+def record_environment(folder: StudyFolder) -> None:
+    """Note what a study runs on; a later run on something else is noted beside the first."""
+    known, facts = read_environment(folder), machine_facts()
+    if not known:
+        folder.write(ENVIRONMENT, _text({**facts, "date": now(), "models": {}, "later_runs": []}))
+        return
+    differences = {key: value for key, value in facts.items() if known.get(key) != value}
+    if differences:
+        known["later_runs"].append({"date": now(), **differences})
+        folder.write(ENVIRONMENT, _text(known))
+
+
+def record_model(folder: StudyFolder, reader: Reader) -> None:
+    """Note which weights a name stood for; refuse to go on with others under the same name."""
+    known = read_environment(folder)
+    loaded = reader.loaded
+    before = known["models"].get(reader.name)
+    if before is not None and before["identity"] != loaded.identity:
+        raise CcrankError(
+            f"the model {reader.name} is not the one that {folder.path} was begun with: its weights or precision were "
+            f"{before['identity']}, now {loaded.identity}; give another folder, or --force-new to begin anew"
+        )
+    if before is None:
+        known["models"][reader.name] = {
+            "identity": loaded.identity,
+            "type": loaded.model.config.model_type,
+            "form": loaded.form,
+            "layers": reader.depth,
+            "width": reader.width,
+            "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+            "dtype": str(loaded.model.dtype).removeprefix("torch."),
+            "device": str(loaded.model.device),
+        }
+        folder.write(ENVIRONMENT, _text(known))
+
+
+def read_environment(folder: StudyFolder) -> dict[str, Any]:
+    """What was recorded; empty before the first run."""
+    path = folder.path / ENVIRONMENT
+    if not path.exists():
+        return {}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def _text(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=True) + "\n").encode()
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _memory() -> float | None:
+    try:
+        return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 30), 1)
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _gpu_names() -> list[str]:
+    import torch
+
+    if not torch.cuda.is_available():
+        return []
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

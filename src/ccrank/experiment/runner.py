@@ -1,0 +1,229 @@
+"""Running a study: what is done is skipped, what fails is noted, and the rest goes on."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from ccrank.errors import CcrankError
+from ccrank.experiment.environment import record_environment, record_model
+from ccrank.experiment.execute import Outcome, run_asking, run_probe
+from ccrank.experiment.folder import StudyFolder
+from ccrank.experiment.results import FAILURES
+from ccrank.experiment.states import SharedStates, read_shared, resolve_layers
+from ccrank.experiment.study import Study
+from ccrank.experiment.trouble import TROUBLE, reason_of
+from ccrank.experiment.units import TaskSet, Unit, load_task_sets, plan_units, weight
+from ccrank.lm import Cost, Reader, ReadingCache
+from ccrank.probing.objectives import Settings
+from ccrank.prompts import Templates
+from ccrank.ranking import canonical
+
+OpenReader = Callable[[str], Reader]
+
+
+class Watcher:
+    """Told how a study goes; this one keeps it to itself."""
+
+    def begin(self, units: int, done: int, weight: float) -> None:
+        """So many units there are, so many were done before; `weight` is what the rest weighs."""
+
+    def say(self, words: str) -> None:
+        """Something is being waited for, or worth a line."""
+
+    def start(self, unit: Unit) -> None:
+        """A unit begins."""
+
+    def reading(self, done: int, total: int) -> None:
+        """So many of so many prompts of the present reading."""
+
+    def finish(self, unit: Unit, outcome: Outcome, seconds: float, weight: float, spent: Cost) -> None:
+        """A unit is kept; `spent` is all that its model has read so far."""
+
+
+@dataclass(frozen=True)
+class StudyReport:
+    """How a run went."""
+
+    units: int
+    done_before: int
+    rows: int
+    failures: list[dict[str, Any]]
+    seconds: float
+
+
+def run_study(
+    study: Study,
+    out: str | Path,
+    *,
+    data_dir: str | Path | None = None,
+    cache: ReadingCache | Path | str | None = None,
+    force_new: bool = False,
+    retry: bool = False,
+    watcher: Watcher | None = None,
+    open_reader: OpenReader | None = None,
+) -> StudyReport:
+    """Run what a study's folder does not hold yet, then make its one table.
+
+    `cache` is where readings are kept: a folder, an open cache, or None for `out/cache`. `retry` does units again in
+    which tasks failed. `open_reader` takes the place of loading models by name.
+    """
+    start = time.perf_counter()
+    folder, watcher = StudyFolder(out), watcher or Watcher()
+    sets = load_task_sets(study, data_dir)
+    units = plan_units(study, sets)
+    with folder.locked():
+        folder.begin(study, sets, force_new)
+        if retry:
+            folder.forget([unit for unit in units if folder.failures_of(unit)])
+        pending = [unit for unit in units if not folder.is_done(unit)]
+        broken: dict[Unit, str] = {}
+        weights = _weights(pending, sets)
+        watcher.begin(len(units), len(units) - len(pending), sum(weights.values()))
+        if pending:
+            folder.forget_results()
+            record_environment(folder)
+            if not isinstance(cache, ReadingCache):
+                cache = ReadingCache(Path(cache) if cache else folder.path / "cache")
+            opener = open_reader or _opener(study, cache, watcher)
+            run = _Run(study, folder, sets, watcher, weights, broken)
+            for model, own in groupby(pending, key=lambda unit: unit.model):
+                run.model(model, list(own), opener)
+                _free_memory()
+        failures = [entry for unit in units for entry in _failures(unit, folder, sets, broken)]
+        folder.write(FAILURES, "".join(json.dumps(entry) + "\n" for entry in failures).encode())
+        rows = folder.join([unit for unit in units if unit not in broken])
+    return StudyReport(len(units), len(units) - len(pending), rows, failures, time.perf_counter() - start)
+
+
+class _Run:
+    """One run of a study, model by model."""
+
+    def __init__(
+        self,
+        study: Study,
+        folder: StudyFolder,
+        sets: dict[str, TaskSet],
+        watcher: Watcher,
+        weights: dict[Unit, float],
+        broken: dict[Unit, str],
+    ) -> None:
+        self.study, self.folder, self.sets = study, folder, sets
+        self.watcher, self.weights, self.broken = watcher, weights, broken
+        self.templates: Templates = study.load_templates()
+
+    def model(self, name: str, units: Sequence[Unit], opener: OpenReader) -> None:
+        """All units of one model, which is loaded for them and let go after them."""
+        try:
+            reader = opener(name)
+        except CcrankError as error:
+            self.watcher.say(f"{name}: {error}")
+            self.broken.update(dict.fromkeys(units, reason_of(error)))
+            return
+        record_model(self.folder, reader)
+        for _, group in groupby(units, key=lambda unit: unit.group):
+            members = list(group)
+            if members[0].choice.probe:
+                self._probes(members, reader)
+            else:
+                for unit in members:
+                    self._guarded(unit, reader, lambda unit=unit: self._ask(unit, reader))  # type: ignore[misc]
+
+    def _ask(self, unit: Unit, reader: Reader) -> Outcome:
+        options = unit.choice.parse_options(self.study.options.get(unit.choice.name, {}))
+        return run_asking(
+            unit, self.sets[unit.dataset], reader, self.templates, options, self.watcher.reading
+        )
+
+    def _probes(self, units: Sequence[Unit], reader: Reader) -> None:
+        """Units that probe the same states, which are read for the first of them."""
+        task_set = self.sets[units[0].dataset]
+        sorted_tasks, orders = zip(*(canonical(task) for task in task_set.tasks), strict=True)
+        shared: list[SharedStates] = []
+
+        def probe(unit: Unit) -> Outcome:
+            if not shared:
+                kind = unit.group[2]
+                layers = [0] if kind == "embeddings" else resolve_layers(unit.layers, reader)
+                scratch = self.folder.path
+                shared.append(
+                    read_shared(
+                        sorted_tasks, reader, self.templates, kind, layers, scratch, self.watcher.reading
+                    )
+                )
+            options = unit.choice.parse_options(self.study.options.get(unit.choice.name, {}))
+            device = reader.loaded.model.device
+            return run_probe(
+                unit,
+                task_set,
+                shared[0],
+                sorted_tasks,
+                orders,
+                self.study.seeds,
+                Settings(**options),
+                str(device) if device.type == "cuda" else "cpu",
+            )
+
+        for unit in units:
+            self._guarded(unit, reader, lambda unit=unit: probe(unit))  # type: ignore[misc]
+        for one in shared:
+            one.close()
+
+    def _guarded(self, unit: Unit, reader: Reader, work: Callable[[], Outcome]) -> None:
+        """Do a unit and keep it. One that fails as a whole is not kept, so that the next run tries it again."""
+        self.watcher.start(unit)
+        start = time.perf_counter()
+        try:
+            outcome = work()
+        except TROUBLE as error:
+            self.broken[unit] = reason_of(error)
+            self.watcher.say(f"{unit}: {self.broken[unit]}")
+            return
+        self.folder.put(unit, outcome)
+        seconds = time.perf_counter() - start
+        self.watcher.finish(unit, outcome, seconds, self.weights[unit], reader.spent)
+
+
+def _opener(study: Study, cache: ReadingCache, watcher: Watcher) -> OpenReader:
+    return lambda name: Reader.open(name, cache=cache, say=watcher.say, **study.reader)
+
+
+def _weights(units: Sequence[Unit], sets: dict[str, TaskSet]) -> dict[Unit, float]:
+    weights: dict[Unit, float] = {}
+    groups: set[tuple[str, ...]] = set()
+    for unit in units:
+        weights[unit] = weight(unit, sets[unit.dataset].tasks, unit.group not in groups)
+        groups.add(unit.group)
+    return weights
+
+
+def _failures(
+    unit: Unit, folder: StudyFolder, sets: dict[str, TaskSet], broken: dict[Unit, str]
+) -> list[dict[str, Any]]:
+    """Entries of the list of failures; a reason that all tasks of a unit share is the unit's."""
+    where = {
+        "model": unit.model,
+        "dataset": unit.dataset,
+        "method": unit.choice.label,
+        "split": unit.choice.split,
+    }
+    if unit in broken:
+        return [{**where, "task": None, "reason": broken[unit]}]
+    found = folder.failures_of(unit)
+    if len(found) == len(sets[unit.dataset].tasks) and len(set(found.values())) == 1:
+        return [{**where, "task": None, "reason": next(iter(found.values()))}]
+    return [{**where, "task": task, "reason": reason} for task, reason in found.items()]
+
+
+def _free_memory() -> None:
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

@@ -1,0 +1,189 @@
+"""What a study is: models × datasets × methods, as data that a file or the command line gives."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from ccrank.errors import CcrankError
+from ccrank.experiment.choice import Choice
+from ccrank.prompts import Templates, load_templates
+from ccrank.toml import parse_toml
+
+READER_DEFAULTS: Mapping[str, Any] = {
+    "device": "auto",
+    "dtype": "auto",
+    "batch_tokens": "auto",
+    "chat": False,
+    "truncate": False,
+    "allow_pickle": False,
+    "allow_new_head": False,
+}
+WHERE_NOT_WHAT = ("device", "batch_tokens")
+"""Options of the reader that say where and in what portions a model runs: a study may go on with others."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """Which models are tried on which datasets by which methods."""
+
+    models: tuple[str, ...]
+    datasets: tuple[str, ...]
+    """Names of datasets, and paths of task files."""
+    methods: tuple[str, ...]
+    """Each `NAME[@embeddings][:SPLIT]`; see `Choice`."""
+    seeds: int = 5
+    """Probes are trained from seeds 0 … seeds − 1; each gives rows of its own."""
+    layers: str = "last"
+    """Whose states are probed: last, all, auto, or numbers such as "12,20"."""
+    limit: int | None = None
+    """At most so many tasks of each dataset, spread evenly over it."""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of methods, by the method's name."""
+    template: tuple[str, ...] = ()
+    """Changed templates, each NAME=TEXT."""
+    templates: str | None = None
+    """A TOML file of templates laid over the shipped ones."""
+    reader: Mapping[str, Any] = field(default_factory=dict)
+    """How models are read: device, dtype, chat, truncate …"""
+
+    def __post_init__(self) -> None:
+        for name in ("models", "datasets", "methods"):
+            values = tuple(getattr(self, name))
+            if not values:
+                raise CcrankError(f"a study needs at least one of its {name}")
+            if repeated := sorted({value for value in values if values.count(value) > 1}):
+                raise CcrankError(f"{name} names {repeated[0]!r} twice")
+            object.__setattr__(self, name, values)
+        object.__setattr__(self, "template", tuple(self.template))
+        object.__setattr__(self, "layers", _checked_layers(self.layers))
+        for name, value in (("seeds", self.seeds), ("limit", self.limit)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise CcrankError(f"{name} is a number from 1 on, got {value!r}")
+        if unknown := sorted(set(self.reader) - set(READER_DEFAULTS)):
+            raise CcrankError(
+                f"[reader] has no option {unknown[0]!r}; its options: {', '.join(READER_DEFAULTS)}"
+            )
+        object.__setattr__(self, "reader", {**READER_DEFAULTS, **self.reader})
+        names = {choice.name for choice in self.choices}
+        for name in self.options:
+            if name not in names:
+                raise CcrankError(f"options are given for {name!r}, which is not among the study's methods")
+        for choice in self.choices:
+            choice.parse_options(self.options.get(choice.name, {}))
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The methods, parsed; one that stands for several splits is several."""
+        found = [choice for text in self.methods for choice in Choice.parse(text)]
+        return tuple(dict.fromkeys(found))
+
+    @classmethod
+    def parse(cls, value: Mapping[str, Any], where: str = "the study") -> Study:
+        """A study from the tables of a TOML file."""
+        known = [one.name for one in fields(cls)]
+        if unknown := sorted(set(value) - set(known)):
+            raise CcrankError(f"{where} has an unknown entry {unknown[0]!r}; known are {', '.join(known)}")
+        given = dict(value)
+        for name in ("models", "datasets", "methods", "template"):
+            entry = given.get(name, [] if name != "models" else ["default"])
+            if isinstance(entry, str):
+                entry = [part.strip() for part in entry.split(",")] if name != "template" else [entry]
+            if not isinstance(entry, Sequence) or not all(isinstance(one, str) and one for one in entry):
+                raise CcrankError(f"{where}: {name} is a list of names, got {entry!r}")
+            given[name] = tuple(entry)
+        for name in ("options", "reader"):
+            if not isinstance(given.get(name, {}), Mapping):
+                raise CcrankError(f"{where}: {name} is a table, got {given[name]!r}")
+        for name, table in given.get("options", {}).items():
+            if not isinstance(table, Mapping):
+                raise CcrankError(f"{where}: options.{name} is a table of options, got {table!r}")
+        return cls(**given)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Study:
+        """A study from a TOML file; paths in it are taken from where the command runs."""
+        return cls.parse(parse_toml(Path(path)), str(path))
+
+    def load_templates(self) -> Templates:
+        """The wording that this study uses."""
+        return load_templates(self.templates, self.template)
+
+    def to_toml(self) -> str:
+        """The study as a file that `Study.load` reads."""
+        return to_toml({key: value for key, value in asdict(self).items() if value not in (None, (), {})})
+
+    def fingerprint(self) -> dict[str, Any]:
+        """All that a result hangs on, as plain values by name, so that two studies can be compared entry by entry."""
+        entries: dict[str, Any] = {
+            "models": list(self.models),
+            "datasets": list(self.datasets),
+            "methods": [str(choice) for choice in self.choices],
+            "seeds": self.seeds,
+            "layers": self.layers,
+            "limit": self.limit,
+        }
+        for name, one in sorted(self.load_templates().by_name.items()):
+            entries[f"template {name}"] = digest(asdict(one))
+        for method, table in self.options.items():
+            entries |= {f"options.{method}.{name}": value for name, value in table.items()}
+        entries |= {
+            f"reader.{name}": value for name, value in self.reader.items() if name not in WHERE_NOT_WHAT
+        }
+        return entries
+
+
+def preset(name: str) -> dict[str, Any]:
+    """The entries of a shipped study."""
+    known = parse_toml(resources.files("ccrank.experiment") / "presets.toml")
+    if name not in known:
+        raise CcrankError(f"no preset {name!r}; there are {', '.join(known)}")
+    return dict(known[name])
+
+
+def digest(value: Any) -> str:
+    """A short name for a JSON value."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def to_toml(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> str:
+    """Plain values and tables as TOML."""
+    lines = [
+        f"{_key(key)} = {_value(value)}\n" for key, value in table.items() if not isinstance(value, Mapping)
+    ]
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            inner = (*path, key)
+            if any(not isinstance(one, Mapping) for one in value.values()):
+                lines.append(f"\n[{'.'.join(map(_key, inner))}]\n")
+            lines.append(to_toml(value, inner))
+    return "".join(lines)
+
+
+def _key(text: str) -> str:
+    return text if text.replace("-", "").replace("_", "").isalnum() and text.isascii() else _value(text)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's but for DEL, which TOML wants escaped too.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
+
+
+def _checked_layers(layers: Any) -> str:
+    text = ",".join(map(str, layers)) if isinstance(layers, (list, tuple)) else str(layers).replace(" ", "")
+    if text not in ("last", "all", "auto"):
+        try:
+            [int(one) for one in text.split(",")]
+        except ValueError:
+            raise CcrankError(f"layers is last, all, auto or numbers such as 12,20, not {layers!r}") from None
+    return text

@@ -1,0 +1,123 @@
+"""The grid: which units of work a study has, in the order in which they share readings best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ccrank.datasets.registry import datasets, load_dataset
+from ccrank.errors import CcrankError
+from ccrank.experiment.choice import Choice
+from ccrank.experiment.study import Study, digest
+from ccrank.task import Task
+from ccrank.taskfiles import read_tasks
+
+
+@dataclass(frozen=True)
+class TaskSet:
+    """A dataset as a study uses it."""
+
+    name: str
+    kind: str
+    """facts, context, or other for a task file."""
+    tasks: tuple[Task, ...]
+
+    @property
+    def digest(self) -> str:
+        """Changes when any word or value of a task does."""
+        return digest([task.to_json() for task in self.tasks])
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One model, one dataset, one method with its split and layers: what is done, kept and skipped as a whole."""
+
+    model: str
+    dataset: str
+    choice: Choice
+    layers: str
+    """The study's layers; "-" where a method does not choose any."""
+
+    @property
+    def digest(self) -> str:
+        """The name of the unit's file. What else results hang on is the folder's fingerprint."""
+        return digest([self.model, self.dataset, str(self.choice), self.layers])
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """Units of one group probe the same states."""
+        if not self.choice.probe:
+            return (self.model, self.dataset, str(self.choice))
+        kind = "pair" if self.choice.paired else "embeddings" if self.choice.embeddings else "single"
+        return (self.model, self.dataset, kind, self.layers)
+
+    def __str__(self) -> str:
+        return f"{self.model} · {self.dataset} · {self.choice}"
+
+
+def load_task_sets(study: Study, data_dir: str | Path | None = None) -> dict[str, TaskSet]:
+    """The tasks of every dataset of a study, by the dataset's name in the results."""
+    known = datasets()
+    sets: dict[str, TaskSet] = {}
+    for name in study.datasets:
+        if name in known:
+            label, kind, tasks = name, known[name].kind, load_dataset(name, data_dir)
+        elif Path(name).suffix or Path(name).exists():
+            label, kind, tasks = Path(name).stem, "other", read_tasks(name)
+        else:
+            raise CcrankError(
+                f"{name!r} is neither a dataset ({', '.join(known)}) nor a task file that exists"
+            )
+        if label in sets:
+            raise CcrankError(f"two datasets of the study are called {label!r}; rename the file {name}")
+        if repeated := sorted({task.id for task in tasks if sum(one.id == task.id for one in tasks) > 1}):
+            raise CcrankError(f"{name}: two tasks have the id {repeated[0]!r}; results are kept by id")
+        sets[label] = TaskSet(label, kind, tuple(spread(tasks, study.limit)))
+    return sets
+
+
+def spread(tasks: Sequence[Task], limit: int | None) -> list[Task]:
+    """At most `limit` tasks, evenly spread: the head of a dataset is often all of one kind."""
+    if limit is None or limit >= len(tasks):
+        return list(tasks)
+    return [tasks[index * len(tasks) // limit] for index in range(limit)]
+
+
+def plan_units(study: Study, sets: Mapping[str, TaskSet]) -> list[Unit]:
+    """Every unit once: model by model, dataset by dataset, units that share readings side by side.
+
+    Training across tasks needs two tasks: a dataset of one has no such units.
+    """
+    return list(_plan(study, sets))
+
+
+def _plan(study: Study, sets: Mapping[str, TaskSet]) -> Iterator[Unit]:
+    for model in study.models:
+        for name, task_set in sets.items():
+            groups: dict[tuple[str, ...], list[Unit]] = {}
+            for choice in study.choices:
+                if choice.split == "across-tasks" and len(task_set.tasks) < 2:
+                    continue
+                layers = "-" if not choice.probe else "0" if choice.embeddings else study.layers
+                unit = Unit(model, name, choice, layers)
+                groups.setdefault(unit.group, []).append(unit)
+            for group in groups.values():
+                yield from group
+
+
+def weight(unit: Unit, tasks: Sequence[Task], first_of_group: bool) -> float:
+    """Roughly how long a unit takes, in characters that a model reads: for the time left, not for results."""
+    total = 0.0
+    for task in tasks:
+        count = len(task.items)
+        item = sum(map(len, task.items)) / count + 20
+        prompts: float = {"prompt-pair": count * count, "prompt-list": 3 * count, "length": 0}.get(
+            unit.choice.name, count
+        )
+        if unit.choice.probe:
+            fitting = {"leave-one-out": count}.get(unit.choice.split, 1) * count
+            total += 2.0 * fitting * (count if unit.choice.paired else 1)
+            prompts = (count * count * (1.5 if unit.choice.paired else 1 / count)) if first_of_group else 0
+        total += len(task.context or "") * (prompts > 0) + prompts * item
+    return total + 50.0

@@ -1,0 +1,252 @@
+"""Bars with chance behind them: the paper's main figure, every dataset, and training across tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from ccrank.report.figures_style import (
+    CEILING_COLOUR,
+    CHANCE_COLOUR,
+    CHANCE_LINE,
+    GRID_COLOUR,
+    chance_patch,
+    drawn,
+    family_markers,
+    family_patches,
+    legend,
+    look_of,
+    panels,
+    side_title,
+    title,
+)
+from ccrank.report.scale import _short
+from ccrank.report.tables import (
+    FAMILIES,
+    kind_summary,
+    main_setting,
+    method_order,
+    one_layer,
+    summary,
+)
+
+KIND_NAMES = {"facts": "fact-based", "context": "context-based", "other": "other"}
+MOST_DATASETS_ACROSS = 6
+
+_FREE = {"abs_tau": "Kendall's |τ|", "free_accuracy": "pairwise accuracy"}
+_SIGN_MARK: dict[str, Any] = {"ls": "", "marker": "D", "ms": 2.6, "mfc": "white", "mec": "0.1", "mew": 0.6}
+_SIGNED = {"abs_tau": "tau", "free_accuracy": "accuracy"}
+
+
+@drawn
+def figure_main(results: pd.DataFrame) -> Figure | None:
+    """Mean over the datasets of each kind, for every model: accuracy and |τ| by method, with seeds' deviation, chance
+    and the ceilings of supervised twins."""
+    if results["tau"].notna().sum() == 0:
+        return None
+    table = kind_summary(results)
+    methods = _bar_methods(table, method_order(results))
+    kinds = [kind for kind in KIND_NAMES if (table["kind"] == kind).any()]
+    models = list(dict.fromkeys(results["model"]))
+    figure, grid = panels(len(models), 2 * len(kinds), _height(len(models), len(methods)), sharey=True)
+    for row, model in enumerate(models):
+        for column, (kind, metric) in enumerate(
+            (kind, m) for kind in kinds for m in ("free_accuracy", "abs_tau")
+        ):
+            axes = grid[row, column]
+            own = table[(table["model"] == model) & (table["kind"] == kind)]
+            _bars(axes, own, methods, metric)
+            if row == 0:
+                title(axes, KIND_NAMES[kind] if metric == "free_accuracy" else "")
+            if row == len(models) - 1:
+                axes.set_xlabel(_FREE[metric])
+        side_title(grid[row, -1], model)
+    _bar_legend(figure, table)
+    return figure
+
+
+@drawn
+def figure_datasets(results: pd.DataFrame, metric: str = "abs_tau") -> Figure | None:
+    """Every dataset and method, for every model; `metric` is "abs_tau" or "free_accuracy"."""
+    rows = main_setting(results[results["tau"].notna()])
+    if rows.empty:
+        return None
+    table = summary(rows)
+    methods = _bar_methods(table, method_order(results))
+    places = _wrapped(list(dict.fromkeys(rows["model"])), list(dict.fromkeys(rows["dataset"])))
+    lines = 1 + max(place[0] for place in places.values())
+    columns = 1 + max(place[1] for place in places.values())
+    figure, grid = panels(lines, columns, _height(lines, len(methods)), sharey=True)
+    for axes in grid.flat:
+        axes.set_visible(False)
+    for (model, dataset), (line, column) in places.items():
+        axes = grid[line, column]
+        axes.set_visible(True)
+        _bars(axes, table[(table["model"] == model) & (table["dataset"] == dataset)], methods, metric)
+        title(axes, _short(dataset, 18))
+        if (line + 1, column) not in places.values():
+            axes.set_xlabel(_FREE[metric])
+        if (line, column + 1) not in places.values() or column == columns - 1:
+            side_title(axes, model)
+    _bar_legend(figure, table)
+    return figure
+
+
+@drawn
+def figure_across(results: pd.DataFrame) -> Figure | None:
+    """Probes trained on other tasks (across-tasks): each label-free probe beside its supervised twin, per dataset."""
+    rows = one_layer(results[(results["split"] == "across-tasks") & results["tau"].notna()])
+    if rows.empty or not (rows["family"] != "supervised").any():
+        return None
+    table = summary(rows)
+    twins = list(dict.fromkeys(_twin(method) for method in method_order(rows)))
+    places = _wrapped(list(dict.fromkeys(rows["model"])), list(dict.fromkeys(rows["dataset"])))
+    lines = 1 + max(place[0] for place in places.values())
+    columns = 1 + max(place[1] for place in places.values())
+    figure, grid = panels(lines, columns, _height(lines, len(twins)), sharey=True, sharex=True)
+    for axes in grid.flat:
+        axes.set_visible(False)
+    for (model, dataset), (line, column) in places.items():
+        axes = grid[line, column]
+        axes.set_visible(True)
+        _dumbbells(axes, table[(table["model"] == model) & (table["dataset"] == dataset)], twins)
+        title(axes, _short(dataset, 18))
+        if (line + 1, column) not in places.values():
+            axes.set_xlabel("Kendall's |τ|")
+            axes.tick_params(labelbottom=True)
+        if (line, column + 1) not in places.values() or column == columns - 1:
+            side_title(axes, model)
+    handles = family_markers([family for family in FAMILIES if (table["family"] == family).any()])
+    signed = [_signed_handle("signed τ of the supervised")] if (table["family"] == "supervised").any() else []
+    legend(figure, [*handles, chance_patch(), *signed])
+    return figure
+
+
+def _height(lines: int, methods: int) -> float:
+    """Inches for lines of panels with so many rows each, and a legend; a low panel still holds its titles."""
+    return 0.75 + lines * max(1.3, 0.42 + 0.16 * methods)
+
+
+def _wrapped(models: Sequence[str], datasets: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Where each model's panel of a dataset stands: a model's datasets in lines of up to `MOST_DATASETS_ACROSS`."""
+    across = min(len(datasets), MOST_DATASETS_ACROSS)
+    lines = -(-len(datasets) // across)
+    return {
+        (model, dataset): (place * lines + index // across, index % across)
+        for place, model in enumerate(models)
+        for index, dataset in enumerate(datasets)
+    }
+
+
+def _twin(method: str) -> str:
+    return method.removeprefix("sup-")
+
+
+def _bar_methods(table: pd.DataFrame, order: Sequence[str]) -> list[str]:
+    """The rows of a panel of bars: label-free methods, and supervised ones without a label-free twin."""
+    family = dict(zip(table["method"], table["family"], strict=True))
+    present = [method for method in order if method in family]
+    label_free = {method for method in present if family[method] != "supervised"}
+    return [method for method in present if method in label_free or _twin(method) not in label_free]
+
+
+def _bars(axes: Axes, table: pd.DataFrame, methods: Sequence[str], metric: str) -> None:
+    # Accuracy is (1 + τ) / 2, and so is its chance.
+    halved = metric == "free_accuracy"
+    start = 0.5 if halved else 0.0
+    place = {method: index for index, method in enumerate(methods)}
+    ceiling = table["family"] == "supervised"
+    row_of = table["method"].where(~ceiling | table["method"].isin(methods), table["method"].map(_twin))
+    table = table.assign(y=row_of.map(place), ceiling=ceiling).dropna(subset="y")
+    chance = table[["chance_low", "chance", "chance_high"]]
+    _chance_bands(axes, table["y"], (1 + chance) / 2 if halved else chance)
+    bars = table[~table["ceiling"]]
+    for family, own in bars.groupby("family", sort=False):
+        look = look_of(family)
+        axes.barh(
+            own["y"], own[metric] - start, 0.62, start, color=look.colour, hatch=look.hatch, edgecolor="0.15", lw=0.4,
+            zorder=2,
+        )  # fmt: skip
+    _whiskers(axes, bars[metric], bars["y"], bars[f"{metric}_sd"])
+    ceilings = table[table["ceiling"]]
+    axes.vlines(
+        ceilings[metric], ceilings["y"] - 0.48, ceilings["y"] + 0.48, color=CEILING_COLOUR, lw=1.4, ls=(0, (2, 1)),
+        zorder=5,
+    )  # fmt: skip
+    directed = bars[bars["directed"].astype(bool)]
+    _method_rows(axes, methods)
+    if halved:
+        axes.set_xticks([0.5, 0.75, 1.0], ["0.5", "0.75", "1"])
+    axes.set_xlim(start, 1.02)
+    _sign_marks(axes, directed[_SIGNED[metric]], directed["y"], start)
+
+
+def _dumbbells(axes: Axes, table: pd.DataFrame, twins: Sequence[str]) -> None:
+    y = table["method"].map(_twin).map({method: index for index, method in enumerate(twins)})
+    table = table.assign(y=y)
+    _chance_bands(axes, y, table[["chance_low", "chance", "chance_high"]])
+    ends = table.groupby("y")["abs_tau"].agg(["min", "max"])
+    axes.hlines(ends.index, ends["min"], ends["max"], color="0.7", lw=0.6, zorder=2)
+    _whiskers(axes, table["abs_tau"], y, table["abs_tau_sd"])
+    supervised = table[table["family"] == "supervised"]
+    _sign_marks(axes, supervised["tau"], supervised["y"], 0.0)
+    for family, own in table.groupby("family", sort=False):
+        look = look_of(family)
+        axes.plot(
+            own["abs_tau"], own["y"], marker=look.marker, ms=4.5, mfc=look.colour, mec="0.15", mew=0.5, ls="", zorder=5
+        )  # fmt: skip
+    _method_rows(axes, twins)
+    axes.set_xlim(0, 1.02)
+
+
+def _chance_bands(axes: Axes, y: pd.Series, chance: pd.DataFrame) -> None:
+    low, mean, high = (chance[name] for name in ("chance_low", "chance", "chance_high"))
+    axes.barh(y, high - low, 1.0, low, color=CHANCE_COLOUR, zorder=1)
+    axes.vlines(mean, y - 0.5, y + 0.5, color=CHANCE_LINE, lw=0.9, zorder=3.5)
+
+
+def _whiskers(axes: Axes, value: pd.Series, y: pd.Series, deviation: pd.Series) -> None:
+    """One standard deviation to both sides, where there is one."""
+    shown = deviation > 0
+    if shown.any():
+        axes.errorbar(
+            value[shown], y[shown], xerr=deviation[shown], color="0.1", lw=0.8, capsize=1.6, capthick=0.8, ls="",
+            zorder=4,
+        )  # fmt: skip
+
+
+def _sign_marks(axes: Axes, value: pd.Series, y: pd.Series, start: float) -> None:
+    """A diamond at each value; one that lies off the axis points there from its edge."""
+    inside = value >= start
+    axes.plot(value[inside], y[inside], zorder=6, **_SIGN_MARK)
+    axes.plot(
+        [start] * int((~inside).sum()), y[~inside], zorder=6, clip_on=False, **{**_SIGN_MARK, "marker": "<"}
+    )
+
+
+def _method_rows(axes: Axes, methods: Sequence[str]) -> None:
+    axes.set_xticks([0, 0.5, 1.0], ["0", "0.5", "1"])
+    axes.set_ylim(len(methods) - 0.4, -0.6)
+    axes.set_yticks(range(len(methods)), [_short(name, 24) for name in methods], parse_math=False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="x", color=GRID_COLOUR, lw=0.5)
+
+
+def _bar_legend(figure: Figure, table: pd.DataFrame) -> None:
+    families = [family for family in FAMILIES if family != "supervised" and (table["family"] == family).any()]
+    handles = [*family_patches(families), chance_patch()]
+    if (table["family"] == "supervised").any():
+        ceiling = Line2D([], [], color=CEILING_COLOUR, lw=1.4, ls=(0, (2, 1)), label="supervised, same task")
+        handles.append(ceiling)
+    if table["directed"].any():
+        handles.append(_signed_handle("with its sign, where the direction is known"))
+    legend(figure, handles, columns=7 if len(handles) < 6 else 3)
+
+
+def _signed_handle(label: str) -> Line2D:
+    return Line2D([], [], label=label, **_SIGN_MARK)

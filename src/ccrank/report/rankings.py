@@ -1,0 +1,143 @@
+"""The rankings of every task in a few bytes each, for a page that draws one task on demand."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from ccrank.report.tables import family_place, one_layer
+from ccrank.task import Task
+
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+LEVELS = len(DIGITS) ** 2
+MOST_BYTES = 2_400_000
+"""What the rankings may take of the page; tasks beyond are left out, evenly over the study."""
+MOST_CONTEXT = 700
+MOST_ITEM = 160
+
+
+def pack_scores(scores: ArrayLike) -> str:
+    """Two digits for each score: its place between the lowest and the highest.
+
+    The order and the ties of up to `LEVELS` different scores are kept exactly, distances to one part in `LEVELS`.
+    """
+    values = np.nan_to_num(np.asarray(scores, dtype=float), nan=0.0, posinf=1e300, neginf=-1e300)
+    distinct, place = np.unique(values, return_inverse=True)
+    if len(distinct) == 1:
+        levels = np.array([LEVELS // 2])
+    elif len(distinct) > LEVELS:
+        levels = np.arange(len(distinct)) * (LEVELS - 1) // (len(distinct) - 1)
+    else:
+        # Halved first: the range of finite numbers need not be finite.
+        share = (distinct / 2 - distinct[0] / 2) / (distinct[-1] / 2 - distinct[0] / 2)
+        steps = np.arange(len(distinct))
+        # Rounded up to be strictly rising from below, then pushed down from above.
+        levels = np.maximum.accumulate(np.rint(share * (LEVELS - 1)).astype(int) - steps) + steps
+        levels = np.minimum(levels, LEVELS - len(distinct) + steps)
+    return "".join(DIGITS[level // 64] + DIGITS[level % 64] for level in levels[place])
+
+
+def pack_rankings(results: pd.DataFrame, tasks: Mapping[tuple[str, str], Task]) -> dict[str, Any]:
+    """What the page needs to draw any task: columns (model, method, split), tasks, and a short entry for each ranking.
+
+    An entry is [column, scores of the first run, 100 τ of it, least and most 100 τ over runs]; τ is |τ| where the
+    direction is unknown, and the scores are then turned to the better side.
+    """
+    rows = one_layer(results)
+    keys = ["model", "method", "split"]
+    columns = (
+        rows.drop_duplicates(keys)
+        .assign(place=lambda table: table["family"].map(family_place))
+        .sort_values("place", kind="stable")
+    )
+    models = list(dict.fromkeys(rows["model"]))
+    column_of = {key: index for index, key in enumerate(columns[keys].itertuples(index=False, name=None))}
+    measured = rows["tau"].where(rows["directed"], rows["abs_tau"])
+    span = measured.groupby([rows[name] for name in (*keys, "dataset", "task")], sort=False).agg(
+        ["min", "max"]
+    )
+    first = rows.sort_values("seed", kind="stable").drop_duplicates([*keys, "dataset", "task"])
+    entries: dict[tuple[str, str], list[list[Any]]] = {}
+    low, high = (dict(zip(span.index, span[name], strict=True)) for name in ("min", "max"))
+    for row in first.itertuples():
+        task = tasks.get((row.dataset, row.task))
+        if task is None or row.scores is None or len(row.scores) != len(task.items):
+            continue
+        key = (row.model, row.method, row.split)
+        full = (*key, row.dataset, row.task)
+        turned = -1.0 if not row.directed and row.tau < 0 else 1.0
+        value = row.tau if row.directed else row.abs_tau
+        entry = [column_of[key], pack_scores(np.asarray(row.scores, dtype=float) * turned), _percent(value)]
+        entries.setdefault((row.dataset, row.task), []).append(
+            [*entry, _percent(low[full]), _percent(high[full])]
+        )
+    packed = [
+        _pack_task(dataset, tasks[dataset, name], entries[dataset, name])
+        for dataset, name in tasks
+        if (dataset, name) in entries
+    ]
+    kept = _within(packed, MOST_BYTES)
+    return {
+        "models": models,
+        "columns": [
+            {
+                "model": models.index(row.model),
+                "method": row.method,
+                "split": row.split,
+                "family": row.family,
+                "directed": bool(row.directed),
+                "layer": int(row.layer),
+            }
+            for row in columns.itertuples()
+        ],
+        "tasks": kept,
+        "left_out": len(packed) - len(kept),
+    }
+
+
+def script_json(value: object) -> str:
+    """JSON that can stand inside a script element: nothing in it can end the element or open a comment."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for char in "<>&\u2028\u2029":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
+def _pack_task(dataset: str, task: Task, entries: list[list[Any]]) -> dict[str, Any]:
+    packed: dict[str, Any] = {
+        "dataset": dataset,
+        "id": task.id,
+        "by": task.criterion.name,
+        "items": [_cut(item, MOST_ITEM) for item in task.items],
+        "rankings": sorted(entries),
+    }
+    if task.context is not None:
+        packed["context"] = _cut(task.context, MOST_CONTEXT)
+    if task.values is not None:
+        packed["gold"] = [int(place) for place in np.argsort(np.argsort(-np.asarray(task.values)))]
+    return packed
+
+
+def _within(packed: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """Evenly spaced tasks whose JSON stays within so many bytes."""
+    sizes = [len(script_json(task).encode("utf-8", "backslashreplace")) for task in packed]
+    kept = list(range(len(packed)))
+    while sum(sizes[index] for index in kept) > most:
+        share = most / sum(sizes[index] for index in kept)
+        wanted = min(len(kept) - 1, int(len(kept) * share))
+        kept = [kept[int(place)] for place in np.linspace(0, len(kept) - 1, wanted)] if wanted else []
+    return [packed[index] for index in kept]
+
+
+def _percent(value: float) -> int | None:
+    return None if value is None or math.isnan(value) else round(100 * value)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,238 @@
+"""From one row per task and run to the rows of tables: means over tasks, spread over seeds, chance beside each.
+
+A results table has one row for each (model, dataset, task, method, layer, split, seed); see docs/report.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pandas as pd
+from scipy import stats
+
+from ccrank.metrics import Floor, chance_floor, chance_tau_sd, p_value_abs_tau, p_value_tau
+
+FAMILIES = ("prompting", "probing", "other", "supervised", "baseline")
+"""The order in which families stand in tables and figures."""
+SPLITS = ("none", "same-task", "leave-one-out", "across-tasks")
+"""From the main setting of the paper to the hardest one."""
+GROUP = ["model", "dataset", "method", "layer", "split"]
+METRICS = ["tau", "abs_tau", "accuracy", "free_accuracy"]
+
+_MEANS = [*METRICS, "consistency", "distinct_tokens", "seconds"]
+
+
+def floor_of(n_items: Iterable[int]) -> Floor:
+    """`chance_floor` of tasks of these sizes, computed once for each collection of sizes."""
+    return _floor(tuple(sorted(Counter(int(n) for n in n_items).items())))
+
+
+@lru_cache(maxsize=4096)
+def _floor(counts: tuple[tuple[int, int], ...]) -> Floor:
+    return chance_floor(_sizes(counts))
+
+
+@lru_cache(maxsize=16384)
+def _p_values(tau: float, mean_abs_tau: float, counts: tuple[tuple[int, int], ...], directed: bool) -> float:
+    return p_value_tau(tau, _sizes(counts)) if directed else p_value_abs_tau(mean_abs_tau, _sizes(counts))
+
+
+def _sizes(counts: tuple[tuple[int, int], ...]) -> list[int]:
+    return [n for n, times in counts for _ in range(times)]
+
+
+def signed_floor(n_items: Sequence[int], level: float = 0.95) -> Floor:
+    """What random orders reach in the mean signed τ: 0, within ± z √(Σ sd²) / tasks."""
+    deviation = math.sqrt(sum(chance_tau_sd(int(n)) ** 2 for n in n_items)) / len(n_items)
+    half = float(stats.norm.ppf((1 + level) / 2)) * deviation
+    return Floor(0.0, -half, half)
+
+
+def macro_floor(floors: Sequence[Floor]) -> Floor:
+    """The floor of a mean over datasets of their means over tasks.
+
+    Datasets are independent, so the half-widths of their intervals add in squares, on each side for itself.
+    """
+    count = len(floors)
+    mean = math.fsum(one.mean for one in floors) / count
+    below = math.sqrt(math.fsum((one.mean - one.low) ** 2 for one in floors)) / count
+    above = math.sqrt(math.fsum((one.high - one.mean) ** 2 for one in floors)) / count
+    return Floor(mean, mean - below, mean + above)
+
+
+def one_layer(results: pd.DataFrame) -> pd.DataFrame:
+    """The rows of one layer of each method: that with the most runs, of several the last. The choice needs no gold."""
+    keys = ["model", "method", "split"]
+    runs = results.groupby([*keys, "layer"]).size().reset_index(name="runs")
+    chosen = runs.sort_values(["runs", "layer"]).drop_duplicates(keys, keep="last").set_index(keys)["layer"]
+    wanted = chosen.reindex(pd.MultiIndex.from_frame(results[keys])).to_numpy()
+    return results[results["layer"].to_numpy() == wanted]
+
+
+def main_setting(results: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the main comparison: one layer, each label-free method in its simplest split, and supervised
+    probes trained and tested on the same task, which are ceilings."""
+    rows = one_layer(results)
+    place = rows["split"].map({split: index for index, split in enumerate(SPLITS)}).fillna(len(SPLITS))
+    first = place.groupby([rows["model"], rows["method"]], sort=False).transform("min")
+    supervised = rows["family"] == "supervised"
+    return rows[((place == first) & ~supervised) | (supervised & (rows["split"] == "same-task"))]
+
+
+def method_order(results: pd.DataFrame) -> list[str]:
+    """Methods by family, within a family as they first appear."""
+    first = results.drop_duplicates("method")
+    family = dict(zip(first["method"], first["family"], strict=True))
+    return sorted(family, key=lambda name: family_place(family[name]))
+
+
+def family_place(family: str) -> int:
+    """Where a family stands among `FAMILIES`; unknown ones stand with "other"."""
+    return FAMILIES.index(family if family in FAMILIES else "other")
+
+
+def over_seeds(rows: pd.DataFrame, keys: list[str], values: list[str]) -> pd.DataFrame:
+    """Mean over tasks for each seed, then mean over seeds and, as `<value>_sd`, their standard deviation.
+
+    One seed has no spread: its deviation is 0.
+    """
+    by_seed = rows.groupby([*keys, "seed"], sort=False, observed=True)[values].mean()
+    grouped = by_seed.groupby(keys, sort=False, observed=True)
+    spread = grouped.std(ddof=1).fillna(0.0).add_suffix("_sd")
+    return grouped.mean().join(spread)
+
+
+def summary(results: pd.DataFrame) -> pd.DataFrame:
+    """One row for each model, dataset, method, layer and split, with chance for the very tasks it was measured on.
+
+    Chance: `chance`, `chance_low`, `chance_high` are of the mean |τ| (those of free accuracy are (1 + chance) / 2);
+    `p_value` is of the mean signed τ where the direction is known, of the mean |τ| where not.
+    """
+    rows = results[results["tau"].notna()]
+    table = over_seeds(rows, GROUP, _MEANS)
+    main = one_layer(rows).drop_duplicates(GROUP).set_index(GROUP).index
+    table["main_layer"] = table.index.isin(main)
+    tasks = rows.drop_duplicates([*GROUP, "task"]).groupby(GROUP, sort=False)
+    table["tasks"] = tasks.size()
+    table["n_items"] = tasks["n_items"].agg(lambda column: tuple(sorted(map(int, column))))
+    for name in ("family", "kind", "directed"):
+        table[name] = tasks[name].first()
+    table["seeds"] = rows.groupby(GROUP, sort=False)["seed"].nunique()
+    table = table.reset_index()
+    floors = [floor_of(sizes) for sizes in table["n_items"]]
+    table["chance"] = [one.mean for one in floors]
+    table["chance_low"] = [one.low for one in floors]
+    table["chance_high"] = [one.high for one in floors]
+    table["p_value"] = [
+        _p_values(row.tau, row.abs_tau, tuple(sorted(Counter(row.n_items).items())), bool(row.directed))
+        for row in table.itertuples()
+    ]
+    order = sorted(range(len(table)), key=_place_of(table, results))
+    return table.iloc[order].reset_index(drop=True)
+
+
+def _place_of(table: pd.DataFrame, results: pd.DataFrame) -> Callable[[int], tuple[int, ...]]:
+    """Models and datasets as they first appear, then families, then as the rows stand."""
+    models, datasets = (
+        {name: place for place, name in enumerate(results[column].unique())}
+        for column in ("model", "dataset")
+    )
+    places = [
+        (models[model], datasets[dataset], family_place(family))
+        for model, dataset, family in zip(table["model"], table["dataset"], table["family"], strict=True)
+    ]
+    return lambda index: (*places[index], index)
+
+
+def kind_summary(results: pd.DataFrame) -> pd.DataFrame:
+    """The main comparison: one row for each model, kind of dataset and method, every dataset weighing the same.
+
+    The mean over datasets is taken for each seed; `_sd` is the deviation over seeds.
+    """
+    rows = main_setting(results[results["tau"].notna()])
+    keys = ["model", "kind", "method"]
+    by_dataset = rows.groupby([*keys, "dataset", "seed"], sort=False)[METRICS].mean().reset_index()
+    # A method without randomness may have been run once on some datasets: its result stands for every seed.
+    wide = by_dataset.pivot_table(index=[*keys, "seed"], columns="dataset", values=METRICS, sort=False)
+    filled = wide.fillna(wide.groupby(keys, sort=False).transform("mean"))
+    long = filled.stack("dataset", future_stack=True).dropna(how="all").reset_index()
+    table = over_seeds(long, keys, METRICS)
+    floors: dict[tuple[str, str, str], list[Floor]] = {}
+    for key, tasks in rows.drop_duplicates([*keys, "dataset", "task"]).groupby(
+        [*keys, "dataset"], sort=False
+    ):
+        floors.setdefault(key[:3], []).append(floor_of(tasks["n_items"]))
+    combined = [macro_floor(floors[key]) for key in table.index]
+    table["chance"] = [one.mean for one in combined]
+    table["chance_low"] = [one.low for one in combined]
+    table["chance_high"] = [one.high for one in combined]
+    about = rows.drop_duplicates(keys).set_index(keys)[["family", "directed", "split"]]
+    return table.join(about).reset_index()
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best of several methods on one dataset, with what random orders reach on the same tasks."""
+
+    method: str
+    split: str
+    family: str
+    value: float
+    chance: Floor
+
+    @property
+    def above_chance(self) -> bool:
+        """Whether it lies above the 95 % interval of chance."""
+        return self.value > self.chance.high
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """What one model reaches on one dataset without labels."""
+
+    model: str
+    dataset: str
+    tasks: int
+    directed: Best | None
+    """By signed τ, among the methods that know the direction."""
+    free: Best | None
+    """By |τ|, among all methods that use no labels."""
+    ceiling: Best | None
+    """By signed τ, among the supervised probes: those tested on what they were not trained on, where there are such."""
+
+
+def headlines(table: pd.DataFrame) -> list[Headline]:
+    """The best of each dataset and model, from the main layers of a `summary`."""
+    found = []
+    for (dataset, model), rows in table[table["main_layer"]].groupby(["dataset", "model"], sort=False):
+        supervised = rows[rows["family"] == "supervised"]
+        held_out = supervised[supervised["split"] != "same-task"]
+        label_free = rows[rows["family"] != "supervised"]
+        directed = label_free[label_free["directed"].astype(bool)]
+        found.append(
+            Headline(
+                model,
+                dataset,
+                int(rows["tasks"].max()),
+                _best(directed, "tau"),
+                _best(label_free, "abs_tau"),
+                _best(held_out if len(held_out) else supervised, "tau"),
+            )
+        )
+    return found
+
+
+def _best(rows: pd.DataFrame, metric: str) -> Best | None:
+    if rows.empty:
+        return None
+    row = rows.loc[rows[metric].idxmax()]
+    chance = (
+        signed_floor(row["n_items"])
+        if metric == "tau"
+        else Floor(*(float(row[name]) for name in ("chance", "chance_low", "chance_high")))
+    )
+    return Best(row["method"], row["split"], row["family"], float(row[metric]), chance)

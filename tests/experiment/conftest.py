@@ -1,0 +1,62 @@
+"""Small task files and tiny models for studies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ccrank.lm import Reader, ReadingCache
+from ccrank.task import Criterion, Task
+from ccrank.taskfiles import write_tasks
+from tiny import tiny_model
+
+WORDS = (
+    "red",
+    "blue",
+    "green",
+    "warm",
+    "cold",
+    "rich",
+    "poor",
+    "dark",
+    "bright",
+    "tower",
+    "bridge",
+    "fox",
+    "dog",
+)
+WORDS += ("Chad", "Peru", "Canada")
+
+
+def small_tasks(count: int = 5, start: int = 0, context: str | None = None) -> list[Task]:
+    """Tasks of 3 to 5 short items with gold."""
+    tasks = []
+    for number in range(start, start + count):
+        items = tuple(WORDS[(3 * number + place) % len(WORDS)] for place in range(3 + number % 3))
+        values = tuple(float((7 * place + number) % 11) for place in range(len(items)))
+        tasks.append(Task(Criterion("size", "larger"), items, context, values, f"task-{number}"))
+    return tasks
+
+
+@pytest.fixture
+def task_files(tmp_path: Path) -> tuple[str, str]:
+    """Two task files, the second with a context."""
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    write_tasks(small_tasks(5), first)
+    write_tasks(small_tasks(3, start=1, context="The tower is dark."), second)
+    return str(first), str(second)
+
+
+@pytest.fixture
+def open_tiny(tmp_path: Path) -> Callable[[str], Reader]:
+    """Opens tiny models by the name of their family, with a common cache of readings."""
+    cache = ReadingCache(tmp_path / "readings")
+
+    def opener(name: str) -> Reader:
+        loaded = tiny_model(name, max_position_embeddings=512)
+        object.__setattr__(loaded, "name", name)
+        return Reader(loaded, cache=cache, batch_tokens=512)
+
+    return opener

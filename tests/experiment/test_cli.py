@@ -1,0 +1,85 @@
+"""`ccrank bench` and `ccrank results` as a user calls them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ccrank.cli.app import app
+from ccrank.cli.bench import method_options, study_of
+from ccrank.errors import CcrankError
+from ccrank.experiment import load_results
+from ccrank.task import Criterion, Task
+from ccrank.taskfiles import read_tasks, write_tasks
+from tiny import tiny_model
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """A tiny model's folder."""
+    loaded = tiny_model("llama", max_position_embeddings=512)
+    loaded.model.save_pretrained(tmp_path / "model")
+    loaded.tokenizer.save_pretrained(tmp_path / "model")
+    return str(tmp_path / "model")
+
+
+def test_bench_and_results(model: str, task_files: tuple[str, str], tmp_path: Path) -> None:
+    """A study from flags; the same command again does nothing; every form of the results is printed."""
+    runner, out = CliRunner(), tmp_path / "out"
+    command = ["bench", "--models", model, "--datasets", ",".join(task_files), "--seeds", "2", "--limit", "2"]
+    command += ["--methods", "prompt-pair,random,triplet", "-o", "triplet.epochs=3", "--out", str(out)]
+    first = runner.invoke(app, [*command, "--no-report"], catch_exceptions=False)
+    assert first.exit_code == 0
+    assert "[6/6]" in first.stderr
+    frame = load_results(out)
+    assert len(frame) == 2 * 2 * (1 + 2 + 2)
+    again = runner.invoke(app, ["bench", "--out", str(out), "--no-report"], catch_exceptions=False)
+    assert "0 took" in again.stdout
+    table = runner.invoke(app, ["results", str(out)], catch_exceptions=False)
+    assert "triplet" in table.stdout
+    entries = json.loads(runner.invoke(app, ["results", str(out), "--json"]).stdout)
+    assert {entry["method"] for entry in entries} == {"prompt-pair", "random", "triplet"}
+    kinds = json.loads(runner.invoke(app, ["results", str(out), "--by", "kind", "--json"]).stdout)
+    assert [entry["datasets"] for entry in kinds] == [2, 2, 2]
+    run = tmp_path / "run.trec"
+    runner.invoke(
+        app, ["results", str(out), "--trec", str(run), "--method", "random"], catch_exceptions=False
+    )
+    chosen = frame[frame["method"] == "random"]
+    assert len(run.read_text(encoding="utf-8").splitlines()) == chosen["n_items"].sum()
+
+
+def test_failures_have_an_exit_code_and_a_line(
+    model: str, task_files: tuple[str, str], tmp_path: Path
+) -> None:
+    """A task that fails leaves the rest done, exit code 3, and its reason on the screen."""
+    tasks = [*read_tasks(task_files[0]), Task(Criterion("size"), ("a", "b", "c"), "red " * 3000, id="long")]
+    write_tasks(tasks, tmp_path / "mine.jsonl")
+    command = ["bench", "--models", model, "--datasets", str(tmp_path / "mine.jsonl"), "--no-report"]
+    command += ["--methods", "prompt-point", "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 3
+    assert "1 failures" in done.stderr
+    assert "task long" in done.stderr
+    assert len(load_results(tmp_path / "out")) == 5
+
+
+def test_flags_are_laid_over_presets(tmp_path: Path) -> None:
+    """A preset gives what the flags do not; a method's options are merged; without anything the command asks."""
+    reader = {"device": "auto", "chat": True}
+    study = study_of(
+        tmp_path, "quick", None, {"seeds": 3, "limit": None}, method_options(["triplet.margin=0.5"]), reader
+    )
+    assert (study.seeds, study.limit) == (3, 8)
+    assert study.options == {"triplet": {"margin": "0.5"}}
+    assert study.reader["chat"] is True
+    config = tmp_path / "mine.toml"
+    config.write_text(study.to_toml(), encoding="utf-8")
+    assert study_of(tmp_path, None, config, {}, {}, {}) == study
+    with pytest.raises(CcrankError, match="which study"):
+        study_of(tmp_path, None, None, {}, {}, {})
+    with pytest.raises(CcrankError, match=r"METHOD\.NAME=VALUE"):
+        method_options(["margin=0.5"])

@@ -1,0 +1,55 @@
+"""A study that is killed again and again ends as one that was left in peace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from ccrank.experiment import load_results
+from ccrank.taskfiles import read_tasks, write_tasks
+from tiny import tiny_model
+
+KILLS = 20
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_at_random_moments(tmp_path: Path, task_files: tuple[str, str]) -> None:
+    """SIGKILL at 20 random moments: nothing is lost, nothing is there twice, and every number is the same."""
+    for name, seed in (("model-a", 0), ("model-b", 1)):
+        loaded = tiny_model("llama", seed, max_position_embeddings=512)
+        loaded.model.save_pretrained(tmp_path / name)
+        loaded.tokenizer.save_pretrained(tmp_path / name)
+    assert len(read_tasks(task_files[0])) == 5
+    write_tasks(read_tasks(task_files[0]), tmp_path / "first.jsonl")
+    script = Path(__file__).with_name("killed.py")
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "CCRANK_CACHE": str(tmp_path / "own"),
+    }
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path), str(KILLS), "7"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    hits, ends, _ = done.stdout.split()
+    assert int(hits) >= KILLS
+    wanted = load_results(tmp_path / "undisturbed").drop(columns="seconds")
+    assert len(wanted) > 300
+    for number in range(int(ends)):
+        folder = tmp_path / f"disturbed-{number}"
+        found = load_results(folder).drop(columns="seconds")
+        pd.testing.assert_frame_equal(found, wanted, check_exact=True)
+        assert (folder / "failures.jsonl").read_bytes() == b""
+        finished = {path.name for path in (folder / "units").glob("[!.]*")}
+        assert finished == {path.name for path in (tmp_path / "undisturbed" / "units").iterdir()}

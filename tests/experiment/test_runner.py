@@ -1,0 +1,311 @@
+"""Running studies on tiny models: what the rows hold, going on, failing in part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ccrank.errors import CcrankError
+from ccrank.experiment import Study, Watcher, load_failures, load_results, load_tasks, run_study
+from ccrank.experiment.folder import StudyFolder
+from ccrank.experiment.results import SCHEMA
+from ccrank.experiment.units import load_task_sets, plan_units
+from ccrank.lm import Reader
+from ccrank.metrics import evaluate
+from ccrank.probing.methods import seed_scores
+from ccrank.probing.objectives import Settings
+from ccrank.probing.reading import read_single_states
+from ccrank.prompts import load_templates
+from ccrank.rank import rank_tasks
+from ccrank.ranking import canonical, from_canonical
+from ccrank.task import Criterion, Task
+from ccrank.taskfiles import read_tasks, write_tasks
+
+METHODS = ("prompt-pair", "prompt-list", "triplet", "triplet:across-tasks", "ccs-pair", "sup-ccs", "random")
+MORE = ("pca", "length", "frequency", "pca@embeddings")
+FAST = {name: {"epochs": 4} for name in ("triplet", "ccs-pair", "sup-ccs")}
+Opener = Callable[[str], Reader]
+
+
+def same(first: pd.DataFrame, second: pd.DataFrame) -> bool:
+    """Equal to the last bit, time aside."""
+    pd.testing.assert_frame_equal(
+        first.drop(columns="seconds"), second.drop(columns="seconds"), check_exact=True
+    )
+    return True
+
+
+def test_rows_are_the_grid_and_what_the_methods_give(
+    task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
+) -> None:
+    """One row for each task, seed and layer; scores are those of the method called directly; metrics are theirs."""
+    study = Study(("llama", "bert"), task_files, METHODS + MORE, seeds=2, layers="1,3", options=FAST)
+    report = run_study(study, tmp_path / "out", open_reader=open_tiny)
+    assert report.failures == []
+    frame = load_results(tmp_path / "out")
+    assert list(frame.columns) == SCHEMA.names
+    assert report.rows == len(frame)
+    counts = frame.groupby(["model", "dataset", "method", "split"]).size()
+    tasks = {"first": 5, "second": 3}
+    rows = {"prompt": 1, "length": 1, "frequency": 1, "pca@embeddings": 1, "pca": 2}
+    assert set(frame["model"]) == {"llama", "bert"}
+    for (_, dataset, method, _), count in counts.items():
+        name = "prompt" if method.startswith("prompt-") else method
+        assert count == tasks[dataset] * rows.get(name, 4), (dataset, method)
+    assert not frame.duplicated(["model", "dataset", "method", "split", "task", "layer", "seed"]).any()
+    families = dict(zip(frame["method"], frame["family"], strict=True))
+    assert families["triplet"] == "probing"
+    assert families["sup-ccs"] == "supervised"
+    assert families["pca@embeddings"] == families["random"] == families["length"] == "baseline"
+    assert set(frame.loc[frame["method"].isin(["pca", "random", "prompt-pair"]), "split"]) == {"none"}
+
+    known = load_tasks(tmp_path / "out")
+    for row in frame.itertuples():
+        found = evaluate(row.scores, known[row.dataset, row.task].values)  # type: ignore[arg-type]
+        assert (row.tau, row.free_accuracy) == (found.tau, found.free_accuracy)
+        assert row.chance_abs_tau == found.chance_abs_tau
+
+    reader, given = open_tiny("llama"), read_tasks(task_files[0])
+    pair = frame[(frame["model"] == "llama") & (frame["dataset"] == "first")].set_index(["method", "task"])
+    for ranking in rank_tasks(given, reader, "prompt-pair"):
+        row = pair.loc[("prompt-pair", ranking.task.id)]
+        np.testing.assert_array_equal(row["scores"], ranking.scores)
+        assert row["consistency"] == ranking.consistency["both_orders_agree"]
+    sorted_tasks, orders = zip(*map(canonical, given), strict=True)
+    states, _ = read_single_states(sorted_tasks, reader, load_templates(), [3])
+    scores, _ = seed_scores(
+        sorted_tasks, [one[:, 0] for one in states], "triplet", range(2), Settings(epochs=4), "across-tasks"
+    )
+    twins = frame[
+        (frame["model"] == "llama")
+        & (frame["dataset"] == "first")
+        & (frame["method"] == "triplet")
+        & (frame["split"] == "across-tasks")
+        & (frame["layer"] == 3)
+        & (frame["seed"] == 1)
+    ]
+    for row, one, order in zip(twins.itertuples(), scores, orders, strict=True):
+        np.testing.assert_array_equal(row.scores, from_canonical(one[1], order))
+
+
+class Counting(Watcher):
+    """Counts the units that are done, and may pull the plug after some of them."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.done, self.most = 0, most
+
+    def finish(self, *_: object) -> None:  # type: ignore[override]
+        self.done += 1
+        if self.done == self.most:
+            raise KeyboardInterrupt
+
+
+def test_interrupted_runs_end_as_one_run(
+    task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
+) -> None:
+    """However often a study is interrupted, each unit is done once and the table is that of one run."""
+    study = Study(("llama",), task_files, METHODS, seeds=2, options=FAST)
+    run_study(study, tmp_path / "whole", open_reader=open_tiny)
+    total = 0
+    for most in (1, 3, 6):
+        watcher = Counting(most)
+        with pytest.raises(KeyboardInterrupt):
+            run_study(study, tmp_path / "parts", open_reader=open_tiny, watcher=watcher)
+        total += watcher.done
+        assert len(load_results(tmp_path / "parts")) > 0  # what there is can be looked at
+    last = Counting()
+    report = run_study(study, tmp_path / "parts", open_reader=open_tiny, watcher=last)
+    assert report.done_before == total == 10
+    assert report.units == total + last.done
+    assert same(load_results(tmp_path / "parts"), load_results(tmp_path / "whole"))
+    again = Counting()
+    run_study(study, tmp_path / "parts", watcher=again)  # nothing is left to do, so no model is opened
+    assert again.done == 0
+    assert same(load_results(tmp_path / "parts"), load_results(tmp_path / "whole"))
+
+
+def test_a_damaged_unit_is_done_again(task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener) -> None:
+    """A unit's file that cannot be read counts as not done."""
+    study = Study(("llama",), task_files[:1], ("prompt-point", "pca"))
+    run_study(study, tmp_path / "out", open_reader=open_tiny)
+    before = load_results(tmp_path / "out")
+    unit = plan_units(study, load_task_sets(study))[0]
+    path = StudyFolder(tmp_path / "out").unit_path(unit)
+    path.write_bytes(path.read_bytes()[:-20])
+    watcher = Counting()
+    run_study(study, tmp_path / "out", open_reader=open_tiny, watcher=watcher)
+    assert watcher.done == 1
+    assert same(load_results(tmp_path / "out"), before)
+
+
+def test_another_study_in_the_folder_is_refused(
+    task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
+) -> None:
+    """A changed configuration, task file or model is named and refused; --force-new keeps the old results aside."""
+    out = tmp_path / "out"
+    study = Study(("llama",), task_files, ("prompt-point", "random"), seeds=2)
+    run_study(study, out, open_reader=open_tiny)
+    before = load_results(out)
+    with pytest.raises(CcrankError, match="seeds was 2, is 3"):
+        run_study(
+            Study(("llama",), task_files, ("prompt-point", "random"), seeds=3), out, open_reader=open_tiny
+        )
+    with pytest.raises(CcrankError, match="methods with pca"):
+        run_study(Study(("llama",), task_files, ("prompt-point", "random", "pca"), seeds=2), out)
+    path = Path(task_files[0])
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("Chad", "Chile"), encoding="utf-8")
+    with pytest.raises(CcrankError, match="tasks of first changed"):
+        run_study(study, out)
+    assert same(load_results(out), before)
+    run_study(study, out, open_reader=open_tiny, force_new=True)
+    assert not load_results(out)["scores"].equals(before["scores"])
+    assert same(load_results(out / "before-1"), before)
+
+
+def test_other_weights_under_the_same_name_are_refused(
+    task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
+) -> None:
+    """A model that has changed since the study began is not mixed in."""
+    study = Study(("llama",), task_files[:1], ("prompt-point", "random"))
+
+    def other(name: str) -> Reader:
+        reader = open_tiny(name)
+        object.__setattr__(reader.loaded, "identity", "another")
+        return reader
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study, tmp_path / "out", open_reader=open_tiny, watcher=Counting(1))
+    with pytest.raises(CcrankError, match="llama is not the one"):
+        run_study(study, tmp_path / "out", open_reader=other)
+
+
+def test_two_runs_in_one_folder_are_refused(
+    task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
+) -> None:
+    """While one run holds the folder a second one is told so."""
+    study = Study(("llama",), task_files[:1], ("length",))
+    with StudyFolder(tmp_path / "out").locked(), pytest.raises(CcrankError, match="another process"):
+        run_study(study, tmp_path / "out", open_reader=open_tiny)
+    assert run_study(study, tmp_path / "out", open_reader=open_tiny).rows == 5
+
+
+@pytest.fixture
+def troubled(tmp_path: Path) -> str:
+    """Good tasks, one far too long for the model, one that is no Unicode, and one without gold."""
+    path = tmp_path / "troubled.jsonl"
+    tasks = read_tasks(_write(tmp_path / "good.jsonl"))
+    long = Task(Criterion("size"), ("fox", "dog", "red"), "a dark tower " * 400, (1.0, 2.0, 3.0), "too-long")
+    torn = Task(Criterion("size"), ("fox\ud800", "dog", "red"), None, (1.0, 2.0, 3.0), "torn")
+    bare = Task(Criterion("size"), ("fox", "dog", "cold", "warm"), id="no-gold")
+    write_tasks([tasks[0], long, tasks[1], torn, *tasks[2:], bare], path)
+    return str(path)
+
+
+def _write(path: Path) -> Path:
+    items = [
+        ("red", "blue", "dog"),
+        ("warm", "cold", "fox", "Peru"),
+        ("Chad", "Peru", "rich"),
+        ("poor", "fox", "dog"),
+    ]
+    tasks = [
+        Task(Criterion("size"), one, None, tuple(map(float, range(len(one)))), f"good-{index}")
+        for index, one in enumerate(items)
+    ]
+    write_tasks(tasks, path)
+    return path
+
+
+def test_failing_tasks_are_set_apart(troubled: str, tmp_path: Path, open_tiny: Opener) -> None:
+    """A task that fails is listed with its reason; the others have the rows that they have without it."""
+    methods = ("prompt-pair", "triplet", "triplet:across-tasks", "sup-ccs:same-task", "length")
+    fast = {name: FAST[name] for name in ("triplet", "sup-ccs")}
+    study = Study(("llama",), (troubled,), methods, seeds=2, options=fast)
+    report = run_study(study, tmp_path / "out", open_reader=open_tiny)
+    frame = load_results(tmp_path / "out")
+    failures = {(one["method"], one["split"], one["task"]): one["reason"] for one in report.failures}
+    assert load_failures(tmp_path / "out") == report.failures
+    for method, split in (("prompt-pair", "none"), ("triplet", "across-tasks"), ("sup-ccs", "same-task")):
+        assert "too-long" in failures[method, split, "too-long"]
+        assert "Unicode" in failures[method, split, "torn"]
+    assert "gold" in failures["sup-ccs", "same-task", "no-gold"]
+    assert ("triplet", "same-task", "no-gold") not in failures
+    assert frame[frame["task"] == "no-gold"]["tau"].isna().all()
+    assert set(frame[frame["method"] == "length"]["task"]) == set(frame["task"]) | {"too-long"}
+
+    fast = {"triplet": FAST["triplet"]}
+    good = Study(("llama",), (str(tmp_path / "good.jsonl"),), methods[:2], seeds=2, options=fast)
+    run_study(good, tmp_path / "good", open_reader=open_tiny)
+    wanted = load_results(tmp_path / "good").set_index(["method", "task", "seed"])["scores"]
+    found = frame[frame["split"] != "across-tasks"].set_index(["method", "task", "seed"])["scores"]
+    for key, scores in wanted.items():
+        np.testing.assert_allclose(found[key], scores, atol=1e-4)
+
+    again = Counting()
+    assert run_study(study, tmp_path / "out", watcher=again).failures == report.failures
+    assert again.done == 0
+    run_study(study, tmp_path / "out", open_reader=open_tiny, watcher=again, retry=True)
+    assert again.done == len(methods)  # length fails on the torn task too
+
+
+def test_models_that_fail_do_not_stop_the_others(
+    task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
+) -> None:
+    """A model that cannot be opened is one failure for each unit, tried again by the next run."""
+    study = Study(("broken", "llama"), task_files[:1], ("prompt-point", "pca"))
+
+    def opener(name: str) -> Reader:
+        if name == "broken":
+            raise CcrankError("no such model")
+        return open_tiny(name)
+
+    report = run_study(study, tmp_path / "out", open_reader=opener)
+    assert [(one["model"], one["task"], one["reason"]) for one in report.failures] == [
+        ("broken", None, "no such model")
+    ] * 2
+    assert set(load_results(tmp_path / "out")["model"]) == {"llama"}
+    second = run_study(study, tmp_path / "out", open_reader=lambda name: open_tiny("gpt2"))
+    assert second.failures == []
+    assert second.done_before == 2
+
+
+def test_a_model_without_a_head_fails_in_one_line(
+    task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
+) -> None:
+    """A reason that all tasks share is said once for the unit; probes of the same model go on."""
+    study = Study(("llama",), task_files[:1], ("prompt-pair", "random"))
+
+    def headless(name: str) -> Reader:
+        reader = open_tiny(name)
+        object.__setattr__(reader.loaded, "missing_head", ("lm_head.weight",))
+        return reader
+
+    report = run_study(study, tmp_path / "out", open_reader=headless)
+    [failure] = report.failures
+    assert failure["task"] is None
+    assert "head" in failure["reason"]
+    assert set(load_results(tmp_path / "out")["method"]) == {"random"}
+
+
+def test_records(task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener) -> None:
+    """The folder says what was run, on what, with which weights, and on which tasks."""
+    study = Study(("llama",), (*task_files, "synthfacts"), ("length", "random"), seeds=1, layers="auto")
+    run_study(study, tmp_path / "out", open_reader=open_tiny)
+    assert Study.load(tmp_path / "out" / "config.toml") == study
+    facts = json.loads((tmp_path / "out" / "environment.json").read_text(encoding="utf-8"))
+    assert {"ccrank", "python", "torch", "transformers", "numpy", "cpu", "cores", "memory_gib", "gpu"} <= set(
+        facts
+    )
+    assert facts["models"]["llama"]["identity"] == "tiny-llama-0"
+    tasks = load_tasks(tmp_path / "out")
+    assert {task.about["dataset"] for task in tasks.values()} == {"first", "second", "synthfacts"}
+    assert [task for (dataset, _), task in tasks.items() if dataset == "first"] == read_tasks(task_files[0])
+    frame = load_results(tmp_path / "out")
+    assert set(zip(frame["dataset"], frame["task"], strict=True)) == set(tasks)
+    assert set(frame[frame["method"] == "random"]["layer"]) == {3}  # auto of three layers
