@@ -24,7 +24,9 @@ BATCH = 32
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tasks", type=int, default=20, help="tasks of each dataset")
     parser.add_argument("--repeats", type=int, default=3, help="how often ccrank reads; the median counts")
     arguments = parser.parse_args()

@@ -7,12 +7,13 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from ccrank.errors import CcrankError
-from ccrank.task import Task
+from ccrank.gold import Gold
+from ccrank.task import Task, normal_form
 
 FORMATS = ("lines", "csv", "tsv", "jsonl")
 """The formats that `read_items` reads."""
@@ -102,6 +103,82 @@ def read_items(
     if not items:
         raise CcrankError(f"{where} holds no items")
     return items
+
+
+def read_gold(path: str | Path, items: Sequence[str]) -> Gold:
+    """A few labels for some of the items: values as CSV or TSV (`item,value`, a header or none) or as one JSON object,
+    or orders, one per line: `Russia > Brazil > Chad`. Items are matched as `normal_form` has them."""
+    text, where = read_text(path), str(path)
+    suffix = Path(path).suffix.lower()
+    try:
+        if suffix == ".json" or text.lstrip().startswith("{"):
+            gold = Gold.of_values(_json_gold(text))
+        elif _FORMAT_OF_SUFFIX.get(suffix) not in ("csv", "tsv") and ">" in text:
+            lines = [line for line in io.StringIO(text, newline=None) if line.strip()]
+            gold = Gold.of_chains(_chain(line) for line in lines)
+        else:
+            tabs = _FORMAT_OF_SUFFIX.get(suffix) == "tsv" or (suffix != ".csv" and "\t" in text)
+            gold = Gold.of_values(_table_gold(text, "\t" if tabs else ",", items))
+        gold.check(items)
+    except CcrankError as error:
+        raise CcrankError(f"{where}: {error}") from None
+    return gold
+
+
+def _json_gold(text: str) -> dict[str, Any]:
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        for name, _ in pairs:
+            if [other for other, _ in pairs].count(name) > 1:
+                raise CcrankError(f"gold names {name!r} twice")
+        return dict(pairs)
+
+    try:
+        value = json.loads(text, object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        raise CcrankError(f"not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise CcrankError(f"gold is a JSON object of items and values, got {_short(repr(value))}")
+    return value
+
+
+def _chain(line: str) -> list[str]:
+    parts = [part.strip() for part in line.split(">")]
+    if len(parts) < 2 or not all(parts):
+        raise CcrankError(f"an order reads A > B or A > B > C, got {_short(line.strip())!r}")
+    return parts
+
+
+def _table_gold(text: str, delimiter: str, items: Sequence[str]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    known = {normal_form(item) for item in items}
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    first = True
+    try:
+        for row in rows:
+            if not any(cell.strip() for cell in row):
+                continue
+            if len(row) != 2:
+                raise CcrankError(
+                    f"line {rows.line_num}: gold has two columns, item and value, got {len(row)} cells; "
+                    "put a cell that holds the separator in double quotes"
+                )
+            item, number = normal_form(row[0]), row[1].strip()
+            try:
+                value = float(number)
+            except ValueError:
+                if first and item not in known:  # a header
+                    first = False
+                    continue
+                raise CcrankError(
+                    f"line {rows.line_num}: the value of {item!r} is no number: {number!r}"
+                ) from None
+            first = False
+            if item in values:
+                raise CcrankError(f"line {rows.line_num}: gold names {item!r} twice")
+            values[item] = value
+    except csv.Error as error:
+        raise CcrankError(f"line {rows.line_num}: not a well-formed table ({error})") from None
+    return values
 
 
 def _guess_format(path: str | Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -19,12 +19,59 @@ IRREGULAR = {
     "worst": "bad",
     "more": "high",
     "most": "high",
+    "greater": "high",
     "less": "low",
+    "lesser": "low",
     "least": "low",
     "fewer": "few",
     "farther": "far",
     "further": "far",
 }
+SUPERLATIVES = {
+    "good": "best",
+    "bad": "worst",
+    "far": "farthest",
+    "many": "most",
+    "few": "fewest",
+    "little": "smallest",
+    "northern": "northernmost",
+    "north": "northernmost",
+    "southern": "southernmost",
+    "south": "southernmost",
+}
+PLURALS = {
+    "person": "people",
+    "man": "men",
+    "woman": "women",
+    "child": "children",
+    "foot": "feet",
+    "tooth": "teeth",
+    "goose": "geese",
+    "mouse": "mice",
+    "leaf": "leaves",
+    "loaf": "loaves",
+    "wolf": "wolves",
+    "shelf": "shelves",
+    "thief": "thieves",
+    "life": "lives",
+    "knife": "knives",
+    "hero": "heroes",
+    "potato": "potatoes",
+    "tomato": "tomatoes",
+    "volcano": "volcanoes",
+    "quiz": "quizzes",
+    "lens": "lenses",
+    **{
+        same: same
+        for same in ("species", "series", "sheep", "deer", "aircraft", "spacecraft", "fish", "people")
+    },
+}
+PREPOSITION = r"of|in|per|by|for|at|to|on|from|with|since|among|between"
+PREPOSITIONS = frozenset((*PREPOSITION.split("|"), "than"))
+MEASURES = ("amount", "quantity", "level", "degree", "score", "rating", "index", "measure")
+"""Heads that say how much and leave it to another word of what: "level of noise", "noise level"."""
+OPPOSITES = ("lack", "absence", "loss", "reduction", "decline", "aversion")
+"""Heads that turn round what the word beside them says, so that its scale would be upside down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +92,9 @@ class Ends:
         return Ends(self.high, self.low, self.most, self.least, self.source)
 
 
+FALLBACK = Ends(("low", "small", "little"), ("high", "great", "strong"), "lowest", "highest", "fallback")
+
+
 def ends_of(criterion: Criterion) -> Ends:
     """Words for a criterion: its poles if given, else by its comparative, else by its name, else low and high.
 
@@ -52,15 +102,12 @@ def ends_of(criterion: Criterion) -> Ends:
     ('large', 'early')
     """
     if criterion.poles is not None:
-        return _of_poles(*criterion.poles)
+        return _of_poles(*(pole.strip() for pole in criterion.poles))
     if criterion.comparative is not None:
         found = _of_comparative(criterion.comparative, criterion.name)
         if found is not None:
             return found
-    found = _of_name(criterion.name)
-    return found or Ends(
-        ("low", "small", "little"), ("high", "great", "strong"), "lowest", "highest", "fallback"
-    )
+    return _of_name(criterion.name) or FALLBACK
 
 
 def _of_poles(low: str, high: str) -> Ends:
@@ -68,72 +115,101 @@ def _of_poles(low: str, high: str) -> Ends:
     for scale in _scales():
         for one in (scale, scale.turned()):
             if low.lower() in one.low and high.lower() in one.high:
-                lows = tuple(dict.fromkeys((low, *one.low)))
-                highs = tuple(dict.fromkeys((high, *one.high)))
-                return Ends(lows[:3], highs[:3], superlative(low), superlative(high), "poles")
+                lows, highs = _first(low, one.low), _first(high, one.high)
+                return Ends(lows, highs, superlative(low), superlative(high), "poles")
     return Ends((low,), (high,), superlative(low), superlative(high), "poles")
 
 
 def _of_comparative(comparative: str, name: str) -> Ends | None:
-    adjective = positive_form(comparative)
+    """The comparative says which end is the high one; the words are its own, or the name's where it has none."""
+    words = re.sub(r"^\s*((the|a|an|much|far|even|slightly) )+", "", comparative.lower()).split()
+    turned = False
+    if words[:1] in (["more"], ["less"]) and len(words) > 1 and words[1] not in PREPOSITIONS:
+        if _is_thing(words[1], name):
+            adjective: str | None = "low" if words[0] == "less" else "high"
+        else:
+            adjective, turned = words[1], words[0] == "less"
+    else:
+        adjective = positive_form(" ".join(words))
     if adjective is None:
         return None
+    found = _of_adjective(adjective, name)
+    return found.turned() if turned else found
+
+
+def _is_thing(word: str, name: str) -> bool:
+    """Whether "more …" goes on with a noun ("more goals", "more power"), which is no word for an end."""
+    if word in _adjectives():
+        return False
+    plural_noun = word.endswith("s") and not word.endswith(("ous", "ss"))
+    return plural_noun or word in ("people", "money") or word in _nouns() or word in _words(name)
+
+
+def _of_adjective(adjective: str, name: str) -> Ends:
+    """The scale on which the adjective is the high end."""
     named = _of_name(name)
     if adjective in ("high", "low"):
         # "more" and "less" say nothing of their own: the name gives the words, the comparative the direction.
-        if named is None:
-            return None
-        return Ends(
-            *((named.low, named.high, named.least, named.most) if adjective == "high" else _flipped(named)),
-            "comparative",
-        )
-    scales = [scale for scale in _scales() if adjective in scale.high or adjective in scale.low]
+        scale = FALLBACK if named is None else replace(named, source="comparative")
+        return scale if adjective == "high" else scale.turned()
     # Of several scales with the word, the one that the name belongs to, else the one where it comes first.
     if named is not None and (adjective in named.high or adjective in named.low):
-        scales = [named]
-    if not scales:
-        return _made_up(adjective)
-    scales.sort(key=lambda scale: (scale.high + scale.low).index(adjective) % 3)
-    scale = scales[0] if adjective in scales[0].high else scales[0].turned()
-    highs = tuple(dict.fromkeys((adjective, *scale.high)))[:3]
+        scale = named if adjective in named.high else named.turned()
+    else:
+        known = _scale_with(adjective)
+        if known is None:
+            return _made_up(adjective, "comparative")
+        scale = known
     most = superlative(adjective) if adjective != scale.high[0] else scale.most
-    return Ends(scale.low, highs, scale.least, most, "comparative")
+    return Ends(scale.low, _first(adjective, scale.high), scale.least, most, "comparative")
 
 
-def _flipped(ends: Ends) -> tuple[tuple[str, ...], tuple[str, ...], str, str]:
-    return ends.high, ends.low, ends.most, ends.least
+def _scale_with(adjective: str) -> Ends | None:
+    """The scale with the adjective at its high end, turned round if need be: the one that lists it earliest."""
+    sides = [one for scale in _scales() for one in (scale, scale.turned()) if adjective in one.high]
+    return min(sides, key=lambda one: one.high.index(adjective), default=None)
 
 
 def _of_name(name: str) -> Ends | None:
-    """The scale whose noun stands in the name, the longest noun first; "how loud it is" goes by its adjective."""
-    words = " ".join(re.findall(r"[a-z]+", name.lower()))
-    how = re.match(r"how ([a-z]+)", words)
+    """The scale whose noun is the head of the name, else one in the name; "how loud it is" goes by its adjective."""
+    text = " ".join(_words(name))
+    found = [
+        (match.start(), match.end(), scale)
+        for noun, scale in _nouns().items()
+        for match in re.finditer(rf"\b{re.escape(noun)}\b", text)
+    ]
+    how = re.match(r"how (?:very )?([a-z]+)", text)
     if how:
+        phrases = [one for one in found if one[0] == 0]
+        if phrases:
+            return max(phrases, key=lambda one: one[1])[2]
         adjective = how.group(1)
-        for scale in _scales():
-            for one in (scale, scale.turned()):
-                if adjective in one.high:
-                    return Ends(
-                        one.low,
-                        tuple(dict.fromkeys((adjective, *one.high)))[:3],
-                        one.least,
-                        superlative(adjective),
-                        "name",
-                    )
+        scale = _scale_with(adjective)
+        if scale is not None:
+            most = superlative(adjective)
+            return Ends(scale.low, _first(adjective, scale.high), scale.least, most, "name")
         if adjective not in ("much", "many", "often", "far", "well"):
-            return _made_up(adjective)
-    best: tuple[int, Ends] | None = None
-    for noun, scale in _nouns().items():
-        if re.search(rf"\b{re.escape(noun)}\b", words) and (best is None or len(noun) > best[0]):
-            best = (len(noun), scale)
-    return best[1] if best else None
+            return _made_up(adjective, "name")
+    cut = re.search(rf" (?:{PREPOSITION})\b", text)
+    head = len(text) if cut is None else cut.start()
+    last = text[:head].rpartition(" ")[2]
+    if last in OPPOSITES:
+        return None
+    heads = [one for one in found if one[0] < head <= one[1]]
+    others = [one for one in found if one not in heads]
+    # "noise level" is about noise and "level of noise" as well; "interest rate" is about a rate.
+    chosen = others if heads and last in MEASURES and others and not _covers(heads, last) else heads or others
+    return max(chosen, key=lambda one: one[1] - one[0])[2] if chosen else None
 
 
-def _made_up(adjective: str) -> Ends:
+def _covers(heads: list[tuple[int, int, Ends]], last: str) -> bool:
+    """Whether the table lists the head with more than its last word, as it does "degree of intensity"."""
+    return any(end - start > len(last) for start, end, _ in heads)
+
+
+def _made_up(adjective: str, source: str) -> Ends:
     """An adjective that the table does not know: itself and its plain negation."""
-    return Ends(
-        (f"not {adjective}",), (adjective,), f"least {adjective}", superlative(adjective), "comparative"
-    )
+    return Ends((f"not {adjective}",), (adjective,), f"least {adjective}", superlative(adjective), source)
 
 
 def positive_form(comparative: str) -> str | None:
@@ -141,59 +217,85 @@ def positive_form(comparative: str) -> str | None:
     words = comparative.lower().split()
     if not words:
         return None
-    if words[0] in ("more", "less") and len(words) > 1 and words[1] not in ("in", "of", "to", "than", "by"):
-        return words[1] if words[0] == "more" else None
     first = words[0]
+    if first == "more" and len(words) > 1 and words[1] not in PREPOSITIONS:
+        return words[1]
     if first in IRREGULAR:
         return IRREGULAR[first]
-    known = {word for scale in _scales() for word in (*scale.high, *scale.low)}
+    known = _adjectives()
+    if first in known:
+        return first
     if not first.endswith("er"):
-        return first if first in known else None
+        return None
     stem = first[:-2]
-    for guess in (stem, stem + "e", stem[:-1] + "y" if stem.endswith("i") else stem, stem[:-1]):
-        if guess in known:
-            return guess
-    return stem[:-1] + "y" if stem.endswith("i") else stem
+    guesses = (stem, stem + "e", stem[:-1] + "y" if stem.endswith("i") else stem, stem[:-1])
+    return next((guess for guess in guesses if guess in known), None) or _unbent(stem)
+
+
+def _unbent(stem: str) -> str:
+    """What stands before "-er", by the rules of spelling: zippi → zippy, redd → red, nic → nice."""
+    if stem.endswith("i"):
+        return stem[:-1] + "y"
+    if re.search(r"([bdgmnprt])\1$", stem):
+        return stem[:-1]
+    if re.search(r"[uvcz]$|[^aeious]s$|oos$|^[^aeiou]+e$", stem) or re.fullmatch(
+        r"[^aeiou]*[aeiou][^aeiouwxy]", stem
+    ):
+        return stem + "e"
+    return stem
 
 
 def superlative(adjective: str) -> str:
     """The superlative by the usual rules: largest, busiest, biggest, most expensive."""
+    if adjective.startswith("not "):
+        return f"least {adjective.removeprefix('not ')}"
     if " " in adjective:
         return f"most {adjective}"
-    irregular = {
-        "good": "best",
-        "bad": "worst",
-        "far": "farthest",
-        "many": "most",
-        "few": "fewest",
-        "little": "smallest",
-    }
-    if adjective in irregular:
-        return irregular[adjective]
+    if adjective in SUPERLATIVES:
+        return SUPERLATIVES[adjective]
     vowels = len(re.findall(r"[aeiouy]+", adjective.removesuffix("e")))
-    if adjective.endswith("y") and vowels == 2:
+    if re.search(r"[^aeiou]y$", adjective) and vowels <= 2:
         return adjective[:-1] + "iest"
-    if vowels > 1:
+    if vowels > 1 and not re.search(r"[^aeiou]ow$", adjective):
         return f"most {adjective}"
     if adjective.endswith("e"):
         return adjective + "st"
-    if re.search(r"[^aeiou][aeiou][bdgmnpt]$", adjective):
+    if vowels == 1 and re.search(r"[^aeiou][aeiou][bdgmnpt]$", adjective):
         return adjective + adjective[-1] + "est"
     return adjective + "est"
 
 
 def plural(noun: str) -> str:
-    """The plural by the usual rules, of the noun before any "of": countries, moons of Jupiter."""
-    head, of, rest = noun.partition(" of ")
-    if head.endswith("y") and head[-2:-1] not in "aeiou":
-        head = head[:-1] + "ies"
-    elif head.endswith(("s", "x", "z", "ch", "sh")):
-        head += "es"
-    elif head.endswith("person"):
-        head = head.removesuffix("person") + "people"
-    else:
-        head += "s"
-    return head + of + rest
+    """The plural by the usual rules, of the noun before any preposition: countries, moons of Jupiter."""
+    cut = re.search(rf" (?:{PREPOSITION}) ", noun)
+    head, rest = (noun, "") if cut is None else (noun[: cut.start()], noun[cut.start() :])
+    start, blank, last = head.rpartition(" ")
+    low = last.lower()
+    if low in PLURALS:
+        last = PLURALS[low] if last == low else PLURALS[low].capitalize()
+    elif re.search(r"(wo|s|e|y)man$", low) and low != "talisman":
+        last = last[:-2] + "en"
+    elif low.endswith("person"):
+        last = last[:-6] + "people"
+    elif low.endswith("sis"):
+        last = last[:-2] + "es"
+    elif re.search(r"[^aeiou]y$", low):
+        last = last[:-1] + "ies"
+    elif re.search(r"(s|x|z|ch|sh)$", low) and (not low.endswith("s") or re.search(r"[suiao]s$", low)):
+        last += "es"
+    elif not low.endswith("s"):  # what ends in any other s is a plural already: "animals"
+        last += "s"
+    return start + blank + last + rest
+
+
+def _first(word: str, others: tuple[str, ...]) -> tuple[str, ...]:
+    """The word, then those of the others that are not the same: 3 in all."""
+    return (word, *(one for one in others if one != word.lower()))[:3]
+
+
+def _words(text: str) -> list[str]:
+    """Lower-case words, without what stands in brackets: "price (USD)" is about a price."""
+    return re.findall(r"[a-z]+", re.sub(r"(?<=\w )\(.*?\)", " ", text.lower()))
 
 
 @cache
@@ -206,6 +308,11 @@ def _scales() -> tuple[Ends, ...]:
 def _nouns() -> Mapping[str, Ends]:
     table = parse_toml(resources.files("ccrank") / "words.toml")["scale"]
     return {noun: _scale(entry) for entry in table for noun in entry["nouns"]}
+
+
+@cache
+def _adjectives() -> frozenset[str]:
+    return frozenset(word for scale in _scales() for word in (*scale.high, *scale.low))
 
 
 def _scale(entry: Mapping[str, Any]) -> Ends:

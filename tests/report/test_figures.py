@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 
 import matplotlib
 import numpy as np
@@ -43,11 +44,24 @@ def texts(figure: Figure) -> list[str]:
 def test_every_figure_is_drawn_and_leaves_the_settings_alone(
     small: pd.DataFrame, tasks_by_key: Tasks
 ) -> None:
-    """A study with all data has all figures, and matplotlib's settings are what they were."""
+    """A study with all data has all figures, laid out without a warning; matplotlib's settings are what they were."""
     before = dict(matplotlib.rcParams)
-    for kind in FIGURES:
-        assert isinstance(kind.draw(small, tasks_by_key), Figure), kind.name
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind in FIGURES:
+            assert isinstance(kind.draw(small, tasks_by_key), Figure), kind.name
     assert dict(matplotlib.rcParams) == before
+
+
+def test_few_methods_and_long_names_have_room(small: pd.DataFrame) -> None:
+    """One method, a model named by a long path and results below 0 are laid out without a warning."""
+    odd = small[small["method"].isin(["triplet", "prompt-pair"])].assign(
+        model="/somewhere/far/away/in/a/folder/of/models/" + "m" * 60, tau=lambda rows: -rows["abs_tau"]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for draw in (figure_main, figure_datasets, figure_across, figure_cost):
+            assert isinstance(draw(odd), Figure)
 
 
 def test_figures_without_their_data_are_left_out(small: pd.DataFrame, tasks_by_key: Tasks) -> None:
@@ -121,7 +135,7 @@ def test_names_are_text_not_maths(small: pd.DataFrame, tasks_by_key: Tasks) -> N
         dataset=small["dataset"].replace("reviews", r"$a_{$"),
         model=r"$\undefined{$",
     )
-    for draw in (figure_main, figure_across, figure_cost):
+    for draw in (figure_across, figure_cost):
         figure = draw(odd)
         assert figure is not None
         image_bytes(figure, "png", dpi=40)
@@ -130,7 +144,8 @@ def test_names_are_text_not_maths(small: pd.DataFrame, tasks_by_key: Tasks) -> N
 
 def test_the_same_figure_gives_the_same_bytes(small: pd.DataFrame) -> None:
     """A report drawn again is the same to the byte, in every format."""
-    first, second = (figure_consistency(small) for _ in range(2))
+    few = small[small["method"].isin(["prompt-pair", "triplet"])]
+    first, second = (figure_consistency(few) for _ in range(2))
     assert first is not None
     assert second is not None
     for form in ("png", "pdf", "svg"):

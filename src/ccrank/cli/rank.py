@@ -17,9 +17,10 @@ from ccrank.cli.screen import json_text, reading_progress, spinner
 from ccrank.cli.show import show
 from ccrank.errors import CcrankError
 from ccrank.task import Criterion, Task
-from ccrank.taskfiles import read_items, read_tasks, read_text
+from ccrank.taskfiles import read_gold, read_items, read_tasks, read_text
 
 if TYPE_CHECKING:
+    from ccrank.gold import Gold
     from ccrank.ranking import Ranking
 
 WHAT, MODEL, SHOW = "What to rank", "Model and prompts", "What to show"
@@ -62,6 +63,14 @@ def rank_command(
     ] = None,
     tasks: Annotated[
         Path | None, typer.Option("--tasks", help="Rank every task of a JSONL file.", rich_help_panel=WHAT)
+    ] = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option(
+            "--gold",
+            help="A few labels: item,value (CSV, TSV, JSON) or lines A > B; tunes auto.",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     method: Annotated[
         str | None, typer.Option("--method", help="See `ccrank methods`.", rich_help_panel=MODEL)
@@ -132,6 +141,7 @@ def rank_command(
     how = "json" if as_json else "csv" if as_csv else None
     wanted = _tasks(items, by, more, poles, category, context, file, column, form, tasks)
     # What can be refused is refused before the work is done, not after it.
+    labels = None if gold is None else _gold(gold, wanted, method, probe)
     if plot is not None:
         check_plot(plot, wanted)
     if output is not None:
@@ -147,6 +157,7 @@ def rank_command(
     pairs |= {"layer": layer} if layer is not None else {}
     pairs |= {"file": str(probe)} if probe is not None else {}
     options = get_method(chosen).parse_options(pairs)
+    options |= {"gold": labels} if labels is not None else {}
     wording = load_templates(templates, template or ())
     reader = shared.open_reader(
         model, device, dtype, batch_tokens, chat, truncate, allow_pickle, allow_new_head, no_cache
@@ -209,6 +220,17 @@ def _tasks(
     text = None if context is None else read_text(context).strip()
     criterion = Criterion(by.strip(), more, poles, category)
     return [Task(criterion, tuple(texts), text or None, id=f"ranking by {by.strip()}")]
+
+
+def _gold(path: Path, tasks: Sequence[Task], method: str | None, probe: Path | None) -> Gold:
+    """The labels of the one list, for the one method that takes them."""
+    if probe is not None or method not in (None, "auto"):
+        raise CcrankError(
+            f"--gold goes with --method auto, not with {method if probe is None else '--probe'}"
+        )
+    if len(tasks) != 1:
+        raise CcrankError(f"--gold labels the items of one list; the tasks file has {len(tasks)}")
+    return read_gold(path, tasks[0].items)
 
 
 def _save_probe(rankings: Sequence[Ranking], path: Path) -> None:

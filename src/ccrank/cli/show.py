@@ -70,6 +70,12 @@ def consistency_line(ranking: Ranking) -> str:
         low, high = ranking.details["ends"]
         parts.append(f"from {low} to {high}")
         parts.append(f"its parts agree at τ {known['parts_agree']:+.2f} (0 by chance)")
+    if "gold" in ranking.details:
+        gold = ranking.details["gold"]
+        parts.append(
+            f"{gold['labelled']} labelled items: τ {gold['leave_one_out_tau']:+.2f} with each left out in turn "
+            f"({gold['without_gold_tau']:+.2f} without labels)"
+        )
     if "comparisons" in ranking.details:
         parts.append(f"{ranking.details['comparisons']:,} comparisons")
     if not ranking.directed:

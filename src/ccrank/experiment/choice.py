@@ -57,14 +57,14 @@ class Choice:
 
     @property
     def family(self) -> str:
-        """prompting, probing, supervised, baseline or other."""
+        """prompting, probing, label-free, supervised or baseline."""
         if self.name.startswith("prompt-"):
             return "prompting"
         if self.supervised:
             return "supervised"
         if self.embeddings or self.name in SURFACE or (self.probe and OBJECTIVES[self.name].loss is None):
             return "baseline"
-        return "probing" if self.probe else "other"
+        return "probing" if self.probe else "label-free"
 
     @property
     def directed(self) -> bool:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ccrank.labelfree.combine import tied_tau
 from ccrank.labelfree.routes import standard
-from ccrank.metrics import kendall_tau
 from ccrank.probing import Probe
 from ccrank.probing.crossval import task_folds
+from ccrank.probing.probe import normalisation_of
 
 OWN_ANCHOR = 0.5
 """How much a task's own anchor counts beside the probe that was fitted on the other tasks."""
@@ -62,7 +63,7 @@ def anchored_scores(
     by_layer = [np.empty((depth, len(target))) for target in targets]
     weights = np.empty((depth, states[0].shape[2]))
     for layer in range(depth):
-        rows = [standard(one[:, layer].astype(float).T).T for one in states]
+        rows = [_normal(one[:, layer].astype(float)) for one in states]
         weights[layer] = _ridge(rows, targets, ridge)
         for number in range(fold.max() + 1):
             seen = [index for index in range(count) if fold[index] != number]
@@ -71,7 +72,7 @@ def anchored_scores(
                 by_layer[index][layer] = standard(rows[index] @ found)
     agreement = np.array(
         [
-            np.mean([kendall_tau(own[layer], target) for own, target in zip(by_layer, targets, strict=True)])
+            np.mean([tied_tau(own[layer], target) for own, target in zip(by_layer, targets, strict=True)])
             for layer in range(depth)
         ]
     )
@@ -80,6 +81,12 @@ def anchored_scores(
         for own, target in zip(by_layer, targets, strict=True)
     ]
     return Anchored(scores, by_layer, agreement, weights, layers)
+
+
+def _normal(states: np.ndarray) -> np.ndarray:
+    """Z-scores within a task, as a saved probe makes them: a feature that only rounding moves is left out. (N, d)"""
+    mean, deviation = normalisation_of(states)
+    return np.asarray((states - mean) / np.where(deviation > 0, deviation, 1.0) * (deviation > 0))
 
 
 def _ridge(rows: Sequence[np.ndarray], targets: Sequence[np.ndarray], ridge: float) -> np.ndarray:

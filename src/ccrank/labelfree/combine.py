@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb, isfinite
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import kendalltau, pearson3
 
 from ccrank.labelfree.routes import Looks, middle_and_late, read_likelihood, read_poles, standard
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
-from ccrank.metrics import chance_tau_sd, kendall_tau
 from ccrank.prompts import Templates
 from ccrank.task import Task
 
@@ -34,16 +34,39 @@ class Parts:
     def agreement(self) -> tuple[float, float]:
         """Mean τ between the routes' rankings, and how likely routes that know nothing would agree as well.
 
-        Independent random orders have τ of mean 0 and of a known deviation; over K pairs the mean's is 1/√K of it
-        (pairs of independent orders are uncorrelated even where they share one).
+        The p-value is that of independent random orders. Routes of one model share its blunders (a name that it finds
+        strange, words that it likes), so that they may agree without being right: the p-value is then too small, and
+        agreement is a reason to trust an order, never a proof.
         """
         rows = [*self.scores.values()]
-        taus = [kendall_tau(first, second) for first, second in combinations(rows, 2)]
-        if not taus:
+        if len(rows) < 2:
             return float("nan"), float("nan")
-        mean = float(np.mean(taus))
-        deviation = chance_tau_sd(len(rows[0])) / np.sqrt(len(taus))
-        return mean, float(norm.sf(mean / deviation))
+        mean = float(np.mean([tied_tau(first, second) for first, second in combinations(rows, 2)]))
+        return mean, chance_of_agreement(mean, len(rows[0]), len(rows))
+
+
+def tied_tau(first: np.ndarray, second: np.ndarray) -> float:
+    """Kendall's τ-b where both sides may tie, as the logits of a model in half precision do; 0 if one ties in all."""
+    tau = float(kendalltau(first, second).statistic)
+    return tau if isfinite(tau) else 0.0
+
+
+def chance_of_agreement(mean: float, n_items: int, n_routes: int) -> float:
+    """P(mean τ between K independent random orders of N items ≥ `mean`), by the law's first three moments.
+
+    Let s be a random order's signs over its P = N(N−1)/2 pairs. Its covariance has the eigenvalues (N+1)/3, N − 1 times,
+    and 1/3 for the rest, and τ = sᵀs′/P. So τ has mean 0 and variance tr C²/P², τs that share an order are
+    uncorrelated, and three τs in a triangle have the mean product tr C³/P³, which makes the law lean to the right.
+    """
+    pairs = comb(n_items, 2)
+
+    def trace(power: int) -> float:
+        return ((n_items - 1) * (n_items + 1) ** power + pairs - n_items + 1) / 3**power
+
+    taus = comb(n_routes, 2)
+    deviation = np.sqrt(trace(2) / pairs**2 / taus)
+    skew = 6 * comb(n_routes, 3) * trace(3) / pairs**3 / taus**3 / deviation**3
+    return float(pearson3.sf(mean / deviation, skew))
 
 
 def read_parts(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from ccrank.errors import CcrankError
+from ccrank.gold import Gold
 from ccrank.labelfree.anchored import anchored_scores
 from ccrank.labelfree.combine import DOUBT, Parts, read_parts
+from ccrank.labelfree.gold import fit_gold
 from ccrank.labelfree.routes import middle_and_late, read_likelihood, read_poles
-from ccrank.lm import Reader
+from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
 from ccrank.prompting.asking import share_of
 from ccrank.prompts import Templates
@@ -27,6 +32,7 @@ def auto(
     templates: Templates,
     *,
     anchor: bool = True,
+    gold: Any = None,
     progress: Progress | None = None,
 ) -> list[Answer]:
     """The mean of several label-free routes, each of which knows direction.
@@ -35,7 +41,12 @@ def auto(
     its mind at either end (likelihood), and where the item's state lies between made-up items of both ends (axis).
     With a context: which items the context makes likely. Several tasks of one criterion are anchored (see `anchored`)
     unless `anchor` is no. The words for both ends come from --poles, --more or the criterion's name.
+
+    A few labels for one list (`gold`: item → value, or pairs (higher, lower); --gold FILE) weigh the routes anew, and
+    turn the order round if they say so; `details["gold"]` tells how well each label is foretold by the others.
     """
+    if gold is not None:
+        return [_with_gold(tasks, reader, templates, gold, progress)]
     groups = _by_criterion(tasks)
     pooled = {criterion for criterion, members in groups.items() if anchor and len(members) >= LEAST_TASKS}
     answers: dict[int, Answer] = {}
@@ -47,12 +58,27 @@ def auto(
         parts, _, cost = read_parts(own, reader, templates, progress)
         shares = _shares(own)
         for index, part, share in zip(together, parts, shares, strict=True):
-            answers[index] = _answer(tasks[index], part, part.total(), share_of(cost, *share))
+            answers[index] = _answer(tasks[index], part, part.total(), _share(cost, *share))
     for criterion in pooled:
         own = [tasks[index] for index in groups[criterion]]
         found = anchored(own, reader, templates, progress=progress)
         answers.update(zip(groups[criterion], found, strict=True))
     return [answers[index] for index in range(len(tasks))]
+
+
+def _with_gold(
+    tasks: Sequence[Task], reader: Reader, templates: Templates, gold: object, progress: Progress | None
+) -> Answer:
+    if len(tasks) != 1:
+        raise CcrankError(
+            f"gold labels the items of one list; there are {len(tasks)} tasks: rank them one by one"
+        )
+    [task] = tasks
+    pairs = Gold.parse(gold).places(task.items)
+    [parts], _, cost = read_parts(tasks, reader, templates, progress)
+    fitted = fit_gold(parts.scores, pairs)
+    answer = _answer(task, parts, fitted.scores, cost)
+    return replace(answer, details={**answer.details, "gold": fitted.details([*parts.scores])})
 
 
 def anchored(
@@ -83,7 +109,7 @@ def anchored(
             about = {"model": reader.name, "position": "slot", "template": "poles-very", "directed": True}
             probe = fitted.probe(**about)
         for index, score in zip(members, scores, strict=True):
-            answers[index] = _answer(tasks[index], parts[index], score, share_of(cost, *shares[index]), probe)
+            answers[index] = _answer(tasks[index], parts[index], score, _share(cost, *shares[index]), probe)
     return [answers[index] for index in range(len(tasks))]
 
 
@@ -96,6 +122,10 @@ def poles(
     progress: Progress | None = None,
 ) -> list[Answer]:
     """Which end's word the model would use for the item: log-odds of the high end's words against the low end's."""
+    if reader.loaded.missing_head:
+        raise CcrankError(
+            f"poles asks {reader.name} for words, and it has no language-model head; use axis or auto, which go by states"
+        )
     looks = read_poles(tasks, reader, templates, template, progress=progress)
     return _plain(tasks, looks.poles, looks.cost)
 
@@ -128,7 +158,7 @@ def axis(
     return _plain(tasks, looks.axis, looks.cost)
 
 
-def _answer(task: Task, parts: Parts, scores: np.ndarray, cost: object, probe: object = None) -> Answer:
+def _answer(task: Task, parts: Parts, scores: np.ndarray, cost: Cost, probe: object = None) -> Answer:
     mean, p_value = parts.agreement()
     ends = ends_of(task.criterion)
     details: dict[str, object] = {
@@ -144,14 +174,16 @@ def _answer(task: Task, parts: Parts, scores: np.ndarray, cost: object, probe: o
         )
     if p_value > DOUBT:
         details["warning"] = "the parts agree no better than chance would: do not rely on this order"
-    return Answer(scores, {"parts_agree": mean, "parts_p_value": p_value}, cost, details, probe)  # type: ignore[arg-type]
+    return Answer(scores, {"parts_agree": mean, "parts_p_value": p_value}, cost, details, probe)
 
 
-def _plain(tasks: Sequence[Task], scores: Sequence[np.ndarray], cost: object) -> list[Answer]:
-    return [
-        Answer(one, {}, share_of(cost, *share))  # type: ignore[arg-type]
-        for one, share in zip(scores, _shares(tasks), strict=True)
-    ]
+def _plain(tasks: Sequence[Task], scores: Sequence[np.ndarray], cost: Cost) -> list[Answer]:
+    return [Answer(one, {}, _share(cost, *share)) for one, share in zip(scores, _shares(tasks), strict=True)]
+
+
+def _share(cost: Cost, part: int, whole: int) -> Cost:
+    """A task's even share of a common cost; an item is asked about more than once, so prompts are shared as well."""
+    return replace(share_of(cost, part, whole), prompts=round(cost.prompts * part / max(1, whole)))
 
 
 def _shares(tasks: Sequence[Task]) -> list[tuple[int, int]]:

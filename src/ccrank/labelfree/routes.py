@@ -15,6 +15,7 @@ from scipy.special import logsumexp
 
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
+from ccrank.prompting.asking import checked_logits
 from ccrank.prompts import Templates
 from ccrank.task import Task
 from ccrank.words import Ends, ends_of
@@ -79,9 +80,9 @@ def read_poles(
         count = len(task.items)
         if readings.logits is not None:
             low, high = _pole_words(end, words)
-            table = readings.logits[start : start + count].astype(float)
             split, stop = len(low), len(low) + len(high)
-            poles.append(logsumexp(table[:, split:stop], axis=1) - logsumexp(table[:, :split], axis=1))
+            table = checked_logits(readings.logits[start : start + count, :stop].astype(float), task.id)
+            poles.append(logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1))
         if readings.item_states is not None and readings.states is not None:
             axis.append(axis_scores(readings.item_states[start : start + size], count))
             states.append(readings.states[start : start + count])
@@ -136,14 +137,10 @@ def read_likelihood(
     assert readings.answer_tokens is not None
     scores = []
     for index, task in enumerate(tasks):
-        count = len(task.items)
-        if contrast:
-            high, low = readings.logits[2 * index : 2 * index + 2, :count].astype(float)
-            scores.append(high - low)
-        else:
-            scores.append(
-                readings.logits[index, :count].astype(float) / readings.answer_tokens[index, :count]
-            )
+        count, ways = len(task.items), 2 if contrast else 1
+        own = slice(ways * index, ways * (index + 1))
+        table = checked_logits(readings.logits[own, :count].astype(float), task.id)
+        scores.append(table[0] - table[1] if contrast else table[0] / readings.answer_tokens[index, :count])
     return scores, readings.cost
 
 

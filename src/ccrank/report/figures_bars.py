@@ -224,9 +224,10 @@ def _sign_marks(axes: Axes, value: pd.Series, y: pd.Series, start: float) -> Non
     """A diamond at each value; one that lies off the axis points there from its edge."""
     inside = value >= start
     axes.plot(value[inside], y[inside], zorder=6, **_SIGN_MARK)
-    axes.plot(
-        [start] * int((~inside).sum()), y[~inside], zorder=6, clip_on=False, **{**_SIGN_MARK, "marker": "<"}
-    )
+    # An empty line that is not clipped has no extent, which the layout cannot bear.
+    if not inside.all():
+        edge = [start] * int((~inside).sum())
+        axes.plot(edge, y[~inside], zorder=6, clip_on=False, **{**_SIGN_MARK, "marker": "<"})
 
 
 def _method_rows(axes: Axes, methods: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import matplotlib
 import numpy as np
@@ -60,15 +60,15 @@ class FamilyLook:
 FAMILY_LOOKS: Mapping[str, FamilyLook] = {
     "prompting": FamilyLook("#08519c", "", "o"),
     "probing": FamilyLook("#2a9d78", "////", "s"),
-    "other": FamilyLook("#a8459b", "....", "P"),
+    "label-free": FamilyLook("#a8459b", "....", "P"),
     "supervised": FamilyLook("#f0a03c", "xxxx", "^"),
     "baseline": FamilyLook("#cfcfcf", "", "D"),
 }
 
 
 def look_of(family: str) -> FamilyLook:
-    """The look of a family; an unknown one looks as "other"."""
-    return FAMILY_LOOKS.get(family, FAMILY_LOOKS["other"])
+    """The look of a family; an unknown one looks as a label-free one."""
+    return FAMILY_LOOKS.get(family, FAMILY_LOOKS["label-free"])
 
 
 Draw = TypeVar("Draw", bound=Callable[..., Any])
@@ -123,9 +123,9 @@ def title(axes: Axes, text: str, **options: Any) -> None:
 
 def side_title(axes: Axes, text: str) -> None:
     """A label to the right of a row of panels, cut to the height that they have at least."""
-    figure, grid = axes.get_figure(root=True), axes.get_gridspec()
-    assert figure is not None and grid is not None  # `panels` made them
-    height = 72 * (figure.get_size_inches()[1] - 0.75) / grid.nrows - 36
+    figure = cast(Figure, axes.figure)
+    rows = {one.get_position().y0 for one in figure.axes}
+    height = 72 * (figure.get_figheight() - 0.75) / len(rows) - 36
     axes.annotate(
         _short(text, max(6, int(height / 5.5)), keep_end=True),
         (1.03, 0.5),

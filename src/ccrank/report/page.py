@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from ccrank.report.figures import DrawnFigure
     from ccrank.report.study import Study
 
-MOST_ROWS = 3000
+MOST_ROWS = 1000
 """Rows of a table on the page; the rest is in summary.csv."""
 MOST_FAILURES = 500
 MOST_FIGURE_BYTES = 260_000
 """Above this an image is drawn coarser."""
-ALL_FIGURES_BYTES = 1_800_000
+ALL_FIGURES_BYTES = 1_400_000
 """Images beyond this in all are left to their files."""
 
 MINUS = "\u2212"
@@ -104,8 +104,11 @@ def headline_words(one: Headline) -> list[str]:
     if one.ceiling is not None:
         best = one.ceiling
         words.append(f"With labels, {_called(best)} reaches τ = {signed(best.value)}.")
-    # A number stays on the line of what it is.
-    return [text.replace(" = ", "\u00a0=\u00a0").replace("95 %", "95\u00a0%") for text in words]
+    # A number stays on the line of what it is: no-break spaces, and a joiner after |, where a line may break.
+    return [
+        text.replace("| = ", "|\u2060 = ").replace(" = ", "\u00a0=\u00a0").replace("95 %", "95\u00a0%")
+        for text in words
+    ]
 
 
 def _called(best: Best) -> str:
@@ -127,7 +130,9 @@ def _verdict(found: Sequence[Headline]) -> str:
         )
     if free:
         above = sum(one.above_chance for one in free)
-        words.append(f"a label-free method beats chance whichever way up in {above} of {len(free)}")
+        baselines = sum(one.family == "baseline" for one in free)
+        note = f", and in {baselines} the best is a mere baseline" if baselines else ""
+        words.append(f"a label-free method beats chance whichever way up in {above} of {len(free)}{note}")
     text = "; ".join(words)
     return text[:1].upper() + text[1:] + "." if text else ""
 

@@ -16,7 +16,7 @@ from ccrank.task import Task
 
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 LEVELS = len(DIGITS) ** 2
-MOST_BYTES = 2_400_000
+MOST_BYTES = 2_000_000
 """What the rankings may take of the page; tasks beyond are left out, evenly over the study."""
 MOST_CONTEXT = 700
 MOST_ITEM = 160

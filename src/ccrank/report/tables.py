@@ -16,7 +16,7 @@ from scipy import stats
 
 from ccrank.metrics import Floor, chance_floor, chance_tau_sd, p_value_abs_tau, p_value_tau
 
-FAMILIES = ("prompting", "probing", "other", "supervised", "baseline")
+FAMILIES = ("label-free", "prompting", "probing", "supervised", "baseline")
 """The order in which families stand in tables and figures."""
 SPLITS = ("none", "same-task", "leave-one-out", "across-tasks")
 """From the main setting of the paper to the hardest one."""
@@ -91,8 +91,8 @@ def method_order(results: pd.DataFrame) -> list[str]:
 
 
 def family_place(family: str) -> int:
-    """Where a family stands among `FAMILIES`; unknown ones stand with "other"."""
-    return FAMILIES.index(family if family in FAMILIES else "other")
+    """Where a family stands among `FAMILIES`; unknown ones stand last."""
+    return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
 
 
 def over_seeds(rows: pd.DataFrame, keys: list[str], values: list[str]) -> pd.DataFrame:
