@@ -8,7 +8,7 @@ export CCRANK_DATA ?= $(wildcard ../shared/data)
 .PHONY: demo test lint bench format clean
 
 demo: $(VENV)/core
-	$(BIN)/ccrank rank Russia Canada Brazil Chad Monaco --by size --poles small large
+	$(BIN)/ccrank rank Russia Canada Brazil Chad Monaco --by size --category country
 
 test: $(VENV)/dev
 	$(BIN)/ccrank models pull default

@@ -67,13 +67,12 @@ def main() -> None:
     prompts = [templates.pair(task, a, b) for task in tasks for a in range(8) for b in range(8) if a != b]
     left = torch.randn(8192, 4096, device="cuda", dtype=torch.bfloat16)
     right = torch.randn(4096, 11008, device="cuda", dtype=torch.bfloat16)
+    timed(lambda: [left @ right for _ in range(5)])  # warm-up
     peak = 20 * 2 * 8192 * 4096 * 11008 / timed(lambda: [left @ right for _ in range(20)])
     weights = sum(parameter.numel() for parameter in model.model.layers.parameters())
     print(f"bf16 matrix products at {peak / 1e12:.0f} TFLOP/s; {weights / 1e9:.1f}B weights in the layers")
     answers = {}
-    print(
-        f"{'path':<10}{'prompts':>8}{'tokens':>9}{'computed':>9}{'seconds':>9}{'tasks/s':>9}{'TFLOP/s':>9}{'of peak':>8}"
-    )
+    print("path       prompts   tokens computed  seconds  tasks/s  TFLOP/s of peak")
     for path, budget in (("tree", 32768), ("padded", 16384), ("one", 4096)):
         few = prompts if path != "one" else prompts[:56]
         reader = Reader(loaded, path=path, batch_tokens=budget)

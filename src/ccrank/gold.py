@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ccrank.errors import CcrankError
 from ccrank.task import normal_form
@@ -49,7 +50,7 @@ class Gold:
                 raise CcrankError(f"gold names {item!r} twice")
             numbers[normal_form(item)] = float(value)
         ordered = sorted(numbers, key=lambda item: -numbers[item])
-        for first, second in zip(ordered, ordered[1:], strict=False):
+        for first, second in pairwise(ordered):
             if numbers[first] == numbers[second]:
                 raise CcrankError(
                     f"gold has a tie: {first!r} and {second!r} are both {numbers[first]:g}; drop one of the two"
@@ -66,9 +67,11 @@ class Gold:
                 _check_text(item)
             names = [normal_form(item) for item in chain]
             items |= dict.fromkeys(names)
-            pairs |= dict.fromkeys(zip(names, names[1:], strict=False))
-        if len(items) < 2:
-            raise CcrankError(f"gold needs at least 2 labelled items, got {len(items)}")
+            pairs |= dict.fromkeys(pairwise(names))
+        if len(items) < 2 or not pairs:
+            raise CcrankError(
+                f"gold needs at least 2 labelled items in one order, got {len(items)}: {list(items)}"
+            )
         return cls(_closed(list(pairs)))
 
     @property

@@ -73,7 +73,7 @@ def consistency_line(ranking: Ranking) -> str:
     if "gold" in ranking.details:
         gold = ranking.details["gold"]
         parts.append(
-            f"{gold['labelled']} labelled items: τ {gold['leave_one_out_tau']:+.2f} with each left out in turn "
+            f"{gold['labelled']} labelled items: τ {gold['leave_one_out_tau']:+.2f} where left out of the fit "
             f"({gold['without_gold_tau']:+.2f} without labels)"
         )
     if "comparisons" in ranking.details:

@@ -54,14 +54,14 @@ def tied_tau(first: np.ndarray, second: np.ndarray) -> float:
 def chance_of_agreement(mean: float, n_items: int, n_routes: int) -> float:
     """P(mean τ between K independent random orders of N items ≥ `mean`), by the law's first three moments.
 
-    Let s be a random order's signs over its P = N(N−1)/2 pairs. Its covariance has the eigenvalues (N+1)/3, N − 1 times,
-    and 1/3 for the rest, and τ = sᵀs′/P. So τ has mean 0 and variance tr C²/P², τs that share an order are
+    Let s be a random order's signs over its P = N(N−1)/2 pairs. Its covariance C has the eigenvalues (N+1)/3, N − 1
+    times, and 1/3 for the rest, and τ = sᵀs′/P. So τ has mean 0 and variance tr C²/P², τs that share an order are
     uncorrelated, and three τs in a triangle have the mean product tr C³/P³, which makes the law lean to the right.
     """
     pairs = comb(n_items, 2)
 
     def trace(power: int) -> float:
-        return ((n_items - 1) * (n_items + 1) ** power + pairs - n_items + 1) / 3**power
+        return float(((n_items - 1) * (n_items + 1) ** power + pairs - n_items + 1) / 3**power)
 
     taus = comb(n_routes, 2)
     deviation = np.sqrt(trace(2) / pairs**2 / taus)

@@ -124,7 +124,7 @@ def poles(
     """Which end's word the model would use for the item: log-odds of the high end's words against the low end's."""
     if reader.loaded.missing_head:
         raise CcrankError(
-            f"poles asks {reader.name} for words, and it has no language-model head; use axis or auto, which go by states"
+            f"poles asks for words, and {reader.name} has no language-model head; use axis or auto, which take states"
         )
     looks = read_poles(tasks, reader, templates, template, progress=progress)
     return _plain(tasks, looks.poles, looks.cost)
@@ -154,7 +154,7 @@ def axis(
 ) -> list[Answer]:
     """Where the item's state lies between those of made-up items: from "a very small country" to "a very large one"."""
     layers = middle_and_late(reader.depth)
-    looks = read_poles(tasks, reader, templates, template, layers=layers, progress=progress)
+    looks = read_poles(tasks, reader, templates, template, None, layers, progress)
     return _plain(tasks, looks.axis, looks.cost)
 
 

@@ -29,7 +29,7 @@ class Looks:
     """What one pass over a template's prompts gives: the poles' scores, and states for the axis and for probes."""
 
     poles: list[np.ndarray]
-    """Per task (N,); empty for a model without a language-model head."""
+    """Per task (N,); empty where no words were asked for, as of a model without a language-model head."""
     axis: list[np.ndarray]
     """Per task (N,)."""
     states: list[np.ndarray]
@@ -48,13 +48,14 @@ def read_poles(
     reader: Reader,
     templates: Templates,
     template: str = "poles-very",
-    words: str = "adjectives",
+    words: str | None = "adjectives",
     layers: Sequence[int] = (),
     progress: Progress | None = None,
 ) -> Looks:
     """Ask which end an item belongs to; with `layers`, read the item's states and those of made-up items as well.
 
-    The score is log Σ_h exp l(h) − log Σ_l exp l(l) over the words h of the high and l of the low end.
+    The score is log Σ_h exp l(h) − log Σ_l exp l(l) over the words h of the high and l of the low end: its adjectives,
+    its superlative, or (None) not asked for.
     """
     ends = [ends_of(task.criterion) for task in tasks]
     prompts, candidates, sizes = [], [], []
@@ -65,10 +66,10 @@ def read_poles(
         prompts += own
         candidates += [_pole_words(end, words)[0] + _pole_words(end, words)[1]] * len(own)
         sizes.append(len(own))
-    headless = bool(reader.loaded.missing_head)
+    asked = words is not None and not reader.loaded.missing_head
     readings = reader.read(
         prompts,
-        None if headless else candidates,
+        candidates if asked else None,
         layers,
         items=bool(layers),
         log_probabilities=words == "superlatives",
@@ -148,10 +149,11 @@ def standard(scores: np.ndarray) -> np.ndarray:
     """Mean 0 and deviation 1 along the last axis; 0 where all are equal."""
     centred = scores - scores.mean(axis=-1, keepdims=True)
     spread = centred.std(axis=-1, keepdims=True)
-    return np.asarray(centred / np.where(spread > 1e-9, spread, 1.0))
+    some = spread > 1e-9
+    return np.asarray(np.where(some, centred / np.where(some, spread, 1.0), 0.0))
 
 
-def _pole_words(ends: Ends, words: str) -> tuple[list[str], list[str]]:
+def _pole_words(ends: Ends, words: str | None) -> tuple[list[str], list[str]]:
     if words == "superlatives":
         return [ends.least], [ends.most]
     return list(ends.low), list(ends.high)

@@ -1,0 +1,56 @@
+"""`ccrank rank --gold`: labels from a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Monaco")
+
+
+def test_labels_from_a_file(rank):
+    """Both forms of a file give one result, which the details and the line for people speak of."""
+    Path("labels.csv").write_text("country,area\nRussia,17\nChad,1.3\nMonaco,0\n")
+    Path("labels.txt").write_text("Russia > Chad > Monaco\n")
+    first, second = (
+        rank(*ITEMS, "--by", "size", "--json", "--gold", f"labels.{form}") for form in ("csv", "txt")
+    )
+    assert (first.code, first.err) == (0, "")
+    assert first.out == second.out
+    assert json.loads(first.out)["details"]["gold"]["labelled"] == 3
+    table = " ".join(rank(*ITEMS, "--by", "size", "--gold", "labels.csv").out.split())
+    assert "3 labelled items: τ " in table
+    assert "where left out of the fit" in table
+    assert "labelled" not in rank(*ITEMS, "--by", "size").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--method", "prompt-pair"), "--gold goes with --method auto, not with prompt-pair"),
+        (("--probe", "probe.safetensors"), "--gold goes with --method auto, not with --probe"),
+        (("--method", "auto", "--gold", "other.csv"), "gold names 'Mars', which is not among the items"),
+        (("--gold", "none.csv"), "there is no file none.csv"),
+    ],
+)
+def test_what_does_not_go_together(rank, arguments, message):
+    """Bad input ends with code 2 and a message, before a model is loaded."""
+    Path("labels.csv").write_text("Russia,17\nChad,1.3\n")
+    Path("other.csv").write_text("Russia,17\nMars,1.3\n")
+    result = rank(*ITEMS, "--by", "size", "--gold", "labels.csv", *arguments)
+    assert result.code == 2
+    assert message in " ".join(result.err.split())
+
+
+def test_labels_are_for_one_list(rank):
+    """A tasks file of several is refused; one of a single task is a list."""
+    task = {"criterion": "size", "items": list(ITEMS)}
+    Path("labels.csv").write_text("Russia,17\nChad,1.3\n")
+    Path("one.jsonl").write_text(json.dumps(task) + "\n")
+    Path("two.jsonl").write_text(2 * (json.dumps(task) + "\n"))
+    assert rank("--tasks", "one.jsonl", "--gold", "labels.csv").code == 0
+    result = rank("--tasks", "two.jsonl", "--gold", "labels.csv")
+    assert result.code == 2
+    assert "--gold labels the items of one list; the tasks file has 2" in " ".join(result.err.split())

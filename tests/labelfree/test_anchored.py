@@ -1,0 +1,123 @@
+"""The anchored probe: held out where it says so, and better than its anchors where they share a direction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
+
+from ccrank.labelfree.anchored import OWN_ANCHOR, _ridge, anchored_scores
+from ccrank.labelfree.routes import standard
+from ccrank.metrics import kendall_tau
+from ccrank.probing.crossval import task_folds
+
+
+def planted(seed, tasks=24, items=8, layers=2, width=20, noise=1.0):
+    """Tasks whose items lie along one common direction, and anchors that see their places through noise."""
+    rng = np.random.default_rng(seed)
+    direction = rng.normal(size=(layers, width))
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    states, anchors, places = [], [], []
+    for _ in range(tasks):
+        place = rng.permutation(np.linspace(-1.5, 1.5, items))
+        state = place[:, None, None] * direction + 0.25 * rng.normal(size=(items, layers, width))
+        states.append((state + 3 * rng.normal(size=(1, layers, width))).astype(np.float32))
+        anchors.append(place + noise * rng.normal(size=items))
+        places.append(place)
+    return states, anchors, places
+
+
+def mean_tau(scores, places):
+    return float(np.mean([kendall_tau(one, place) for one, place in zip(scores, places, strict=True)]))
+
+
+@given(st.integers(0, 500), st.integers(2, 30), st.integers(2, 30), st.floats(0.01, 10))
+@settings(max_examples=40)
+def test_both_systems_give_scikit_learns_ridge(seed, rows, width, ridge):
+    """Fewer rows than columns or more, the primal and the dual solution are the one that minimises the loss."""
+    rng = np.random.default_rng(seed)
+    table, aim = rng.normal(size=(rows, width)), rng.normal(size=rows)
+    half = rows // 2
+    found = _ridge([table[:half], table[half:]], [aim[:half], aim[half:]], ridge)
+    twin = Ridge(alpha=ridge * rows, fit_intercept=False).fit(table, aim)
+    assert found == pytest.approx(twin.coef_, abs=1e-8)
+
+
+def test_a_direction_is_found_and_the_noise_is_taken_out():
+    """Held-out probes follow the places better than the very anchors that they were fitted to."""
+    for seed in range(3):
+        states, anchors, places = planted(seed)
+        found = anchored_scores(states, anchors, (3, 5))
+        probes = [own.mean(axis=0) for own in found.by_layer]
+        assert mean_tau(probes, places) > mean_tau(anchors, places) + 0.1
+        assert mean_tau(found.scores, places) > mean_tau(anchors, places) + 0.1
+
+
+def test_tasks_are_held_out():
+    """A task's probe score does not hang on its own anchors, however wild; its score does, by half of them."""
+    states, anchors, _ = planted(0, tasks=9)
+    before = anchored_scores(states, anchors, (3, 5))
+    for index in (0, 4, 8):
+        wild = list(anchors)
+        wild[index] = np.random.default_rng(index).normal(size=8) * 100
+        after = anchored_scores(states, wild, (3, 5))
+        assert np.array_equal(after.by_layer[index], before.by_layer[index])
+        assert after.scores[index] - before.scores[index] == pytest.approx(
+            OWN_ANCHOR * (standard(wild[index]) - standard(anchors[index]))
+        )
+        fold = task_folds(9, 4)
+        others = [other for other in range(9) if fold[other] != fold[index]]
+        assert not any(np.allclose(after.by_layer[other], before.by_layer[other]) for other in others)
+
+
+def test_tasks_are_standardised_within():
+    """Shifting and stretching a task's states or anchors changes nothing: tasks are never compared."""
+    states, anchors, _ = planted(1, tasks=6)
+    rng = np.random.default_rng(0)
+    moved = [one * rng.uniform(0.5, 5) + rng.normal(size=(1, *one.shape[1:])) for one in states]
+    scaled = [one * rng.uniform(0.1, 9) + rng.normal() for one in anchors]
+    first, second = (anchored_scores(*given, (3, 5)) for given in ((states, anchors), (moved, scaled)))
+    for one, other in zip(first.scores, second.scores, strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+
+
+def test_features_that_only_rounding_moves_are_left_out():
+    """A constant feature with noise in its last bits must not be blown up to the size of the others."""
+    states, anchors, _ = planted(2)
+    rng = np.random.default_rng(0)
+    noisy = [
+        np.concatenate(
+            [one, (1000 * (1 + 6e-8 * rng.integers(-1, 2, size=(*one.shape[:2], 5)))).astype(np.float32)],
+            axis=2,
+        )
+        for one in states
+    ]
+    found = anchored_scores(noisy, anchors, (3, 5))
+    assert not found.weights[:, 20:].any()
+    assert found.weights[:, :20] == pytest.approx(anchored_scores(states, anchors, (3, 5)).weights)
+
+
+def test_anchors_may_tie():
+    """Flat anchors, as a model of half precision may give, teach nothing and break nothing."""
+    states, anchors, _ = planted(3, tasks=5)
+    anchors[0] = np.zeros(8)
+    anchors[1] = anchors[1].round()
+    found = anchored_scores(states, anchors, (3, 5))
+    assert all(np.isfinite(one).all() for one in found.scores)
+    assert np.isfinite(found.agreement).all()
+
+
+def test_the_best_layer_is_the_one_with_the_direction():
+    """Agreement with held-out anchors, no label, tells a layer that knows from one that does not; its probe serves
+    new tasks, and more = higher."""
+    states, anchors, _ = planted(4)
+    rng = np.random.default_rng(1)
+    half = [np.stack([rng.normal(size=one[:, 0].shape), one[:, 1]], axis=1) for one in states]
+    found = anchored_scores(half[:18], anchors[:18], (3, 5))
+    assert found.best_layer == 1
+    probe = found.probe(model="m")
+    assert probe.about == {"method": "anchored", "layer": 5, "agreement": found.agreement[1], "model": "m"}
+    _, _, places = planted(4)
+    assert mean_tau([probe(one[:, 1]) for one in half[18:]], places[18:]) > 0.5

@@ -1,0 +1,153 @@
+"""Several routes as one: which are taken, and what their agreement is worth."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from itertools import combinations, permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from ccrank.labelfree.combine import Parts, chance_of_agreement, read_parts, tied_tau
+from ccrank.lm import Reader
+from ccrank.metrics import chance_tau_sd
+from ccrank.prompts import load_templates
+from ccrank.task import Criterion, Task
+from tiny import tiny_model
+
+TEMPLATES = load_templates()
+SIZE = Criterion("size", category="country")
+ITEMS = ("Russia", "Chad", "Peru", "Monaco")
+PLAIN = Task(SIZE, ITEMS, id="plain")
+TOLD = Task(SIZE, ITEMS, "Chad is large. Peru is small.", id="told")
+
+
+@cache
+def tiny(headless=False):
+    loaded = tiny_model("llama", max_position_embeddings=512)
+    return Reader(dataclasses.replace(loaded, missing_head=("lm_head.weight",)) if headless else loaded)
+
+
+def mean_taus(orders):
+    """Mean τ over the pairs of K orders, (…, K, N) -> (…), by the sums of their signs."""
+    routes, items = orders.shape[-2:]
+    first, second = np.triu_indices(items, 1)
+    signs = np.sign(orders[..., first] - orders[..., second])
+    squares = (signs.sum(-2) ** 2).sum(-1) / len(first)
+    return (squares - routes) / (routes * (routes - 1))
+
+
+def test_the_three_moments_are_exact():
+    """Over all triples of orders of 4 items (one held fixed, which changes nothing): mean, variance and skewness are
+    those that the law is built on."""
+    orders = np.array(list(permutations(range(4))))
+    means = mean_taus(orders[np.array([(0, i, j) for i, j in product(range(24), repeat=2)])])
+    pairs, variance = 3, chance_tau_sd(4) ** 2
+    assert means.mean() == pytest.approx(0)
+    assert means.var() == pytest.approx(variance / pairs)
+    law = stats.pearson3(stats.skew(means), 0, means.std())
+    for mean in (-0.2, 0.0, 0.3, 0.7):
+        assert chance_of_agreement(mean, 4, 3) == pytest.approx(law.sf(mean))
+
+
+@pytest.mark.parametrize(("items", "routes"), [(5, 4), (10, 2), (10, 4), (20, 4)])
+def test_the_p_value_is_calibrated_for_independent_orders(items, routes):
+    """Routes that know nothing, each in its own way, are below p about as often as p says, also at 1 %.
+
+    True routes share a model and with it errors, so theirs are not independent: for them p is too hopeful.
+    """
+    rng = np.random.default_rng(items * routes)
+    means = mean_taus(rng.random((20_000, routes, items)))
+    values, place = np.unique(means.round(9), return_inverse=True)
+    p_values = np.array([chance_of_agreement(value, items, routes) for value in values])[place]
+    for level in (0.1, 0.05, 0.01):
+        assert (p_values <= level).mean() == pytest.approx(level, rel=0.3, abs=0.002)
+
+
+def test_the_p_value_is_too_hopeful_for_shared_errors():
+    """Four routes that share half of their noise seem to agree far more often than 5 % of the time."""
+    rng = np.random.default_rng(0)
+    shared, own = rng.normal(size=(500, 1, 10)), rng.normal(size=(500, 4, 10))
+    means = mean_taus(shared + own)
+    assert np.mean([chance_of_agreement(mean, 10, 4) <= 0.05 for mean in means]) > 0.5
+
+
+@given(st.integers(0, 1000))
+def test_agreement_is_the_mean_over_pairs(seed):
+    """By scipy, pair by pair; monotone changes of a route make no difference."""
+    rows = np.random.default_rng(seed).normal(size=(4, 7))
+    mean, p_value = Parts(dict(zip("abcd", rows, strict=True))).agreement()
+    taus = [stats.kendalltau(first, second).statistic for first, second in combinations(rows, 2)]
+    assert mean == pytest.approx(np.mean(taus))
+    assert mean == pytest.approx(mean_taus(rows))
+    assert p_value == chance_of_agreement(mean, 7, 4)
+    assert Parts(dict(zip("abcd", np.exp(rows), strict=True))).agreement() == (mean, p_value)
+
+
+def test_agreement_at_its_ends():
+    """All alike: τ 1 and a small p. One route alone: neither is known."""
+    row = np.arange(8.0)
+    mean, p_value = Parts({"a": row, "b": row, "c": row}).agreement()
+    assert mean == pytest.approx(1)
+    assert p_value < 1e-5
+    assert np.isnan(Parts({"a": row}).agreement()).all()
+
+
+def test_routes_may_tie():
+    """Logits of half precision tie; a route that ties in all agrees with none and breaks nothing."""
+    tied, flat = np.array([0.0, 0.0, 1.0, 1.0, 2.0]), np.zeros(5)
+    assert tied_tau(tied, flat) == tied_tau(flat, tied) == 0
+    assert tied_tau(tied, tied) == pytest.approx(1)
+    mean, p_value = Parts({"a": tied, "b": tied, "c": flat}).agreement()
+    assert mean == pytest.approx(1 / 3)
+    assert 0 < p_value < 1
+
+
+@pytest.mark.parametrize("tasks", [[PLAIN], [TOLD], [TOLD, PLAIN, TOLD]])
+def test_which_routes_are_taken(tasks):
+    """Without context poles twice, axis and likelihood; with one the likelihoods, for mixed tasks each its own."""
+    parts, _, cost = read_parts(tasks, tiny(), TEMPLATES)
+    for task, part in zip(tasks, parts, strict=True):
+        expected = (
+            {"likelihood", "said"} if task.context else {"poles-very", "poles-among", "axis", "likelihood"}
+        )
+        assert set(part.scores) == expected
+        [alone], _, _ = read_parts([task], tiny(), TEMPLATES)
+        for name, scores in part.scores.items():
+            assert scores == pytest.approx(alone.scores[name], abs=1e-3)
+    assert cost.prompts == sum(4 if task.context is None else 0 for task in tasks) + sum(
+        3 if task.context else 4 + 4 + 2 for task in tasks
+    )
+
+
+def test_parts_are_standardised_and_their_total_is_the_mean():
+    """No route counts more because its numbers are large."""
+    [part], _, _ = read_parts([PLAIN], tiny(), TEMPLATES)
+    for scores in part.scores.values():
+        assert scores.mean() == pytest.approx(0, abs=1e-9)
+        # The axis is a mean over layers, standardised once more.
+        assert scores.std() == pytest.approx(1)
+    assert part.total() == pytest.approx(sum(part.scores.values()) / 4)
+
+
+@pytest.mark.parametrize("task", [PLAIN, TOLD])
+def test_a_model_without_head_has_the_axis_alone(task):
+    """No word can be asked of it; its states still lie somewhere between the ends."""
+    [part], looks, _ = read_parts([task], tiny(headless=True), TEMPLATES)
+    assert set(part.scores) == {"axis"}
+    [whole], _, _ = read_parts([PLAIN], tiny(), TEMPLATES)
+    if task is PLAIN:
+        assert part.scores["axis"] == pytest.approx(whole.scores["axis"], abs=1e-4)
+    assert looks.poles == []
+
+
+def test_states_come_along_where_they_are_wanted():
+    """For every task, with a context or without: a probe needs them all."""
+    parts, looks, _ = read_parts([TOLD, PLAIN], tiny(), TEMPLATES, with_states=True)
+    assert [one.shape for one in looks.states] == [(4, len(looks.layers), 32)] * 2
+    assert "axis" not in parts[0].scores
+    assert "axis" in parts[1].scores
