@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -95,6 +95,7 @@ class Ends:
 FALLBACK = Ends(("low", "small", "little"), ("high", "great", "strong"), "lowest", "highest", "fallback")
 
 
+@lru_cache(maxsize=4096)
 def ends_of(criterion: Criterion) -> Ends:
     """Words for a criterion: its poles if given, else by its comparative, else by its name, else low and high.
 

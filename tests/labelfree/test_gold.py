@@ -42,6 +42,13 @@ def pairs_of(truth, places):
     return [(i, j) for i in places for j in places if truth[i] > truth[j]]
 
 
+def spread_of(routes, pairs):
+    """The unit of scores: their deviation, or the labelled items' if larger."""
+    mean = routes.mean(axis=0)
+    apart = [mean[i] - mean[j] for i, j in pairs]
+    return max(mean.std(), np.sqrt(np.mean(np.square(apart)) / 2))
+
+
 def all_pairs(gold):
     return set(gold.pairs)
 
@@ -137,7 +144,7 @@ def test_weights_minimise_the_loss(seed, labelled):
     truth, routes = made(seed)
     pairs = pairs_of(truth, range(labelled))
     weights = fit_weights(routes, pairs)
-    spread, count = routes.mean(axis=0).std(), len(routes)
+    spread, count = spread_of(routes, pairs), len(routes)
 
     def loss(factors):
         scores = factors / count @ routes / spread
@@ -158,7 +165,7 @@ def test_without_a_prior_labels_decide():
     table = np.concatenate([differences, -differences])
     answers = np.repeat([1, 0], len(pairs))
     twin = LogisticRegression(C=1e6, fit_intercept=False, tol=1e-8).fit(table, answers).coef_[0]
-    free = fit_weights(routes, pairs, prior=1e-9) / routes.mean(axis=0).std()
+    free = fit_weights(routes, pairs, prior=1e-9) / spread_of(routes, pairs)
     assert free == pytest.approx(twin, rel=1e-2)
     assert fit_weights(routes, pairs, prior=1e9) == pytest.approx(0.25, abs=1e-6)
 
@@ -166,7 +173,7 @@ def test_without_a_prior_labels_decide():
 def test_no_label_and_two_labels_stay_near_the_prior():
     """Without labels equal weights; two labels, right or wrong, never turn the order, and seldom move it far."""
     kept = []
-    for seed in range(150):
+    for seed in range(100):
         _, routes = made(seed)
         assert fit_weights(routes, []) == pytest.approx(0.25)
         for pair in ([(0, 1)], [(1, 0)]):
@@ -175,6 +182,22 @@ def test_no_label_and_two_labels_stay_near_the_prior():
             kept.append(np.corrcoef(weights @ routes, routes.mean(axis=0))[0, 1])
     assert np.median(kept) > 0.98
     assert np.quantile(kept, 0.05) > 0.8
+
+
+@given(st.lists(st.floats(-100, 100), min_size=2, max_size=9, unique=True), st.integers(0, 1))
+def test_two_labels_never_turn_a_lone_route(values, first):
+    """However far apart the two lie: what has only one route keeps its order."""
+    route = standard(np.array(values))
+    assert fit_weights(route[None], [(first, 1 - first)])[0] > 0.3
+
+
+@pytest.mark.parametrize(("labelled", "turned"), [(2, False), (3, False), (4, True), (8, True)])
+def test_four_labels_turn_a_lone_route(labelled, turned):
+    """Labels spread over ten items, all of which say the opposite."""
+    route = standard(np.arange(10.0))
+    places = np.linspace(0, 9, labelled).round().astype(int)
+    weights = fit_weights(route[None], [(low, high) for low in places for high in places if low < high])
+    assert (weights[0] < 0) == turned
 
 
 @pytest.mark.parametrize("skills", [(-1.0, -1.0, -1.0, -1.0), (-2.0,)])
@@ -217,7 +240,7 @@ def test_what_is_left_out_is_unseen():
     among four do, better than equal weights."""
     rng = np.random.default_rng(0)
     noise, fitted, known = [], [], []
-    for seed in range(16):
+    for seed in range(10):
         truth, routes = made(seed, items=9, skills=(0.0, 3.0, 0.0, 0.0))
         parts = dict(zip("abcd", routes, strict=True))
         random = rng.permutation(9).astype(float)
@@ -225,7 +248,7 @@ def test_what_is_left_out_is_unseen():
         noise.append(one.leave_one_out_tau)
         fitted.append(kendall_tau(one.scores[:8], random[:8]))
         known.append(fit_gold(parts, pairs_of(truth, range(8))))
-    assert abs(np.mean(noise)) < 0.2
+    assert abs(np.mean(noise)) < 0.25
     assert np.mean(fitted) > 0.3
     found = np.mean([one.leave_one_out_tau for one in known])
     assert found > np.mean([one.without_gold_tau for one in known]) + 0.05

@@ -36,6 +36,8 @@ def test_every_shipped_template_renders_for_every_form(form):
             continue
         if name.startswith("pair"):
             prompt = templates.pair(TASK, 0, 1, form, name)
+        elif "{end}" in templates[name].text:
+            prompt = templates.end(TASK, "large", form, name)
         elif name.startswith("list"):
             prompt = templates.list(TASK, [0, 1, 2], (), form, name)
         else:
@@ -76,10 +78,11 @@ def test_the_slot_splits_a_prompt():
 
 
 def test_poles_and_category_have_defaults():
-    """Without poles or a category the words are low, high and item."""
+    """Without poles the words for the ends follow from the criterion, else are low and high; without category, item."""
     templates = load_templates(changes=["single={category} {item}: {low} or {high}? {slot}"])
     assert templates.single(TASK, 0).text == "country Chad: small or large? _"
-    assert templates.single(Task(Criterion("size"), ("a", "b")), 0).text == "item a: low or high? _"
+    assert templates.single(Task(Criterion("size"), ("a", "b")), 0).text == "item a: small or large? _"
+    assert templates.single(Task(Criterion("zest"), ("a", "b")), 0).text == "item a: low or high? _"
 
 
 def test_lists_show_and_take_by_place():

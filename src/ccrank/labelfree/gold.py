@@ -12,9 +12,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
-PRIOR = 2.0
-"""How strongly labels are held back (see `fit_weights`). Two labels then never turn an order round, five that say the
-opposite of a lone route do; a weaker prior gains little where labels are right."""
+PRIOR = 1.5
+"""How strongly labels are held back (see `fit_weights`): two labels never turn a lone route round, four that all say
+the opposite do. Between 1 and 2 the choice matters little where labels are right."""
 
 MOST_LEFT_OUT = 400
 """Of more known pairs than this, an even sample is left out in turn: each takes a fit."""
@@ -79,16 +79,19 @@ def fit_weights(routes: np.ndarray, pairs: Pairs, prior: float = PRIOR) -> np.nd
     """The weights w = u/R of R routes, by logistic regression on pairs, shrunk towards u = 1.
 
     u = argmin T · mean_{i>j} log(1 + exp(−(s_i − s_j)/σ)) + prior/2 · mean_r (u_r − 1)², with s = Σ_r u_r z_r / R and σ
-    the deviation of s at u = 1. The pairs of k labelled items are not k(k−1)/2 pieces of news, so they count T, as many
-    as it takes to tie the items together (k − 1, if all hang together). A route that is right on every pair gains, one
+    the deviation of s at u = 1, or that of the labelled items if larger. The pairs of k labelled items are not
+    k(k−1)/2 pieces of news, so they count T, as many as it takes to tie the items together (k − 1, if all hang
+    together). A route that is right on every pair gains, one
     that is wrong loses and in the end counts upside down. (R, N) -> (R,)
     """
     count = len(routes)
     if not pairs:
         return np.full(count, 1 / count)
     high, low = np.array(pairs).T
-    spread = float(routes.mean(axis=0).std())
-    differences = (routes[:, high] - routes[:, low]).T / count / (spread if spread > 1e-9 else 1.0)  # (M, R)
+    differences = (routes[:, high] - routes[:, low]).T / count  # (M, R)
+    # √½ of the root mean square is what items differ by on average; labels on two far outliers count as any two.
+    spread = max(float(routes.mean(axis=0).std()), float(np.sqrt(np.mean(differences.sum(axis=1) ** 2) / 2)))
+    differences /= spread if spread > 1e-9 else 1.0
     news = _news(pairs)
 
     def loss(factors: np.ndarray) -> tuple[float, np.ndarray]:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from ccrank.errors import CcrankError
+from ccrank.lm.splice import context_cut, spliced_tokens
 from ccrank.prompts import Form, Piece, Prompt
 
 
@@ -123,14 +124,25 @@ class Encoder:
             # The blank before the slot belongs to the answer's first token: " Yes".
             leads.append(text[len(open_text) :])
             texts.append(open_text)
-        rows = self._tokens(texts, special=False, offsets=items)
+        spoken = [
+            answers if prompt.answer is None else (prompt.answer,)
+            for prompt, answers in zip(prompts, candidates, strict=True)
+        ]
         answered = [
             text + lead + answer
-            for text, lead, prompt, answers in zip(texts, leads, prompts, candidates, strict=True)
-            for answer in ((prompt.answer,) if prompt.answer is not None else answers)
+            for text, lead, answers in zip(texts, leads, spoken, strict=True)
+            for answer in answers
         ]
-        filled = any(prompt.answer is not None for prompt in prompts)
-        wholes = iter(self._tokens(answered, special=False, offsets=items and filled))
+        if items:
+            rows = self._tokens(texts, special=False, offsets=True)
+            filled = any(prompt.answer is not None for prompt in prompts)
+            wholes = iter(self._tokens(answered, special=False, offsets=filled))
+        else:
+            cuts = [context_cut(prompt.before) for prompt in prompts]
+            repeated = [cut for cut, answers in zip(cuts, spoken, strict=True) for _ in answers]
+            found = spliced_tokens([*texts, *answered], [*cuts, *repeated], self._ids)
+            rows = [Row(ids, ()) for ids in found[: len(texts)]]
+            wholes = iter([Row(ids, ()) for ids in found[len(texts) :]])
         encoded = []
         for prompt, row, answers, text, lead in zip(prompts, rows, candidates, texts, leads, strict=True):
             whole_text = text
@@ -276,6 +288,9 @@ class Encoder:
         mapping = batch.get("offset_mapping") or [()] * len(texts)
         return [Row(list(ids), where) for ids, where in zip(batch["input_ids"], mapping, strict=True)]
 
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        return [row.ids for row in self._tokens(texts, special=False, offsets=False)]
+
     def _check_answers(
         self, prompt: Prompt, answers: Sequence[str], tails: Sequence[tuple[int, ...]]
     ) -> None:
@@ -362,6 +377,9 @@ def _tail(left: Sequence[int], whole: Row, end: int) -> tuple[int, ...] | None:
 
 
 def _common_prefix(rows: Sequence[Sequence[int]]) -> list[int]:
+    first = list(rows[0])
+    if all(list(row[: len(first)]) == first for row in rows):
+        return first  # nearly always: an answer changes no token of its prompt
     stem: list[int] = []
     for column in zip(*rows, strict=False):
         if any(token != column[0] for token in column):

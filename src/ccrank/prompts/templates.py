@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -232,7 +232,8 @@ def _shipped() -> Mapping[str, Mapping[str, Any]]:
     return parse_toml(resources.files("ccrank.prompts") / "templates.toml")
 
 
-def _parse(wording: str, template: str) -> list[tuple[str, str | None]]:
+@lru_cache(maxsize=1024)
+def _parse(wording: str, template: str) -> tuple[tuple[str, str | None], ...]:
     """A wording as literals (text, None) and fields ("", name), in order."""
     parts: list[tuple[str, str | None]] = []
     try:
@@ -245,7 +246,7 @@ def _parse(wording: str, template: str) -> list[tuple[str, str | None]]:
                 parts.append(("", name))
     except ValueError as error:
         raise CcrankError(f"template {template!r} cannot be read: {error} in {wording!r}") from None
-    return parts
+    return tuple(parts)
 
 
 def _item(task: Task, index: int) -> Piece:
