@@ -21,7 +21,7 @@ def test_names_and_functions_form_a_grid():
 
 def test_unknown_methods_are_refused():
     """The message has the value and the known names."""
-    with pytest.raises(CcrankError, match=r"no method 'magic'; there are prompt-pair, .*ccrank methods"):
+    with pytest.raises(CcrankError, match=r"no method 'magic'; there are auto, .*ccrank methods"):
         get_method("magic")
 
 

@@ -58,10 +58,13 @@ def ccrank(
 
 @pytest.fixture
 def rank(ccrank: Callable[..., Result], model_folder: str) -> Callable[..., Result]:
-    """`ccrank rank … --model <the tiny one>`, without a cache unless one is asked for."""
+    """`ccrank rank … --model <the tiny one>`, by asking in pairs and without a cache unless told otherwise."""
 
     def run(*arguments: str, cache: bool = False, stdin: bytes = b"") -> Result:
         more = [] if cache else ["--no-cache"]
+        # What these tests are about does not hang on the method; pairs have the richest consistency line.
+        if not {"--method", "--probe", "--gold"} & set(arguments):
+            more += ["--method", "prompt-pair"]
         return ccrank("rank", *arguments, "--model", model_folder, *more, stdin=stdin)
 
     return run

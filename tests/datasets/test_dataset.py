@@ -17,7 +17,16 @@ from ccrank.datasets.files import find
 from ccrank.errors import CcrankError
 from ccrank.task import Criterion
 
-NAMES = ("synthfacts", "scalaradj", "wikilists", "worldlists", "synthcontext", "reviews", "entsalience")
+NAMES = (
+    "synthfacts",
+    "scalaradj",
+    "wikilists",
+    "worldlists",
+    "everyday",
+    "synthcontext",
+    "reviews",
+    "entsalience",
+)
 
 
 def load(name, request, **options):
