@@ -9,7 +9,7 @@ import torch
 
 from ccrank.errors import CcrankError
 
-FASTEST_ON_CPU = 2048
+FASTEST_ON_CPU = 1024
 """Past this many tokens a CPU gains nothing and only its caches suffer."""
 MOST_ON_GPU = 32768
 LEAST = 256

@@ -9,7 +9,7 @@ import numpy as np
 
 from ccrank.lm.tree import Packed, Tokens, pack
 
-ROW_TOKENS = 512
+ROW_TOKENS = 256
 """The length of a tree row: long enough to keep matrix products busy, short enough that attention stays cheap."""
 
 
