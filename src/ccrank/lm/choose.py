@@ -10,6 +10,7 @@ from ccrank.errors import CcrankError
 from ccrank.lm.backbone import Backbone, Head
 from ccrank.lm.engine import Engine, Point, TreeMasks
 from ccrank.lm.engine_seq2seq import Seq2SeqEngine
+from ccrank.lm.layout import ROW_TOKENS
 from ccrank.lm.loading import LoadedModel
 
 
@@ -70,12 +71,16 @@ def _same_numbers(tree: Engine, plain: Engine) -> bool:
     """Whether a family that ccrank does not know takes a prefix tree: try it on short sequences of one stem.
 
     They fill a row past 256 places: a model that counts places where it should count depths (GPT-Neo looks 256 places
-    back in every other layer) shows itself at the far end of the row, not in three short branches.
+    back in every other layer) shows itself at the far end of the row, not in three short branches. The stem is
+    more than a quarter of a row, so that the row is not cut (see `pack`).
     """
     most = min(tree.model.config.vocab_size, 1000)
-    stem = tuple((7 * place + 3) % most for place in range(6))
+    length = min(
+        ROW_TOKENS // 4 + 8, (getattr(tree.model.config, "max_position_embeddings", None) or ROW_TOKENS) - 16
+    )
+    stem = tuple((7 * place + 3) % most for place in range(length))
     sequences = [
-        (*stem[: 6 - 3 * (branch % 2)], *((11 * branch + 13 * place + 5) % most for place in range(8)))
+        (*stem[: length - 3 * (branch % 2)], *((11 * branch + 13 * place + 5) % most for place in range(8)))
         for branch in range(34)
     ]
     ordered = sorted(range(len(sequences)), key=lambda index: sequences[index])
