@@ -66,9 +66,11 @@ def test_a_closed_pipe(model_folder, tmp_path, show):
 
 def test_an_interrupt(model_folder):
     """Ctrl-C while the model works: one line, no traceback, exit code 130."""
-    # The signal is a real one, sent at the moment when the model is first run.
+    # The signal is a real one, sent at the moment when the model is first run. A shell that started the tests in the
+    # background has it ignored, which children inherit.
     code = (
         "import os, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from ccrank.lm.engine import Engine\n"
         "run = Engine.run\n"
         "def interrupted(*arguments, **options):\n"
