@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
-from ccrank.labelfree.anchored import OWN_ANCHOR, _ridge, anchored_scores
+from ccrank.labelfree.anchored import (
+    LEAST_NEIGHBOURS,
+    NEIGHBOURS,
+    OWN_ANCHOR,
+    _left_out,
+    _ridge,
+    anchored_scores,
+    with_neighbours,
+)
 from ccrank.labelfree.routes import standard
 from ccrank.metrics import kendall_tau
 from ccrank.probing.crossval import task_folds
@@ -121,3 +129,42 @@ def test_the_best_layer_is_the_one_with_the_direction():
     assert probe.about == {"method": "anchored", "layer": 5, "agreement": found.agreement[1], "model": "m"}
     _, _, places = planted(4)
     assert mean_tau([probe(one[:, 1]) for one in half[18:]], places[18:]) > 0.5
+
+
+@pytest.mark.parametrize("shape", [(9, 20), (30, 6)], ids=["fewer items than dimensions", "more"])
+def test_left_out_predictions_are_those_of_fits_without_the_item(shape):
+    """The shortcut by the hat matrix against N fits, each by scikit-learn without the item."""
+    rng = np.random.default_rng(1)
+    rows, target = rng.normal(size=shape), rng.normal(size=shape[0])
+    found = _left_out(rows, target, 2.5)
+    for place in range(len(rows)):
+        keep = np.arange(len(rows)) != place
+        model = Ridge(alpha=2.5, fit_intercept=False).fit(rows[keep], target[keep])
+        assert found[place] == pytest.approx(model.predict(rows[[place]])[0])
+
+
+def test_neighbours_even_out_noise():
+    """States that carry the truth and anchors that are noisy: what neighbours lend is nearer to the truth."""
+    rng = np.random.default_rng(0)
+    gain = []
+    for _ in range(40):
+        truth = rng.normal(size=16)
+        states = truth[:, None, None] * rng.normal(size=(1, 3, 24)) + 0.5 * rng.normal(size=(16, 3, 24))
+        anchor = truth + rng.normal(size=16)
+        found = with_neighbours(states, anchor)
+        gain.append(np.corrcoef(found, truth)[0, 1] - np.corrcoef(anchor, truth)[0, 1])
+    assert np.mean(gain) > 0.05
+
+
+def test_neighbours_turn_with_the_anchor_and_know_no_unit():
+    """−a gives −scores; they keep the unit of the anchor and see none of the states; short lists stay as they are."""
+    rng = np.random.default_rng(2)
+    states, anchor = rng.normal(size=(12, 3, 20)), rng.normal(size=12)
+    found = with_neighbours(states, anchor)
+    assert with_neighbours(states, -anchor) == pytest.approx(-found)
+    assert with_neighbours(5 * states + 3, 7 * anchor - 2) == pytest.approx(7 * found - 2)
+    lent = (found - anchor) / anchor.std()
+    assert np.abs(lent).max() > 0.05
+    assert lent.std() <= NEIGHBOURS + 1e-9
+    few = LEAST_NEIGHBOURS - 1
+    assert (with_neighbours(states[:few], anchor[:few]) == anchor[:few]).all()

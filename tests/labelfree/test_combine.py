@@ -107,29 +107,34 @@ def test_routes_may_tie():
     assert 0 < p_value < 1
 
 
-@pytest.mark.parametrize("tasks", [[PLAIN], [TOLD], [TOLD, PLAIN, TOLD]])
+TEXTS = Task(
+    SIZE, tuple(f"{item} is a country that lies far away from here, says the map." for item in ITEMS)
+)
+
+
+@pytest.mark.parametrize("tasks", [[PLAIN], [TOLD], [TEXTS], [TOLD, PLAIN, TOLD, TEXTS]])
 def test_which_routes_are_taken(tasks):
-    """Without context poles twice, axis and likelihood; with one the likelihoods, for mixed tasks each its own."""
-    parts, _, cost = read_parts(tasks, tiny(), TEMPLATES)
-    for task, part in zip(tasks, parts, strict=True):
-        expected = (
-            {"likelihood", "said"} if task.context else {"poles-very", "poles-among", "axis", "likelihood"}
-        )
+    """Without context poles, axis and likelihood; with one the likelihoods; for mixed tasks each its own."""
+    read = read_parts(tasks, tiny(), TEMPLATES)
+    prompts = 0
+    for task, part in zip(tasks, read.parts, strict=True):
+        asked = {"that-are", "this-is"} if task.context else {"such-as", "considered"}
+        expected = asked if task.context else {"poles", "axis"} | ({"list-of"} if task is TEXTS else asked)
         assert set(part.scores) == expected
-        [alone], _, _ = read_parts([task], tiny(), TEMPLATES)
+        [alone] = read_parts([task], tiny(), TEMPLATES).parts
         for name, scores in part.scores.items():
             assert scores == pytest.approx(alone.scores[name], abs=1e-3)
-    assert cost.prompts == sum(4 if task.context is None else 0 for task in tasks) + sum(
-        3 if task.context else 4 + 4 + 2 for task in tasks
-    )
+        made_up = 0 if task.context else 4
+        prompts += made_up + (0 if task.context else 4) + 2 * len(expected - {"poles", "axis"})
+    assert read.cost.prompts == prompts
 
 
 def test_parts_are_standardised_and_their_total_is_the_mean():
     """No route counts more because its numbers are large."""
-    [part], _, _ = read_parts([PLAIN], tiny(), TEMPLATES)
+    [part] = read_parts([PLAIN], tiny(), TEMPLATES).parts
     for scores in part.scores.values():
         assert scores.mean() == pytest.approx(0, abs=1e-9)
-        # The axis is a mean over layers, standardised once more.
+        # The axis is a mean over layers and positions, standardised once more.
         assert scores.std() == pytest.approx(1)
     assert part.total() == pytest.approx(sum(part.scores.values()) / 4)
 
@@ -137,17 +142,17 @@ def test_parts_are_standardised_and_their_total_is_the_mean():
 @pytest.mark.parametrize("task", [PLAIN, TOLD])
 def test_a_model_without_head_has_the_axis_alone(task):
     """No word can be asked of it; its states still lie somewhere between the ends."""
-    [part], looks, _ = read_parts([task], tiny(headless=True), TEMPLATES)
+    [part] = read_parts([task], tiny(headless=True), TEMPLATES).parts
     assert set(part.scores) == {"axis"}
-    [whole], _, _ = read_parts([PLAIN], tiny(), TEMPLATES)
+    [whole] = read_parts([PLAIN], tiny(), TEMPLATES).parts
     if task is PLAIN:
         assert part.scores["axis"] == pytest.approx(whole.scores["axis"], abs=1e-4)
-    assert looks.poles == []
 
 
 def test_states_come_along_where_they_are_wanted():
-    """For every task, with a context or without: a probe needs them all."""
-    parts, looks, _ = read_parts([TOLD, PLAIN], tiny(), TEMPLATES, with_states=True)
-    assert [one.shape for one in looks.states] == [(4, len(looks.layers), 32)] * 2
-    assert "axis" not in parts[0].scores
-    assert "axis" in parts[1].scores
+    """For every task, with a context or without: a probe needs them all. Else only where they are read anyway."""
+    read = read_parts([TOLD, PLAIN], tiny(), TEMPLATES, with_states=True)
+    assert [one.shape for pair in read.states.values() for one in pair] == [(4, len(read.layers), 32)] * 4
+    assert "axis" not in read.parts[0].scores
+    assert "axis" in read.parts[1].scores
+    assert [*read_parts([TOLD, PLAIN], tiny(), TEMPLATES).states] == [1]

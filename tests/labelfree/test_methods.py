@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from ccrank.datasets import load_dataset
 from ccrank.errors import CcrankError
+from ccrank.labelfree.anchored import with_neighbours
 from ccrank.labelfree.combine import DOUBT, read_parts
 from ccrank.lm import Cost, Reader
 from ccrank.metrics import kendall_tau
@@ -99,7 +100,7 @@ def test_every_form_of_model(family, context):
 
 
 def test_few_tasks_are_no_pool():
-    """Three tasks of a criterion get the routes' mean and no probe, four get a probe: anchored, and auto by itself."""
+    """Three tasks of a criterion get no probe, four get one: anchored, and auto by itself. Four items are no pool."""
     for method in ("anchored", "auto"):
         few = rank_tasks(pool(SIZE, 3), tiny(), method)
         plain = rank_tasks(pool(SIZE, 3), tiny(), "auto", anchor=False)
@@ -108,6 +109,24 @@ def test_few_tasks_are_no_pool():
             assert one.probe is None
         assert all(one.probe is not None for one in rank_tasks(pool(SIZE, 4), tiny(), method))
     assert all(one.probe is None for one in rank_tasks(pool(SIZE, 4), tiny(), "auto", anchor=False))
+
+
+def test_a_long_list_is_its_own_pool():
+    """Eight items or more lend each other their scores, by the states at the item; `anchor=no` leaves the mean."""
+    items = tuple(f"{item} {number}" for item in ITEMS[:4] for number in range(3))
+    task = canonical(Task(SIZE, items, id="long"))[0]
+    plain = rank_tasks([task], tiny(), anchor=False)[0]
+    read = read_parts([task], tiny(), load_templates())
+    assert plain.scores == pytest.approx(read.parts[0].total(), abs=1e-4)
+    expected = with_neighbours(read.states[0][1], read.parts[0].total())
+    for method in ("auto", "anchored"):
+        found = rank_tasks([task], tiny(), method)[0]
+        assert found.scores == pytest.approx(expected, abs=1e-3)
+        assert found.probe is None
+    assert np.abs(expected - plain.scores).max() > 0.1
+    short = dataclasses.replace(task, items=items[:7])
+    one, other = (rank_tasks([short], tiny(), anchor=anchor)[0] for anchor in (True, False))
+    assert one.scores == pytest.approx(other.scores)
 
 
 def test_criteria_are_pooled_apart():
@@ -130,12 +149,10 @@ def test_a_saved_probe_scores_as_it_was_fitted(tmp_path):
     probe = rank_tasks(tasks, tiny(), "anchored")[0].probe
     probe.save(tmp_path / "probe.safetensors")
     applied = rank_tasks(tasks, tiny(), "probe", file=str(tmp_path / "probe.safetensors"))
-    _, looks, _ = read_parts(
-        [canonical(task)[0] for task in tasks], tiny(), load_templates(), with_states=True
-    )
-    place = looks.layers.index(probe.about["layer"])
-    for task, states, ranking in zip(tasks, looks.states, applied, strict=True):
-        own = states[:, place].astype(float)
+    read = read_parts([canonical(task)[0] for task in tasks], tiny(), load_templates(), with_states=True)
+    place = read.layers.index(probe.about["layer"])
+    for number, (task, ranking) in enumerate(zip(tasks, applied, strict=True)):
+        own = read.states[number][0][:, place].astype(float)
         expected = expit((own - own.mean(0)) / own.std(0) @ probe.weights)
         found = [by_item(ranking)[item] for item in canonical(task)[0].items]
         assert found == pytest.approx(expected, abs=1e-4)

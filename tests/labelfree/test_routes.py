@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from ccrank.errors import CcrankError
 from ccrank.labelfree.routes import (
+    Wording,
     axis_scores,
     exemplars,
     middle_and_late,
     read_likelihood,
     read_poles,
     standard,
+    wordings_of,
 )
 from ccrank.lm import Reader
 from ccrank.prompts import load_templates
@@ -58,48 +60,79 @@ def context_of(task):
 
 def test_poles_are_log_odds_of_the_ends_words():
     """log Σ p(high words) − log Σ p(low words) behind the prompt, several tasks with ends of unlike length at once."""
-    found = read_poles(TASKS, tiny(), TEMPLATES, "poles-very").poles
+    found = read_poles(TASKS, tiny(), TEMPLATES).poles
     for task, scores in zip(TASKS, found, strict=True):
         ends, many = ends_of(task.criterion), "countries" if task.criterion.category else "items"
         for item, score in zip(task.items, scores, strict=True):
-            prompt = f"{context_of(task)}Compared to other {many} in terms of {task.criterion.name}, {item} is very"
+            asked = (
+                f"Compared to other {many} in terms of {task.criterion.name}, {item} is considered extremely"
+            )
+            prompt = context_of(task) + asked
             high, low = (
                 sum(np.exp(said(prompt, word).sum()) for word in end) for end in (ends.high, ends.low)
             )
             assert score == pytest.approx(np.log(high / low), abs=2e-3)
 
 
-def test_superlatives_are_told_apart_by_their_probability():
-    """The second wording: log p("largest") − log p("smallest")."""
-    found = read_poles(TASKS[:1], tiny(), TEMPLATES, "poles-among", "superlatives").poles[0]
-    for item, score in zip(TASKS[0].items, found, strict=True):
-        prompt = f"In terms of size, {item} is among the"
-        assert score == pytest.approx(
-            said(prompt, "largest").sum() - said(prompt, "smallest").sum(), abs=2e-3
-        )
+WORDINGS = {
+    "such-as": "In terms of {name}, there are many very {word} {many}, such as",
+    "considered": "In terms of {name}, there are many {many} considered very {word}, such as",
+    "list-of": "Here is a list of very {word} {many}:",
+    "that-are": "Here is a list of {many} that are very {word}:",
+    "this-is": "This is a very {word} {kind}:",
+}
 
 
-def test_likelihood_is_the_contrast_of_both_ends():
-    """log p(item | a list of the high end) − log p(item | a list of the low end)."""
-    found, _ = read_likelihood(TASKS, tiny(), TEMPLATES)
+def asked(task, template, word, context=True):
+    """A wording about one end, as a reader would write it."""
+    many = "countries" if task.criterion.category else "items"
+    words = {"name": task.criterion.name, "word": word, "many": many, "kind": task.criterion.kind}
+    return (context_of(task) if context else "") + WORDINGS[template].format(**words)
+
+
+@pytest.mark.parametrize("template", WORDINGS)
+def test_likelihood_is_the_contrast_of_both_ends(template):
+    """log p(item | the high end is named) − log p(item | the low end is), for every wording."""
+    found, _ = read_likelihood(TASKS, tiny(), TEMPLATES, [Wording(template)])
     for task, scores in zip(TASKS, found, strict=True):
-        ends, many = ends_of(task.criterion), "countries" if task.criterion.category else "items"
-        for item, score in zip(task.items, scores, strict=True):
+        ends = ends_of(task.criterion)
+        assert [*scores] == [template]
+        for item, score in zip(task.items, scores[template], strict=True):
             high, low = (
-                said(f"{context_of(task)}Here is a list of very {word} {many}:", item).sum()
-                for word in (ends.high[0], ends.low[0])
+                said(asked(task, template, word), item).sum() for word in (ends.high[0], ends.low[0])
             )
             assert score == pytest.approx(high - low, abs=2e-3)
 
 
 def test_likelihood_per_token():
-    """Without contrast: the mean log-probability of the item's tokens, so that long names do not lose."""
-    found, _ = read_likelihood(TASKS, tiny(), TEMPLATES, "this-is", contrast=False)
+    """Against nothing: the mean log-probability of the item's tokens, so that long names do not lose."""
+    found, _ = read_likelihood(TASKS, tiny(), TEMPLATES, [Wording("this-is", "nothing")])
     for task, scores in zip(TASKS, found, strict=True):
-        word, kind = ends_of(task.criterion).high[0], task.criterion.kind
-        for item, score in zip(task.items, scores, strict=True):
-            tokens = said(f"{context_of(task)}This is a very {word} {kind}:", item)
-            assert score == pytest.approx(tokens.mean(), abs=2e-3)
+        word = ends_of(task.criterion).high[0]
+        for item, score in zip(task.items, scores["this-is"], strict=True):
+            assert score == pytest.approx(said(asked(task, "this-is", word), item).mean(), abs=2e-3)
+
+
+def test_likelihood_against_no_context():
+    """What the context adds to the item's log-probability, per token; without one there is nothing to add."""
+    [found], _ = read_likelihood(TASKS[2:], tiny(), TEMPLATES, [Wording("this-is", "context")])
+    for item, score in zip(TASKS[2].items, found["this-is"], strict=True):
+        told, bare = (said(asked(TASKS[2], "this-is", "large", context), item) for context in (True, False))
+        assert len(told) == len(bare)
+        assert score == pytest.approx((told - bare).mean(), abs=2e-3)
+    with pytest.raises(CcrankError, match="no context"):
+        read_likelihood(TASKS, tiny(), TEMPLATES, [Wording("this-is", "context")])
+    with pytest.raises(CcrankError, match="low, context, nothing"):
+        Wording("this-is", "high")
+
+
+def test_names_texts_and_contexts_are_asked_for_in_their_own_words():
+    """Names after "such as", texts after a colon, and with a context what the context makes likely."""
+    names, texts, told = (
+        [wording.template for wording in wordings_of(task)]
+        for task in (TASKS[0], Task(SIZE, ("So good! " * 20, "So bad. " * 20)), TASKS[2])
+    )
+    assert (names, texts, told) == (["such-as", "considered"], ["list-of"], ["that-are", "this-is"])
 
 
 @pytest.mark.parametrize("route", ["poles", "likelihood"])
@@ -109,10 +142,26 @@ def test_tasks_do_not_touch_each_other(route):
     def read(tasks):
         if route == "poles":
             return read_poles(tasks, tiny(), TEMPLATES, layers=[2]).poles
-        return read_likelihood(tasks, tiny(), TEMPLATES)[0]
+        return [np.stack([*one.values()]) for one in read_likelihood(tasks, tiny(), TEMPLATES)[0]]
 
     for task, scores in zip(TASKS, read(TASKS), strict=True):
         assert scores == pytest.approx(read([task])[0], abs=1e-4)
+
+
+def test_the_axis_is_that_of_both_positions():
+    """The item's last token and the slot count the same; the states of both come along."""
+    looks = read_poles(TASKS, tiny(), TEMPLATES, words=False, layers=[1, 2])
+    assert looks.poles == []
+    for task, scores, slot, item in zip(TASKS, looks.axis, looks.states, looks.item_states, strict=True):
+        prompts = [TEMPLATES.single(task, place, template="poles") for place in range(len(task.items))]
+        made_up = exemplars(task, ends_of(task.criterion))
+        prompts += [TEMPLATES.exemplar(task, text, template="poles") for text in made_up]
+        found = tiny().read(prompts, layers=[1, 2], items=True)
+        count = len(task.items)
+        assert slot == pytest.approx(found.states[:count], abs=1e-4)
+        assert item == pytest.approx(found.item_states[:count], abs=1e-4)
+        expected = axis_scores(found.states, count) + axis_scores(found.item_states, count)
+        assert scores == pytest.approx(expected, abs=1e-3)
 
 
 def test_numbers_that_are_none_are_refused():

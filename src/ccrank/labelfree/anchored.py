@@ -1,4 +1,7 @@
-"""A probe from states to label-free anchors, fitted across tasks of one criterion: pure functions on arrays."""
+"""From states to label-free anchors: a probe across tasks of one criterion, or one list's own items as the pool.
+
+Pure functions on arrays.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,11 @@ from ccrank.probing.probe import normalisation_of
 
 OWN_ANCHOR = 0.5
 """How much a task's own anchor counts beside the probe that was fitted on the other tasks."""
+
+NEIGHBOURS = 0.5
+"""How much an item's neighbours count beside its own anchor, in a list that stands alone."""
+LEAST_NEIGHBOURS = 8
+"""Shorter lists have no neighbours to speak of."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,37 @@ def anchored_scores(
         for own, target in zip(by_layer, targets, strict=True)
     ]
     return Anchored(scores, by_layer, agreement, weights, layers)
+
+
+def with_neighbours(states: np.ndarray, anchor: np.ndarray, ridge: float = 3.0) -> np.ndarray:
+    """The anchor of one list, pulled towards what its other items say: a + ½ σ(a) · mean over layers of z(â).
+
+    â_i = wᵀx_i with w = argmin Σ_{j≠i} (wᵀx_j − a_j)² + ridge · d · |w|², the states x Z-scored within the list. Items
+    that the model holds alike lend each other their anchors, so that noise in one of them is evened out.
+    states (N, L, d), anchor (N,) -> (N,)
+    """
+    if len(anchor) < LEAST_NEIGHBOURS:
+        return anchor
+    target = standard(anchor)
+    lent = [
+        standard(_left_out(_normal(states[:, layer].astype(float)), target, ridge * states.shape[2]))
+        for layer in range(states.shape[1])
+    ]
+    return np.asarray(anchor + NEIGHBOURS * anchor.std() * np.mean(lent, axis=0))
+
+
+def _left_out(rows: np.ndarray, target: np.ndarray, penalty: float) -> np.ndarray:
+    """Ridge predictions of each row by a fit on all others: y_i − (y_i − ŷ_i)/(1 − h_i), h the diagonal of the hat."""
+    count, width = rows.shape
+    if count <= width:
+        gram = rows @ rows.T
+        hat = np.linalg.solve(gram + penalty * np.eye(count), gram)
+        fitted, share = hat.T @ target, np.diag(hat)
+    else:
+        inverse = np.linalg.inv(rows.T @ rows + penalty * np.eye(width))
+        fitted = rows @ (inverse @ (rows.T @ target))
+        share = np.sum(rows @ inverse * rows, axis=1)
+    return np.asarray(target - (target - fitted) / (1 - share))
 
 
 def _normal(states: np.ndarray) -> np.ndarray:

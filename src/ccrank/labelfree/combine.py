@@ -10,7 +10,7 @@ from math import comb, isfinite
 import numpy as np
 from scipy.stats import kendalltau, pearson3
 
-from ccrank.labelfree.routes import Looks, middle_and_late, read_likelihood, read_poles, standard
+from ccrank.labelfree.routes import middle_and_late, read_likelihood, read_poles, standard
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
 from ccrank.prompts import Templates
@@ -69,55 +69,49 @@ def chance_of_agreement(mean: float, n_items: int, n_routes: int) -> float:
     return float(pearson3.sf(mean / deviation, skew))
 
 
+@dataclass(frozen=True)
+class Read:
+    """All that was read of some tasks: their parts, and states where they were read."""
+
+    parts: list[Parts]
+    states: Mapping[int, tuple[np.ndarray, np.ndarray]]
+    """Task → (N, L, d) at the slot and at the item's last token."""
+    layers: tuple[int, ...]
+    cost: Cost
+
+
 def read_parts(
     tasks: Sequence[Task],
     reader: Reader,
     templates: Templates,
     progress: Progress | None = None,
     with_states: bool = False,
-) -> tuple[list[Parts], Looks | None, Cost]:
-    """All routes for many tasks, each in one reading.
+) -> Read:
+    """All routes for many tasks, in two readings.
 
-    Tasks without context are ranked by poles in two wordings, likelihood and axis. Where a context is given, the answer
-    is in the context and not in what the model knows of the items: there the likelihoods decide.
+    Tasks without context are ranked by poles, likelihood and axis. Where a context is given, the answer is in the
+    context and not in what the model knows of the items: there the likelihoods decide, and states are read on request.
     """
-    parts: list[dict[str, np.ndarray]] = [{} for _ in tasks]
-    cost = Cost()
-    plain = [index for index, task in enumerate(tasks) if not task.context]
-    told = [index for index, task in enumerate(tasks) if task.context]
     headless = bool(reader.loaded.missing_head)
-    looks = None
-    if plain or with_states or headless:
-        asked = list(range(len(tasks))) if with_states or headless else plain
-        looks = read_poles(
-            [tasks[index] for index in asked],
-            reader,
-            templates,
-            "poles-very",
-            layers=middle_and_late(reader.depth),
-            progress=progress,
-        )
-        cost += looks.cost
+    parts: list[dict[str, np.ndarray]] = [{} for _ in tasks]
+    states: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    layers: tuple[int, ...] = ()
+    cost = Cost()
+    asked = [index for index, task in enumerate(tasks) if with_states or headless or not task.context]
+    if asked:
+        own = [tasks[index] for index in asked]
+        looks = read_poles(own, reader, templates, layers=middle_and_late(reader.depth), progress=progress)
+        layers, cost = looks.layers, looks.cost
         for place, index in enumerate(asked):
-            if index in plain or headless:
+            states[index] = looks.states[place], looks.item_states[place]
+            if headless or not tasks[index].context:
                 if looks.poles:
-                    parts[index]["poles-very"] = looks.poles[place]
+                    parts[index]["poles"] = looks.poles[place]
                 parts[index]["axis"] = looks.axis[place]
-    if plain and not headless:
-        own = [tasks[index] for index in plain]
-        among = read_poles(own, reader, templates, "poles-among", "superlatives", progress=progress)
-        cost += among.cost
-        for place, index in enumerate(plain):
-            parts[index]["poles-among"] = among.poles[place]
     if not headless:
-        likelihood, spent = read_likelihood(tasks, reader, templates, "list-of", progress=progress)
+        likelihood, spent = read_likelihood(tasks, reader, templates, progress=progress)
         cost += spent
-        for index, scores in enumerate(likelihood):
-            parts[index]["likelihood"] = scores
-    if told and not headless:
-        own = [tasks[index] for index in told]
-        said, spent = read_likelihood(own, reader, templates, "this-is", contrast=False, progress=progress)
-        cost += spent
-        for place, index in enumerate(told):
-            parts[index]["said"] = said[place]
-    return [Parts({name: standard(one) for name, one in part.items()}) for part in parts], looks, cost
+        for part, scores in zip(parts, likelihood, strict=True):
+            part.update(scores)
+    standardised = [Parts({name: standard(one) for name, one in part.items()}) for part in parts]
+    return Read(standardised, states, layers, cost)

@@ -10,10 +10,10 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.gold import Gold
-from ccrank.labelfree.anchored import anchored_scores
+from ccrank.labelfree.anchored import anchored_scores, with_neighbours
 from ccrank.labelfree.combine import DOUBT, Parts, read_parts
 from ccrank.labelfree.gold import fit_gold
-from ccrank.labelfree.routes import middle_and_late, read_likelihood, read_poles
+from ccrank.labelfree.routes import Wording, middle_and_late, read_likelihood, read_poles, standard
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
 from ccrank.prompting.asking import share_of
@@ -37,10 +37,11 @@ def auto(
 ) -> list[Answer]:
     """The mean of several label-free routes, each of which knows direction.
 
-    Without context: the words that the model would use for the item (poles, in two wordings), the items that come to
-    its mind at either end (likelihood), and where the item's state lies between made-up items of both ends (axis).
-    With a context: which items the context makes likely. Several tasks of one criterion are anchored (see `anchored`)
-    unless `anchor` is no. The words for both ends come from --poles, --more or the criterion's name.
+    Without context: the words that the model would use for the item (poles), the items that come to its mind at either
+    end (likelihood, in two wordings), and where the item's state lies between made-up items of both ends (axis). With
+    a context: which items the context makes likely. Items that the model holds alike then lend each other their
+    scores: within a list, or by a probe across four or more tasks of one criterion (see `anchored`). `anchor=no` leaves
+    the plain mean. The words for both ends come from --poles, --more or the criterion's name.
 
     A few labels for one list (`gold`: item → value, or pairs (higher, lower); --gold FILE) weigh the routes anew, and
     turn the order round if they say so; `details["gold"]` tells how well each label is foretold by the others.
@@ -55,10 +56,12 @@ def auto(
     ]
     if together:
         own = [tasks[index] for index in together]
-        parts, _, cost = read_parts(own, reader, templates, progress)
-        shares = _shares(own)
-        for index, part, share in zip(together, parts, shares, strict=True):
-            answers[index] = _answer(tasks[index], part, part.total(), _share(cost, *share))
+        read = read_parts(own, reader, templates, progress)
+        for place, (index, share) in enumerate(zip(together, _shares(own), strict=True)):
+            scores = read.parts[place].total()
+            if anchor and place in read.states:
+                scores = with_neighbours(read.states[place][1], scores)
+            answers[index] = _answer(tasks[index], read.parts[place], scores, _share(read.cost, *share))
     for criterion in pooled:
         own = [tasks[index] for index in groups[criterion]]
         found = anchored(own, reader, templates, progress=progress)
@@ -75,9 +78,10 @@ def _with_gold(
         )
     [task] = tasks
     pairs = Gold.parse(gold).places(task.items)
-    [parts], _, cost = read_parts(tasks, reader, templates, progress)
+    read = read_parts(tasks, reader, templates, progress)
+    [parts] = read.parts
     fitted = fit_gold(parts.scores, pairs)
-    answer = _answer(task, parts, fitted.scores, cost)
+    answer = _answer(task, parts, fitted.scores, read.cost)
     return replace(answer, details={**answer.details, "gold": fitted.details([*parts.scores])})
 
 
@@ -93,23 +97,29 @@ def anchored(
 
     The probe sees many tasks, so it keeps what their anchors have in common and drops what is noise in each. A task's
     score is that of a probe that has not seen it, averaged over layers, plus half its own anchor. Criteria with fewer
-    than 4 tasks fall back on the routes' mean.
+    than 4 tasks fall back on a fit among the items of each list, every item by the others.
     """
-    parts, looks, cost = read_parts(tasks, reader, templates, progress, with_states=True)
-    assert looks is not None
+    read = read_parts(tasks, reader, templates, progress, with_states=True)
     shares = _shares(tasks)
     answers: dict[int, Answer] = {}
     for members in _by_criterion(tasks).values():
-        anchors = [parts[index].total() for index in members]
+        anchors = [read.parts[index].total() for index in members]
         probe = None
-        scores = anchors
         if len(members) >= LEAST_TASKS:
-            fitted = anchored_scores([looks.states[index] for index in members], anchors, looks.layers, ridge)
+            fitted = anchored_scores(
+                [read.states[index][0] for index in members], anchors, read.layers, ridge
+            )
             scores = fitted.scores
-            about = {"model": reader.name, "position": "slot", "template": "poles-very", "directed": True}
+            about = {"model": reader.name, "position": "slot", "template": "poles", "directed": True}
             probe = fitted.probe(**about)
+        else:
+            scores = [
+                with_neighbours(read.states[index][1], own)
+                for index, own in zip(members, anchors, strict=True)
+            ]
         for index, score in zip(members, scores, strict=True):
-            answers[index] = _answer(tasks[index], parts[index], score, _share(cost, *shares[index]), probe)
+            cost = _share(read.cost, *shares[index])
+            answers[index] = _answer(tasks[index], read.parts[index], score, cost, probe)
     return [answers[index] for index in range(len(tasks))]
 
 
@@ -118,7 +128,7 @@ def poles(
     reader: Reader,
     templates: Templates,
     *,
-    template: str = "poles-very",
+    template: str = "poles",
     progress: Progress | None = None,
 ) -> list[Answer]:
     """Which end's word the model would use for the item: log-odds of the high end's words against the low end's."""
@@ -135,12 +145,18 @@ def likelihood(
     reader: Reader,
     templates: Templates,
     *,
-    template: str = "list-of",
-    contrast: bool = True,
+    template: str = "",
+    against: str = "low",
     progress: Progress | None = None,
 ) -> list[Answer]:
-    """The item as the answer: its log-probability in a list of the high end less that in a list of the low end."""
-    scores, cost = read_likelihood(tasks, reader, templates, template, contrast, progress)
+    """The item as the answer: its log-probability where the high end is named less that where the low end is.
+
+    The mean of the wordings that `auto` takes for such a list, each Z-scored; or the one `template` that is named, its
+    log-probabilities `against` the low end (low), the same without the context (context) or nothing.
+    """
+    wordings = [Wording(template, against)] if template else None  # type: ignore[arg-type]
+    found, cost = read_likelihood(tasks, reader, templates, wordings, progress)
+    scores = [np.mean([standard(one) for one in own.values()], axis=0) for own in found]
     return _plain(tasks, scores, cost)
 
 
@@ -149,12 +165,12 @@ def axis(
     reader: Reader,
     templates: Templates,
     *,
-    template: str = "poles-very",
+    template: str = "poles",
     progress: Progress | None = None,
 ) -> list[Answer]:
     """Where the item's state lies between those of made-up items: from "a very small country" to "a very large one"."""
     layers = middle_and_late(reader.depth)
-    looks = read_poles(tasks, reader, templates, template, None, layers, progress)
+    looks = read_poles(tasks, reader, templates, template, False, layers, progress)
     return _plain(tasks, looks.axis, looks.cost)
 
 

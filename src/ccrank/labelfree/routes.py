@@ -7,21 +7,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.special import logsumexp
 
+from ccrank.errors import CcrankError
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
 from ccrank.prompting.asking import checked_logits
-from ccrank.prompts import Templates
+from ccrank.prompts import Form, Prompt, Templates
 from ccrank.task import Task
 from ccrank.words import Ends, ends_of
 
 EXEMPLAR_WORDS = 2
 """How many words of each end become made-up items."""
+
+LONGEST_NAME = 60
+"""Items with more characters than this, on average, are texts and not names."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,43 @@ class Looks:
     """Per task (N,)."""
     states: list[np.ndarray]
     """Per task (N, L, d), at the slot."""
+    item_states: list[np.ndarray]
+    """Per task (N, L, d), at the item's last token."""
     layers: tuple[int, ...]
     cost: Cost
+
+
+Against = Literal["low", "context", "nothing"]
+
+
+@dataclass(frozen=True)
+class Wording:
+    """A way to ask for items of the high end, and what their log-probability is set against."""
+
+    template: str
+    against: Against = "low"
+    """The same asked of the low end; the same without the context, per token; or nothing, per token."""
+
+    def __post_init__(self) -> None:
+        if self.against not in get_args(Against):
+            raise CcrankError(f"against={self.against!r}: it is one of {', '.join(get_args(Against))}")
+
+
+NAMES = (Wording("such-as"), Wording("considered"))
+TEXTS = (Wording("list-of"),)
+TOLD = (Wording("that-are"), Wording("this-is", "context"))
+
+
+def wordings_of(task: Task) -> tuple[Wording, ...]:
+    """How the items of a task are asked for.
+
+    A name follows "such as", a whole text does not; and each reading of texts costs as much as all else together.
+    Where a context speaks of the items, it is what makes them likely that matters.
+    """
+    if task.context:
+        return TOLD
+    texts = sum(map(len, task.items)) > LONGEST_NAME * len(task.items)
+    return TEXTS if texts else NAMES
 
 
 def middle_and_late(depth: int) -> list[int]:
@@ -47,15 +87,14 @@ def read_poles(
     tasks: Sequence[Task],
     reader: Reader,
     templates: Templates,
-    template: str = "poles-very",
-    words: str | None = "adjectives",
+    template: str = "poles",
+    words: bool = True,
     layers: Sequence[int] = (),
     progress: Progress | None = None,
 ) -> Looks:
     """Ask which end an item belongs to; with `layers`, read the item's states and those of made-up items as well.
 
-    The score is log Σ_h exp l(h) − log Σ_l exp l(l) over the words h of the high and l of the low end: its adjectives,
-    its superlative, or (None) not asked for.
+    The score is log Σ_h p(h) − log Σ_l p(l) over the adjectives h of the high and l of the low end.
     """
     ends = [ends_of(task.criterion) for task in tasks]
     prompts, candidates, sizes = [], [], []
@@ -64,31 +103,32 @@ def read_poles(
         if layers:
             own += [templates.exemplar(task, text, reader.form, template) for text in exemplars(task, end)]
         prompts += own
-        candidates += [_pole_words(end, words)[0] + _pole_words(end, words)[1]] * len(own)
+        candidates += [[*end.low, *end.high]] * len(own)
         sizes.append(len(own))
-    asked = words is not None and not reader.loaded.missing_head
+    asked = words and not reader.loaded.missing_head
     readings = reader.read(
         prompts,
         candidates if asked else None,
         layers,
         items=bool(layers),
-        log_probabilities=words == "superlatives",
+        log_probabilities=True,
         progress=progress,
     )
-    poles, axis, states = [], [], []
+    poles, axis, states, item_states = [], [], [], []
     start = 0
     for task, end, size in zip(tasks, ends, sizes, strict=True):
         count = len(task.items)
         if readings.logits is not None:
-            low, high = _pole_words(end, words)
-            split, stop = len(low), len(low) + len(high)
+            split, stop = len(end.low), len(end.low) + len(end.high)
             table = checked_logits(readings.logits[start : start + count, :stop].astype(float), task.id)
             poles.append(logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1))
         if readings.item_states is not None and readings.states is not None:
-            axis.append(axis_scores(readings.item_states[start : start + size], count))
-            states.append(readings.states[start : start + count])
+            both = [one[start : start + size] for one in (readings.item_states, readings.states)]
+            axis.append(sum((axis_scores(one, count) for one in both), np.zeros(count)))
+            item_states.append(both[0][:count])
+            states.append(both[1][:count])
         start += size
-    return Looks(poles, axis, states, readings.layers, readings.cost)
+    return Looks(poles, axis, states, item_states, readings.layers, readings.cost)
 
 
 def exemplars(task: Task, ends: Ends) -> list[str]:
@@ -102,7 +142,7 @@ def exemplars(task: Task, ends: Ends) -> list[str]:
 
 
 def axis_scores(states: np.ndarray, count: int) -> np.ndarray:
-    """Projections on mean(high exemplars) − mean(low exemplars), standardised per layer and averaged over layers.
+    """Projections on mean(high exemplars) − mean(low exemplars), standardised per layer, averaged, standardised.
 
     states (N + 2E, L, d): the items, then the exemplars of the high and of the low end. -> (N,)
     """
@@ -111,38 +151,59 @@ def axis_scores(states: np.ndarray, count: int) -> np.ndarray:
     direction = made_up[:half].mean(axis=0) - made_up[half:].mean(axis=0)  # (L, d)
     length = np.linalg.norm(direction, axis=1, keepdims=True)
     direction /= np.where(length > 0, length, 1.0)
-    return np.asarray(standard(np.einsum("nld,ld->ln", items, direction)).mean(axis=0))
+    return standard(standard(np.einsum("nld,ld->ln", items, direction)).mean(axis=0))
 
 
 def read_likelihood(
     tasks: Sequence[Task],
     reader: Reader,
     templates: Templates,
-    template: str = "list-of",
-    contrast: bool = True,
+    wordings: Sequence[Wording] | None = None,
     progress: Progress | None = None,
-) -> tuple[list[np.ndarray], Cost]:
-    """The item as the answer: log p(item | high end) − log p(item | low end); or the first alone, per token.
+) -> tuple[list[Mapping[str, np.ndarray]], Cost]:
+    """The item as the answer: log p(item | high end) − log p(item | low end), which cancels how common an item is.
 
-    The contrast cancels how common an item is. Where a context speaks of the items, that is what matters, and the plain
-    log-probability per token says more.
+    Where a context speaks of the items, how much it adds says more: (log p(item | context) − log p(item)) / tokens. All
+    wordings of all tasks are one reading: what they share is read once. -> per task: template → (N,)
     """
-    ends = [ends_of(task.criterion) for task in tasks]
-    prompts, candidates = [], []
-    for task, end in zip(tasks, ends, strict=True):
-        for word in (end.high[0], end.low[0]) if contrast else (end.high[0],):
-            prompts.append(templates.end(task, word, reader.form, template))
-            candidates.append([item.strip() for item in task.items])
+    prompts: list[Prompt] = []
+    candidates: list[list[str]] = []
+    asked = [wordings_of(task) if wordings is None else wordings for task in tasks]
+    for task, own in zip(tasks, asked, strict=True):
+        for wording in own:
+            both = _both_sides(task, wording, reader.form, templates)
+            prompts += both
+            candidates += [[item.strip() for item in task.items]] * len(both)
     readings = reader.read(prompts, candidates, log_probabilities=True, progress=progress)
     assert readings.logits is not None
     assert readings.answer_tokens is not None
-    scores = []
-    for index, task in enumerate(tasks):
-        count, ways = len(task.items), 2 if contrast else 1
-        own = slice(ways * index, ways * (index + 1))
-        table = checked_logits(readings.logits[own, :count].astype(float), task.id)
-        scores.append(table[0] - table[1] if contrast else table[0] / readings.answer_tokens[index, :count])
-    return scores, readings.cost
+    found: list[Mapping[str, np.ndarray]] = []
+    place = 0
+    for task, own in zip(tasks, asked, strict=True):
+        count, scores = len(task.items), {}
+        for wording in own:
+            ways = 1 if wording.against == "nothing" else 2
+            table = checked_logits(readings.logits[place : place + ways, :count].astype(float), task.id)
+            gain = table[0] - table[1] if ways == 2 else table[0]
+            length = readings.answer_tokens[place, :count]
+            scores[wording.template] = gain if wording.against == "low" else gain / length
+            place += ways
+        found.append(scores)
+    return found, readings.cost
+
+
+def _both_sides(task: Task, wording: Wording, form: Form, templates: Templates) -> list[Prompt]:
+    """The prompt about the high end, and that of what it is set against, if anything."""
+    end = ends_of(task.criterion)
+    prompts = [templates.end(task, end.high[0], form, wording.template)]
+    if wording.against == "low":
+        prompts.append(templates.end(task, end.low[0], form, wording.template))
+    elif wording.against == "context":
+        if not task.context:
+            raise CcrankError("against=context sets a context against none; this task has no context")
+        bare = replace(task, context=None)
+        prompts.append(templates.end(bare, end.high[0], form, wording.template))
+    return prompts
 
 
 def standard(scores: np.ndarray) -> np.ndarray:
@@ -151,9 +212,3 @@ def standard(scores: np.ndarray) -> np.ndarray:
     spread = centred.std(axis=-1, keepdims=True)
     some = spread > 1e-9
     return np.asarray(np.where(some, centred / np.where(some, spread, 1.0), 0.0))
-
-
-def _pole_words(ends: Ends, words: str | None) -> tuple[list[str], list[str]]:
-    if words == "superlatives":
-        return [ends.least], [ends.most]
-    return list(ends.low), list(ends.high)

@@ -133,7 +133,7 @@ class Templates:
         """ItemSingle with a made-up item in the item's place: "a very large country"."""
         return self[template].render(task, {"item": [Piece(text, "item")]}, form, self["context"])
 
-    def end(self, task: Task, word: str, form: Form = "causal", template: str = "list-of") -> Prompt:
+    def end(self, task: Task, word: str, form: Form = "causal", template: str = "such-as") -> Prompt:
         """A prompt about one end of the scale, whose answers are the items themselves."""
         return self[template].render(task, {"end": [Piece(word, "criterion")]}, form, self["context"])
 
