@@ -21,6 +21,8 @@ from ccrank.labelfree.routes import standard
 from ccrank.metrics import kendall_tau
 from ccrank.probing.crossval import task_folds
 
+PLACES = (("slot", 3), ("item", 5))
+
 
 def planted(seed, tasks=24, items=8, layers=2, width=20, noise=1.0):
     """Tasks whose items lie along one common direction, and anchors that see their places through noise."""
@@ -57,27 +59,26 @@ def test_a_direction_is_found_and_the_noise_is_taken_out():
     """Held-out probes follow the places better than the very anchors that they were fitted to."""
     for seed in range(3):
         states, anchors, places = planted(seed)
-        found = anchored_scores(states, anchors, (3, 5))
-        probes = [own.mean(axis=0) for own in found.by_layer]
+        found = anchored_scores(states, anchors, PLACES)
+        probes = [own.mean(axis=0) for own in found.by_place]
         assert mean_tau(probes, places) > mean_tau(anchors, places) + 0.1
         assert mean_tau(found.scores, places) > mean_tau(anchors, places) + 0.1
 
 
 def test_tasks_are_held_out():
-    """A task's probe score does not hang on its own anchors, however wild; its score does, by half of them."""
+    """A task's probe score does not hang on its own anchors, however wild; its score is that plus half of them."""
     states, anchors, _ = planted(0, tasks=9)
-    before = anchored_scores(states, anchors, (3, 5))
+    before = anchored_scores(states, anchors, PLACES)
     for index in (0, 4, 8):
         wild = list(anchors)
         wild[index] = np.random.default_rng(index).normal(size=8) * 100
-        after = anchored_scores(states, wild, (3, 5))
-        assert np.array_equal(after.by_layer[index], before.by_layer[index])
-        assert after.scores[index] - before.scores[index] == pytest.approx(
-            OWN_ANCHOR * (standard(wild[index]) - standard(anchors[index]))
-        )
+        after = anchored_scores(states, wild, PLACES)
+        assert np.array_equal(after.by_place[index], before.by_place[index])
+        chosen = after.by_place[index][after.best]
+        assert after.scores[index] == pytest.approx(chosen + OWN_ANCHOR * standard(wild[index]))
         fold = task_folds(9, 4)
         others = [other for other in range(9) if fold[other] != fold[index]]
-        assert not any(np.allclose(after.by_layer[other], before.by_layer[other]) for other in others)
+        assert not any(np.allclose(after.by_place[other], before.by_place[other]) for other in others)
 
 
 def test_tasks_are_standardised_within():
@@ -86,7 +87,7 @@ def test_tasks_are_standardised_within():
     rng = np.random.default_rng(0)
     moved = [one * rng.uniform(0.5, 5) + rng.normal(size=(1, *one.shape[1:])) for one in states]
     scaled = [one * rng.uniform(0.1, 9) + rng.normal() for one in anchors]
-    first, second = (anchored_scores(*given, (3, 5)) for given in ((states, anchors), (moved, scaled)))
+    first, second = (anchored_scores(*given, PLACES) for given in ((states, anchors), (moved, scaled)))
     for one, other in zip(first.scores, second.scores, strict=True):
         assert one == pytest.approx(other, abs=1e-4)
 
@@ -102,9 +103,9 @@ def test_features_that_only_rounding_moves_are_left_out():
         )
         for one in states
     ]
-    found = anchored_scores(noisy, anchors, (3, 5))
+    found = anchored_scores(noisy, anchors, PLACES)
     assert not found.weights[:, 20:].any()
-    assert found.weights[:, :20] == pytest.approx(anchored_scores(states, anchors, (3, 5)).weights)
+    assert found.weights[:, :20] == pytest.approx(anchored_scores(states, anchors, PLACES).weights)
 
 
 def test_anchors_may_tie():
@@ -112,9 +113,34 @@ def test_anchors_may_tie():
     states, anchors, _ = planted(3, tasks=5)
     anchors[0] = np.zeros(8)
     anchors[1] = anchors[1].round()
-    found = anchored_scores(states, anchors, (3, 5))
+    found = anchored_scores(states, anchors, PLACES)
     assert all(np.isfinite(one).all() for one in found.scores)
     assert np.isfinite(found.agreement).all()
+
+
+def test_the_layers_and_the_position_that_agree_make_the_scores():
+    """Half the layers of one position know the direction: they alone are taken, and of none that knows nothing."""
+    states, anchors, _ = planted(5)
+    rng = np.random.default_rng(2)
+    blind = [rng.normal(size=(len(one), 6, one.shape[2])) for one in states]
+    more = [
+        np.concatenate([own[:, :3], one, own[:, 3:]], axis=1) for own, one in zip(blind, states, strict=True)
+    ]
+    places = [
+        ("slot", 1),
+        ("slot", 2),
+        ("slot", 3),
+        ("item", 1),
+        ("item", 2),
+        ("item", 3),
+        ("item", 4),
+        ("slot", 4),
+    ]
+    found = anchored_scores(more, anchors, places)
+    assert found.places[found.best] in (("item", 1), ("item", 2))
+    for own, anchor, score in zip(found.by_place, anchors, found.scores, strict=True):
+        expected = standard(own[3:5].mean(axis=0)) + OWN_ANCHOR * standard(anchor)
+        assert score == pytest.approx(expected)
 
 
 def test_the_best_layer_is_the_one_with_the_direction():
@@ -123,10 +149,16 @@ def test_the_best_layer_is_the_one_with_the_direction():
     states, anchors, _ = planted(4)
     rng = np.random.default_rng(1)
     half = [np.stack([rng.normal(size=one[:, 0].shape), one[:, 1]], axis=1) for one in states]
-    found = anchored_scores(half[:18], anchors[:18], (3, 5))
-    assert found.best_layer == 1
+    found = anchored_scores(half[:18], anchors[:18], PLACES)
+    assert found.best == 1
     probe = found.probe(model="m")
-    assert probe.about == {"method": "anchored", "layer": 5, "agreement": found.agreement[1], "model": "m"}
+    assert probe.about == {
+        "method": "anchored",
+        "layer": 5,
+        "position": "item",
+        "agreement": found.agreement[1],
+        "model": "m",
+    }
     _, _, places = planted(4)
     assert mean_tau([probe(one[:, 1]) for one in half[18:]], places[18:]) > 0.5
 

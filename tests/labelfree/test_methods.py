@@ -150,9 +150,9 @@ def test_a_saved_probe_scores_as_it_was_fitted(tmp_path):
     probe.save(tmp_path / "probe.safetensors")
     applied = rank_tasks(tasks, tiny(), "probe", file=str(tmp_path / "probe.safetensors"))
     read = read_parts([canonical(task)[0] for task in tasks], tiny(), load_templates(), with_states=True)
-    place = read.layers.index(probe.about["layer"])
+    place, position = read.layers.index(probe.about["layer"]), ("slot", "item").index(probe.about["position"])
     for number, (task, ranking) in enumerate(zip(tasks, applied, strict=True)):
-        own = read.states[number][0][:, place].astype(float)
+        own = read.states[number][position][:, place].astype(float)
         expected = expit((own - own.mean(0)) / own.std(0) @ probe.weights)
         found = [by_item(ranking)[item] for item in canonical(task)[0].items]
         assert found == pytest.approx(expected, abs=1e-4)

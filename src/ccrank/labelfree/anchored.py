@@ -26,69 +26,85 @@ LEAST_NEIGHBOURS = 8
 """Shorter lists have no neighbours to speak of."""
 
 
+Place = tuple[str, int]
+"""Where states are read: at the slot or the item's last token, and of which layer."""
+
+
 @dataclass(frozen=True)
 class Anchored:
     """Scores of every task by probes that have not seen it, and what it takes to score new ones."""
 
     scores: list[np.ndarray]
-    """Per task (N,): the layers' mean plus half the anchor."""
-    by_layer: list[np.ndarray]
-    """Per task (L, N): each layer's held-out scores."""
+    """Per task (N,): the mean of the better half of the layers at the better position, plus half the anchor."""
+    by_place: list[np.ndarray]
+    """Per task (P, N): each place's held-out scores."""
     agreement: np.ndarray
-    """(L,) mean τ of a layer's held-out scores with the held-out tasks' anchors: what layers are chosen by."""
+    """(P,) mean τ of a place's held-out scores with the held-out tasks' anchors: what places are chosen by."""
     weights: np.ndarray
-    """(L, d) of probes fitted on all tasks."""
-    layers: tuple[int, ...]
+    """(P, d) of probes fitted on all tasks."""
+    places: tuple[Place, ...]
 
     @property
-    def best_layer(self) -> int:
-        """The place, in `layers`, of the layer that agrees best with anchors it has not seen. No label is used."""
+    def best(self) -> int:
+        """Which of the places agrees best with anchors it has not seen. No label is used."""
         return int(self.agreement.argmax())
 
     def probe(self, **about: Any) -> Probe:
-        """The best layer's probe, fitted on all tasks."""
-        place = self.best_layer
-        notes = {"method": "anchored", "layer": self.layers[place], "agreement": float(self.agreement[place])}
-        return Probe(self.weights[place], 0.0, about={**notes, **about})
+        """The best place's probe, fitted on all tasks."""
+        position, layer = self.places[self.best]
+        notes = {"method": "anchored", "layer": layer, "position": position}
+        agreement = float(self.agreement[self.best])
+        return Probe(self.weights[self.best], 0.0, about={**notes, "agreement": agreement, **about})
 
 
 def anchored_scores(
     states: Sequence[np.ndarray],
     anchors: Sequence[np.ndarray],
-    layers: tuple[int, ...],
+    places: Sequence[Place],
     ridge: float = 1.0,
     folds: int = 4,
 ) -> Anchored:
-    """Ridge regression from Z-scored states to anchors, layer by layer, in folds over tasks.
+    """Ridge regression from Z-scored states to anchors, place by place, in folds over tasks.
 
-    w = argmin Σ (wᵀx − a)² + ridge · M · |w|² over the M items of the training tasks. states: (N, L, d) a task,
-    anchors: (N,) a task. Both are standardised within their task, so a probe learns what makes one item of a task
-    higher than another, never which task is higher.
+    w = argmin Σ (wᵀx − a)² + ridge · M · |w|² over the M items of the training tasks. states: (N, P, d) a task, of P
+    places; anchors: (N,) a task. Both are standardised within their task, so a probe learns what makes one item of a
+    task higher than another, never which task is higher. The scores are those of the better half of the layers at the
+    better position, by how well they foretell anchors: where items are told apart hangs on the criterion.
     """
     count, depth = len(states), states[0].shape[1]
     fold = task_folds(count, min(folds, count))
     targets = [standard(anchor) for anchor in anchors]
-    by_layer = [np.empty((depth, len(target))) for target in targets]
+    by_place = [np.empty((depth, len(target))) for target in targets]
     weights = np.empty((depth, states[0].shape[2]))
-    for layer in range(depth):
-        rows = [_normal(one[:, layer].astype(float)) for one in states]
-        weights[layer] = _ridge(rows, targets, ridge)
+    for place in range(depth):
+        rows = [_normal(one[:, place].astype(float)) for one in states]
+        weights[place] = _ridge(rows, targets, ridge)
         for number in range(fold.max() + 1):
             seen = [index for index in range(count) if fold[index] != number]
             found = _ridge([rows[index] for index in seen], [targets[index] for index in seen], ridge)
             for index in np.flatnonzero(fold == number):
-                by_layer[index][layer] = standard(rows[index] @ found)
+                by_place[index][place] = standard(rows[index] @ found)
     agreement = np.array(
         [
-            np.mean([tied_tau(own[layer], target) for own, target in zip(by_layer, targets, strict=True)])
-            for layer in range(depth)
+            np.mean([tied_tau(own[place], target) for own, target in zip(by_place, targets, strict=True)])
+            for place in range(depth)
         ]
     )
+    chosen = _better_half(agreement, places)
     scores = [
-        standard(own.mean(axis=0)) + OWN_ANCHOR * target
-        for own, target in zip(by_layer, targets, strict=True)
+        standard(own[chosen].mean(axis=0)) + OWN_ANCHOR * target
+        for own, target in zip(by_place, targets, strict=True)
     ]
-    return Anchored(scores, by_layer, agreement, weights, layers)
+    return Anchored(scores, by_place, agreement, weights, tuple(places))
+
+
+def _better_half(agreement: np.ndarray, places: Sequence[Place]) -> np.ndarray:
+    """Of each position the half of its layers that agrees best, and of these halves the best: their places."""
+    halves = []
+    for position in dict.fromkeys(position for position, _ in places):
+        own = np.array([index for index, place in enumerate(places) if place[0] == position])
+        halves.append(own[np.argsort(-agreement[own], kind="stable")][: -(-len(own) // 2)])
+    return max(halves, key=lambda half: float(agreement[half].mean()))
 
 
 def with_neighbours(states: np.ndarray, anchor: np.ndarray, ridge: float = 3.0) -> np.ndarray:

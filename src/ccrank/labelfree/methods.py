@@ -96,8 +96,9 @@ def anchored(
     """A probe from hidden states to the routes' mean, fitted on the other tasks of the same criterion.
 
     The probe sees many tasks, so it keeps what their anchors have in common and drops what is noise in each. A task's
-    score is that of a probe that has not seen it, averaged over layers, plus half its own anchor. Criteria with fewer
-    than 4 tasks fall back on a fit among the items of each list, every item by the others.
+    score is that of probes that have not seen it, averaged over those layers and positions whose probes foretell the
+    anchors of other tasks best, plus half its own anchor. Criteria with fewer than 4 tasks fall back on a fit among the
+    items of each list, every item by the others.
     """
     read = read_parts(tasks, reader, templates, progress, with_states=True)
     shares = _shares(tasks)
@@ -106,12 +107,11 @@ def anchored(
         anchors = [read.parts[index].total() for index in members]
         probe = None
         if len(members) >= LEAST_TASKS:
-            fitted = anchored_scores(
-                [read.states[index][0] for index in members], anchors, read.layers, ridge
-            )
+            states = [np.concatenate(read.states[index], axis=1) for index in members]
+            places = [(position, layer) for position in ("slot", "item") for layer in read.layers]
+            fitted = anchored_scores(states, anchors, places, ridge)
             scores = fitted.scores
-            about = {"model": reader.name, "position": "slot", "template": "poles", "directed": True}
-            probe = fitted.probe(**about)
+            probe = fitted.probe(model=reader.name, template="poles", directed=True)
         else:
             scores = [
                 with_neighbours(read.states[index][1], own)
