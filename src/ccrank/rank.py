@@ -13,7 +13,7 @@ from ccrank.lm.reader import Progress
 from ccrank.methods import get_method
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking, canonical, from_canonical
-from ccrank.task import Criterion, Task
+from ccrank.task import Criterion, Task, check_text
 
 DEFAULT_METHOD = "auto"
 
@@ -58,7 +58,7 @@ def rank_tasks(
     if not tasks:
         return []
     for task in tasks:
-        _check_text(task)
+        check_text(task)
     sorted_tasks, orders = zip(*(canonical(task) for task in tasks), strict=True)
     answers = chosen.run(sorted_tasks, reader, templates or load_templates(), progress=progress, **parsed)
     return [
@@ -75,21 +75,6 @@ def rank_tasks(
         )
         for task, order, answer in zip(tasks, orders, answers, strict=True)
     ]
-
-
-def _check_text(task: Task) -> None:
-    """Refuse text that no tokenizer takes: halves of surrogate pairs, as bytes that are not UTF-8 leave them."""
-    criterion = task.criterion
-    words = (criterion.name, criterion.more, criterion.kind, *(criterion.poles or ()), task.context or "")
-    for text in (*task.items, *words):
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            start = max(0, error.start - 20)
-            raise CcrankError(
-                f"task {task.id!a}: a text is not valid Unicode: {text[start : start + 40]!a}; "
-                "was it UTF-8 where it came from?"
-            ) from None
 
 
 class _RankModule(ModuleType):

@@ -188,6 +188,21 @@ def normal_form(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
+def check_text(task: Task) -> None:
+    """Refuse text that no tokenizer takes: halves of surrogate pairs, as bytes that are not UTF-8 leave them."""
+    criterion = task.criterion
+    words = (criterion.name, criterion.more, criterion.kind, *(criterion.poles or ()), task.context or "")
+    for text in (*task.items, *words):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            start = max(0, error.start - 20)
+            raise CcrankError(
+                f"task {task.id!a}: a text is not valid Unicode: {text[start : start + 40]!a}; "
+                "was it UTF-8 where it came from?"
+            ) from None
+
+
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -308,4 +308,4 @@ def test_records(task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener)
     assert [task for (dataset, _), task in tasks.items() if dataset == "first"] == read_tasks(task_files[0])
     frame = load_results(tmp_path / "out")
     assert set(zip(frame["dataset"], frame["task"], strict=True)) == set(tasks)
-    assert set(frame[frame["method"] == "random"]["layer"]) == {3}  # auto of three layers
+    assert set(frame[frame["method"] == "random"]["layer"]) <= {1, 3}  # the candidates of three layers

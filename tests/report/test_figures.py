@@ -69,6 +69,9 @@ def test_figures_without_their_data_are_left_out(small: pd.DataFrame, tasks_by_k
     assert figure_across(small[small["split"] != "across-tasks"]) is None
     assert figure_layers(small[small["layer"] == -1]) is None
     assert figure_layers(small[small["layer"] == 20]) is None
+    first = small["dataset"] == small["dataset"].iloc[0]
+    chosen = small[small["layer"] == 20]  # of each dataset one layer, as `--layers auto` leaves it
+    assert figure_layers(chosen.assign(layer=chosen["layer"].mask(first, 4))) is None
     assert figure_scales(small, {}) is None
     assert figure_cost(small.assign(distinct_tokens=0)) is None
     assert figure_consistency(small.assign(consistency=float("nan"))) is None

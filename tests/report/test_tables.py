@@ -110,7 +110,7 @@ def test_signed_floor_covers_random_orders() -> None:
 
 def test_one_layer_takes_the_most_runs_then_the_last() -> None:
     """The layer with the most rows is kept, of equals the last; gold plays no part."""
-    base = {"model": "m", "split": "none"}
+    base = {"model": "m", "split": "none", "dataset": "d"}
     rows = [
         *(
             {**base, "method": "a", "layer": layer, "tau": tau}
@@ -120,6 +120,12 @@ def test_one_layer_takes_the_most_runs_then_the_last() -> None:
     ]
     kept = one_layer(pd.DataFrame(rows))
     assert set(zip(kept["method"], kept["layer"], strict=True)) == {("a", 7), ("b", 5)}
+    chosen = [
+        {**base, "dataset": name, "method": "c", "layer": layer} for name, layer in (("d", 3), ("e", 8))
+    ]
+    assert (
+        len(one_layer(pd.DataFrame(chosen))) == 2
+    )  # each dataset has its own layer, as `--layers auto` leaves it
 
 
 def test_main_setting_has_each_label_free_method_once_and_ceilings_on_the_same_task(

@@ -56,7 +56,11 @@ def bench_command(
     ] = None,
     layers: Annotated[
         str | None,
-        typer.Option("--layers", help="last, all, auto or numbers such as 12,20.", rich_help_panel=WHAT),
+        typer.Option(
+            "--layers",
+            help="last, all, numbers such as 12,20, or auto: for each probe one layer, chosen without labels.",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Tasks of each dataset.", rich_help_panel=WHAT)

@@ -81,7 +81,8 @@ class Choice:
         parsed = get_method(self.name).parse_options(given)
         if self.probe and (taken := sorted(set(parsed) - set(SETTINGS))):
             raise CcrankError(
-                f"{self.name}: {taken[0]} is set by the study itself, with seeds, layers and `{self.name}:SPLIT`"
+                f"{self.name}: {taken[0]} is set by the study itself, with seeds, layers, `{self.name}:SPLIT` and the "
+                "wording of the template single"
             )
         return parsed
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from ccrank.probing.crossval import cross_validate
 from ccrank.probing.fits import points_of_pairs
 from ccrank.probing.methods import seed_scores, seeds_agree
 from ccrank.probing.objectives import Settings, objective_of
+from ccrank.probing.selection import closest_to_anchors
 from ccrank.prompts import Templates
 from ccrank.rank import rank_tasks
 from ccrank.ranking import Ranking, from_canonical
@@ -56,6 +57,20 @@ class Scored:
     consistency: float = math.nan
     distinct_tokens: int = 0
     seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """One task's scores by the probes of one layer."""
+
+    place: int
+    """Where its states stand among those that were read."""
+    index: int
+    """Which of the tasks it is."""
+    scores: np.ndarray
+    """(seeds, N)"""
+    seconds: float
+    """What the fit of one seed took."""
 
 
 def run_asking(
@@ -111,11 +126,13 @@ def run_probe(
 ) -> Outcome:
     """A unit of a probe on states that were read before: rows for each layer, task and seed.
 
-    The states belong to `sorted_tasks`, whose items stand in canonical order; `orders` leads back.
+    The states belong to `sorted_tasks`, whose items stand in canonical order; `orders` leads back. Where the states
+    have anchors, the rows are those of the one layer that agrees best with them.
     """
     choice, outcome = unit.choice, Outcome()
     outcome.failures = {task_set.tasks[index].id: reason for index, reason in shared.failures.items()}
     own_seeds = choice.seeds(seeds)
+    by_layer: list[tuple[int, list[Fitted]]] = []
     for column, layer in enumerate(shared.layers):
         states = shared.of_layer(column)
         members = [
@@ -124,9 +141,7 @@ def run_probe(
             if task_set.tasks[index].id not in outcome.failures
         ]
 
-        def fit(
-            some: Sequence[tuple[int, int]], states: list[np.ndarray] = states
-        ) -> list[tuple[int, int, np.ndarray, float]]:
+        def fit(some: Sequence[tuple[int, int]], states: list[np.ndarray] = states) -> list[Fitted]:
             start = time.perf_counter()
             found = probe_scores(
                 [sorted_tasks[index] for _, index in some],
@@ -139,7 +154,7 @@ def run_probe(
             for (_, index), scores in zip(some, found, strict=True):
                 _check_scores(scores, sorted_tasks[index])
             seconds = (time.perf_counter() - start) / (len(some) * len(own_seeds))
-            return [(*one, scores, seconds) for one, scores in zip(some, found, strict=True)]
+            return [Fitted(*one, scores, seconds) for one, scores in zip(some, found, strict=True)]
 
         if choice.supervised:
             members = _with_gold(members, task_set.tasks, choice, outcome.failures)
@@ -150,22 +165,40 @@ def run_probe(
             name=lambda member: task_set.tasks[member[1]].id,
             pooled=choice.split == "across-tasks",
         )
-        for place, index, scores, seconds in fitted:
-            agree = seeds_agree(scores)
-            for seed, values in zip(own_seeds, scores, strict=True):
+        by_layer.append((layer, fitted))
+    # A task that failed in one layer has no rows in the others either: means over tasks stay comparable.
+    by_layer = [
+        (layer, [one for one in fitted if task_set.tasks[one.index].id not in outcome.failures])
+        for layer, fitted in by_layer
+    ]
+    if shared.anchors is not None:
+        by_layer = [closest_layer(by_layer, shared.anchors)]
+    for layer, fitted in by_layer:
+        for one in fitted:
+            agree = seeds_agree(one.scores)
+            for seed, values in zip(own_seeds, one.scores, strict=True):
                 scored = Scored(
-                    task_set.tasks[index],
-                    from_canonical(values, orders[index]),
+                    task_set.tasks[one.index],
+                    from_canonical(values, orders[one.index]),
                     layer,
                     seed,
                     agree,
-                    shared.costs[place].distinct_tokens,
-                    shared.seconds / len(shared.tasks) + seconds,
+                    shared.costs[one.place].distinct_tokens,
+                    shared.seconds / len(shared.tasks) + one.seconds,
                 )
                 outcome.rows.append(row_of(unit, task_set.kind, scored))
-    # A task that failed in one layer has no rows in the others either: means over tasks stay comparable.
-    outcome.rows = [row for row in outcome.rows if row["task"] not in outcome.failures]
     return outcome
+
+
+def closest_layer(
+    by_layer: Sequence[tuple[int, list[Fitted]]], anchors: Mapping[int, np.ndarray]
+) -> tuple[int, list[Fitted]]:
+    """The layer whose probes agree best with the anchors, its fits being charged for those of all layers."""
+    own = [anchors[one.index] for one in by_layer[0][1]]
+    chosen = closest_to_anchors([[one.scores for one in fitted] for _, fitted in by_layer], own)
+    layer, fitted = by_layer[chosen]
+    seconds = np.sum([[one.seconds for one in others] for _, others in by_layer], axis=0)
+    return layer, [replace(one, seconds=float(spent)) for one, spent in zip(fitted, seconds, strict=True)]
 
 
 def probe_scores(

@@ -22,7 +22,7 @@ SCHEMA = pa.schema(
         ("n_items", pa.int32()),
         ("model", pa.string()),
         ("method", pa.string()),
-        ("layer", pa.int32()),  # −1 where a method chooses none
+        ("layer", pa.int32()),  # −1 where a method has none
         ("seed", pa.int32()),
         ("split", pa.string()),  # none, same-task, leave-one-out, across-tasks
         ("tau", pa.float64()),  # NaN, like the next three, for a task without gold

@@ -16,12 +16,13 @@ from ccrank.experiment.environment import record_environment, record_model
 from ccrank.experiment.execute import Outcome, run_asking, run_probe
 from ccrank.experiment.folder import StudyFolder
 from ccrank.experiment.results import FAILURES
-from ccrank.experiment.states import SharedStates, read_shared, resolve_layers
+from ccrank.experiment.states import SharedStates, read_shared, read_shared_anchors
 from ccrank.experiment.study import Study
 from ccrank.experiment.trouble import TROUBLE, reason_of
 from ccrank.experiment.units import TaskSet, Unit, load_task_sets, plan_units, weight
 from ccrank.lm import Cost, Reader, ReadingCache
 from ccrank.probing.objectives import Settings
+from ccrank.probing.reading import parse_layers
 from ccrank.prompts import Templates
 from ccrank.ranking import canonical
 
@@ -149,14 +150,13 @@ class _Run:
 
         def probe(unit: Unit) -> Outcome:
             if not shared:
-                kind = unit.group[2]
-                layers = [0] if kind == "embeddings" else resolve_layers(unit.layers, reader)
-                scratch = self.folder.path
-                shared.append(
-                    read_shared(
-                        sorted_tasks, reader, self.templates, kind, layers, scratch, self.watcher.reading
-                    )
+                layers, scratch = parse_layers(unit.layers, reader), self.folder.path
+                states = read_shared(
+                    sorted_tasks, reader, self.templates, unit.group[2], layers, scratch, self.watcher.reading
                 )
+                if unit.layers == "auto":
+                    read_shared_anchors(states, sorted_tasks, reader, self.templates, self.watcher.reading)
+                shared.append(states)
             options = unit.choice.parse_options(self.study.options.get(unit.choice.name, {}))
             device = reader.loaded.model.device
             return run_probe(

@@ -14,12 +14,13 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.experiment.trouble import TROUBLE, reason_of
+from ccrank.labelfree.routes import EXEMPLAR_WORDS
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
-from ccrank.probing.reading import parse_layers, read_pair_states, read_single_states
+from ccrank.probing.reading import read_pair_states, read_single_states
+from ccrank.probing.selection import read_anchors
 from ccrank.prompts import Templates
-from ccrank.rank import _check_text
-from ccrank.task import Task
+from ccrank.task import Task, check_text
 
 BLOCK_PROMPTS = 2048
 """Prompts read at once: what a killed run may have to read again."""
@@ -41,7 +42,9 @@ class SharedStates:
     seconds: float
     """What the reading took, all tasks together."""
     failures: dict[int, str] = field(default_factory=dict)
-    """Why the other tasks have none."""
+    """Why the other tasks have none, or no anchors where those are asked for."""
+    anchors: dict[int, np.ndarray] | None = None
+    """Task → label-free scores of its items, (N,), where they choose the layer."""
     _file: Any = None
     _row: tuple[int, ...] = ()
     """Shape of one row: (d,), or (2, d) for pairs."""
@@ -73,18 +76,6 @@ class SharedStates:
         self._file.close()
 
 
-def resolve_layers(layers: str, reader: Reader) -> list[int]:
-    """The numbers of the layers: `auto` is every third from a third of the depth on, up to and with the last."""
-    if layers == "auto":
-        return sorted({*range(reader.depth, max(1, reader.depth // 3) - 1, -3)})
-    chosen = []
-    for layer in parse_layers(layers, reader):
-        if not -reader.depth - 1 <= layer <= reader.depth:
-            raise CcrankError(f"there is no layer {layer}: {reader.name} has 0 to {reader.depth}")
-        chosen.append(layer if layer >= 0 else reader.depth + 1 + layer)
-    return list(dict.fromkeys(chosen))
-
-
 def read_shared(
     tasks: Sequence[Task],
     reader: Reader,
@@ -102,7 +93,7 @@ def read_shared(
 
     def read(some: Sequence[Task]) -> tuple[list[np.ndarray], list[Cost]]:
         for task in some:
-            _check_text(task)
+            check_text(task)
         if kind == "pair":
             found, costs = read_pair_states(some, reader, templates, layers, progress=progress)
         else:
@@ -136,6 +127,34 @@ def read_shared(
             shared.add(index, states, cost)
     shared.seconds = time.perf_counter() - start
     return shared
+
+
+def read_shared_anchors(
+    shared: SharedStates,
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    progress: Progress | None = None,
+) -> None:
+    """Read the anchors that choose among the layers of these states, and charge the tasks for them.
+
+    A task without anchors fails: its layer could not be chosen as those of others are. Blocks are as in `read_shared`.
+    """
+
+    def read(some: Sequence[Task]) -> tuple[list[np.ndarray], list[Cost]]:
+        return read_anchors(some, reader, templates, progress)
+
+    start = time.perf_counter()
+    own = [tasks[index] for index in shared.tasks]
+    most = max(1, min(BLOCK_PROMPTS, BLOCK_BYTES // (8 * len(shared.layers) * reader.width)))
+    failures: dict[int, str] = {}
+    shared.anchors = {}
+    for block in blocks([len(task.items) + 2 * EXEMPLAR_WORDS for task in own], most):
+        for place, (anchor, cost) in _each(block, own, read, failures):
+            shared.anchors[shared.tasks[place]] = anchor
+            shared.costs[place] += cost
+    shared.failures |= {shared.tasks[place]: reason for place, reason in failures.items()}
+    shared.seconds += time.perf_counter() - start
 
 
 def _each(

@@ -26,6 +26,8 @@ READER_DEFAULTS: Mapping[str, Any] = {
 }
 WHERE_NOT_WHAT = ("device", "batch_tokens")
 """Options of the reader that say where and in what portions a model runs: a study may go on with others."""
+AUTO_LAYERS = "auto, the layer closest to label-free anchors"
+"""What a fingerprint says of auto: studies of another rule are not to be mixed with these."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Study:
     seeds: int = 5
     """Probes are trained from seeds 0 … seeds − 1; each gives rows of its own."""
     layers: str = "last"
-    """Whose states are probed: last, all, auto, or numbers such as "12,20"."""
+    """Whose states are probed: last, all, numbers such as "12,20", or auto: for each probe the one layer, of the middle
+    and late ones, that agrees best with label-free anchors."""
     limit: int | None = None
     """At most so many tasks of each dataset, spread evenly over it."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -125,7 +128,7 @@ class Study:
             "datasets": list(self.datasets),
             "methods": [str(choice) for choice in self.choices],
             "seeds": self.seeds,
-            "layers": self.layers,
+            "layers": AUTO_LAYERS if self.layers == "auto" else self.layers,
             "limit": self.limit,
         }
         for name, one in sorted(self.load_templates().by_name.items()):

@@ -24,13 +24,24 @@ def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str
     """One entry for each model, dataset, method, split and layer; with `by="kind"` each kind in place of a dataset.
 
     The mean of a kind is the mean of its datasets' means, each dataset counting the same, as in the paper; its interval
-    comes from drawing tasks anew within each dataset. Tasks without gold count in `tasks` but in no metric.
+    comes from drawing tasks anew within each dataset. Tasks without gold count in `tasks` but in no metric. Where each
+    dataset has one layer of its own, as `auto` chooses it, the mean of a kind is over those, and its layer is −1.
     """
     if by not in ("dataset", "kind"):
         raise CcrankError(f"summaries are by dataset or by kind, not by {by!r}")
     tasks = task_means(frame)
     if by == "dataset":
         return [_entry(dict(zip(UNIT, key, strict=True)), [group]) for key, group in _groups(tasks, UNIT)]
+    method = [tasks[name] for name in ("model", "method", "split")]
+    most = (
+        tasks["layer"]
+        .groupby([*method, tasks["dataset"]])
+        .transform("nunique")
+        .groupby(method)
+        .transform("max")
+    )
+    differ = tasks["layer"].groupby(method).transform("nunique") > 1
+    tasks["layer"] = tasks["layer"].mask((most == 1) & differ, -1)
     keys = [name for name in UNIT if name != "dataset"]
     return [
         _entry(dict(zip(keys, key, strict=True)), [part for _, part in _groups(group, ["dataset"])])

@@ -119,5 +119,7 @@ def weight(unit: Unit, tasks: Sequence[Task], first_of_group: bool) -> float:
             fitting = {"leave-one-out": count}.get(unit.choice.split, 1) * count
             total += 2.0 * fitting * (count if unit.choice.paired else 1)
             prompts = (count * count * (1.5 if unit.choice.paired else 1 / count)) if first_of_group else 0
+            if first_of_group and unit.layers == "auto":
+                prompts += 3 * count
         total += len(task.context or "") * (prompts > 0) + prompts * item
     return total + 50.0

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.labelfree.combine import read_parts
-from ccrank.labelfree.routes import middle_and_late
-from ccrank.lm import Reader
+from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
 from ccrank.metrics import kendall_tau
 from ccrank.probing.crossval import cross_validate, held_out_scores, leave_one_item_out
@@ -19,11 +18,27 @@ from ccrank.probing.fits import Fits, fit_each, points_of_pairs
 from ccrank.probing.objectives import Settings, objective_of
 from ccrank.probing.probe import Probe
 from ccrank.probing.reading import parse_layers, read_pair_states, read_single_states
-from ccrank.prompts import Templates
+from ccrank.probing.selection import TEMPLATES, closest_to_anchors, read_anchors
+from ccrank.prompts import Template, Templates
 from ccrank.ranking import Answer
 from ccrank.task import Task
 
 PROTOCOLS = ("same-task", "leave-one-out", "across-tasks")
+_WORDING = ("text", "masked", "encoder_decoder", "candidates")
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """States that might be probed, of one template and one or more layers, with the probes fitted to them."""
+
+    template: str
+    layers: list[int]
+    fitted: list[tuple[list[np.ndarray], Fits | None]]
+    """By layer, as `seed_scores` gives them."""
+
+    def rows(self, task: int) -> np.ndarray:
+        """A task's scores by all layers and seeds: (layers · seeds, N)."""
+        return np.concatenate([scores[task] for scores, _ in self.fitted])
 
 
 def seed_scores(
@@ -76,6 +91,7 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
         templates: Templates,
         *,
         layer: str = "last",
+        template: str = "single",
         position: str = "slot",
         seeds: int = 5,
         epochs: int = 200,
@@ -97,39 +113,65 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
             initial=initial,  # type: ignore[arg-type]
             consistency=consistency,  # type: ignore[arg-type]
         )
-        anchors = None
-        if layer == "auto":
-            layers = middle_and_late(reader.depth)
-            anchors = [part.total() for part in read_parts(tasks, reader, templates, progress)[0]]
-        else:
-            layers = parse_layers(layer, reader)
-        if objective_of(name).prompt == "pair":
-            states, costs = read_pair_states(tasks, reader, templates, layers, progress=progress)
-        else:
-            states, costs = read_single_states(
-                tasks, reader, templates, layers, position=position, progress=progress
+        paired = objective_of(name).prompt == "pair"
+        if paired and template != "single":
+            raise CcrankError(
+                f"{name} reads pairs of items, so that it has no template of single ones to choose; leave out "
+                f"template={template!r}, or take a probe on single items"
             )
-        per_layer = []
-        for column in range(len(layers)):
-            own = [one[:, column] for one in states]
-            per_layer.append(seed_scores(tasks, own, name, range(seeds), settings, protocol))
-        if anchors is not None:
-            best = choose_layer([scores for scores, _ in per_layer], anchors)
-            layers, per_layer = [layers[best]], [per_layer[best]]
+        wanted = ("pair",) if paired else TEMPLATES if template == "auto" else (template,)
+        layers = parse_layers(layer, reader)
+        costs = [Cost()] * len(tasks)
+        candidates = []
+        for one in wanted:
+            if paired:
+                states, spent = read_pair_states(tasks, reader, templates, layers, one, progress)
+            else:
+                states, spent = read_single_states(tasks, reader, templates, layers, one, position, progress)
+            costs = _plus(costs, spent)
+            fitted = [
+                seed_scores(tasks, [own[:, column] for own in states], name, range(seeds), settings, protocol)
+                for column in range(len(layers))
+            ]
+            if layer == "auto":
+                candidates += [
+                    _Candidate(one, [number], [fit]) for number, fit in zip(layers, fitted, strict=True)
+                ]
+            else:
+                candidates.append(_Candidate(one, layers, fitted))
+        chosen = candidates[-1]
+        if "auto" in (layer, template):
+            anchors, spent = read_anchors(tasks, reader, templates, progress)
+            costs = _plus(costs, spent)
+            rows = [[one.rows(index) for index in range(len(tasks))] for one in candidates]
+            chosen = candidates[closest_to_anchors(rows, anchors)]
+        layers = chosen.layers
+        wording = asdict(templates[chosen.template])
         answers = []
         for index, cost in enumerate(costs):
-            chosen = [_best_seed(scores[index], fits, index) for scores, fits in per_layer]
-            spread = [seeds_agree(scores[index]) for scores, _ in per_layer]
+            best = [_best_seed(scores[index], fits, index) for scores, fits in chosen.fitted]
+            spread = [seeds_agree(scores[index]) for scores, _ in chosen.fitted]
             probe = None
-            if len(layers) == 1 and (fits := per_layer[0][1]) is not None:
-                about = {"model": reader.name, "layer": layers[0], "position": position, "template": "single"}
-                probe = fits.probe(index, chosen[0][1], **about)
+            if len(layers) == 1 and (fits := chosen.fitted[0][1]) is not None:
+                about = {
+                    "model": reader.name,
+                    "layer": layers[0],
+                    "position": position,
+                    "template": chosen.template,
+                    "wording": {key: wording[key] for key in _WORDING if wording[key]},
+                }
+                probe = fits.probe(index, best[0][1], **about)
+            details = {
+                "layer": layers if len(layers) > 1 else layers[0],
+                "template": chosen.template,
+                "seeds": seeds,
+            }
             answers.append(
                 Answer(
-                    consensus(np.stack([scores for scores, _ in chosen])),
+                    consensus(np.stack([scores for scores, _ in best])),
                     {"seeds_agree": float(np.mean(spread))},
                     cost,
-                    {"layer": layers if len(layers) > 1 else layers[0], "seeds": seeds},
+                    details,
                     probe,
                 )
             )
@@ -139,8 +181,10 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
 
     The defaults are the paper's: states of the last layer, Z-scored within the task, 200 epochs of Adam, and of 5 seeds
     the one of the lowest {"training" if supervised else "(label-free)"} loss. `layer` is last, all, auto or a number:
-    with all, the layers' rankings are joined by their first principal component; auto takes the one that agrees best
-    with the label-free routes (see `auto`), over all tasks. `position` is slot or item.
+    with all, the layers' rankings are joined by their first principal component; auto takes the one whose probes agree
+    best with the label-free routes (see the method `auto`), over all tasks. `template` is the ItemSingle prompt whose
+    states are read: single, poles, one of your own, or auto, which takes single or poles in the same way, together with
+    the layer. `position` is slot or item.
     """
     return run
 
@@ -153,26 +197,22 @@ def apply_probe(
     file: str = "",
     progress: Progress | None = None,
 ) -> list[Answer]:
-    """Score items with a probe that was saved before (`--save-probe`), on the model that it was fitted on."""
+    """Score items with a probe that was saved before (`--save-probe`), on the model that it was fitted on.
+
+    Items are read in the words in which the probe was fitted, whatever the template of that name says now.
+    """
     if not file:
         raise CcrankError("which probe? Name its file, with --probe FILE")
     probe = Probe.load(file)
     if probe.about.get("model") not in (None, reader.name):
         raise CcrankError(f"{file} was fitted on the model {probe.about['model']}, not on {reader.name}")
     layer = int(probe.about.get("layer", reader.depth))
+    template, templates = _as_fitted(probe, templates)
     if probe.paired:
-        states, costs = read_pair_states(tasks, reader, templates, [layer], progress=progress)
+        states, costs = read_pair_states(tasks, reader, templates, [layer], template, progress)
     else:
         position = str(probe.about.get("position", "slot"))
-        states, costs = read_single_states(
-            tasks,
-            reader,
-            templates,
-            [layer],
-            template=str(probe.about.get("template", "single")),
-            position=position,
-            progress=progress,
-        )
+        states, costs = read_single_states(tasks, reader, templates, [layer], template, position, progress)
     answers = []
     for task, one, cost in zip(tasks, states, costs, strict=True):
         scores = probe(one[:, 0])
@@ -182,20 +222,6 @@ def apply_probe(
         directed = bool(probe.about.get("directed", False))
         answers.append(Answer(scores, {}, cost, details, directed=directed))
     return answers
-
-
-def choose_layer(scores: Sequence[Sequence[np.ndarray]], anchors: Sequence[np.ndarray]) -> int:
-    """The layer whose probes agree best with label-free anchors: the largest mean |τ| over tasks and seeds.
-
-    scores: per layer, per task (seeds, N); anchors: per task (N,). No label is used.
-    """
-    means = [
-        np.mean(
-            [abs(kendall_tau(row, anchor)) for task, anchor in zip(own, anchors, strict=True) for row in task]
-        )
-        for own in scores
-    ]
-    return int(np.argmax(means))
 
 
 def consensus(scores: np.ndarray) -> np.ndarray:
@@ -220,6 +246,23 @@ def seeds_agree(scores: np.ndarray) -> float:
         abs(kendall_tau(first, second)) for first, second in combinations(scores, 2) if _spread(first, second)
     ]
     return float(np.mean(pairs)) if pairs else float("nan")
+
+
+def _as_fitted(probe: Probe, templates: Templates) -> tuple[str, Templates]:
+    """The name of the template that a probe was fitted on, and the templates with that one as it was then."""
+    wording = probe.about.get("wording")
+    if wording is None:
+        # Not every probe has its words written down; one on pairs then has the only template that there was.
+        return "pair" if probe.paired else str(probe.about.get("template", "single")), templates
+    name = str(probe.about["template"])
+    words: dict[str, Any] = {
+        key: tuple(value) if key == "candidates" else value for key, value in wording.items()
+    }
+    return name, Templates({**templates.by_name, name: Template(name, **words)})
+
+
+def _plus(costs: Sequence[Cost], more: Sequence[Cost]) -> list[Cost]:
+    return [first + second for first, second in zip(costs, more, strict=True)]
 
 
 def _spread(first: np.ndarray, second: np.ndarray) -> bool:

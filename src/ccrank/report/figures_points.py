@@ -108,13 +108,14 @@ def figure_layers(results: pd.DataFrame) -> Figure | None:
     rows = results[results["tau"].notna() & (results["layer"] >= 0)]
     if rows.empty:
         return None
-    several = rows.groupby(["model", "method", "split"], sort=False)["layer"].transform("nunique") > 1
+    keys = ["model", "dataset", "method", "split"]
+    several = rows.groupby(keys, sort=False)["layer"].transform("nunique") > 1
     rows = rows[several]
     if rows.empty:
         return None
     # The same runs at every layer: extra seeds of one layer would only move that point.
-    layers = rows.groupby(["model", "method", "split"])["layer"].transform("nunique")
-    seen = rows.groupby(["model", "method", "split", "seed"])["layer"].transform("nunique")
+    layers = rows.groupby(keys)["layer"].transform("nunique")
+    seen = rows.groupby([*keys, "seed"])["layer"].transform("nunique")
     rows = rows[seen == layers]
     rows = rows[rows["dataset"].isin(list(dict.fromkeys(rows["dataset"]))[:MOST_DATASETS_BY_LAYER])]
     if rows.empty:

@@ -65,12 +65,16 @@ def macro_floor(floors: Sequence[Floor]) -> Floor:
 
 
 def one_layer(results: pd.DataFrame) -> pd.DataFrame:
-    """The rows of one layer of each method: that with the most runs, of several the last. The choice needs no gold."""
+    """The rows of one layer of each method: that with the most runs, of several the last. The choice needs no gold.
+
+    A dataset for which a method has one layer alone keeps it: it may have been chosen for that dataset.
+    """
     keys = ["model", "method", "split"]
     runs = results.groupby([*keys, "layer"]).size().reset_index(name="runs")
     chosen = runs.sort_values(["runs", "layer"]).drop_duplicates(keys, keep="last").set_index(keys)["layer"]
     wanted = chosen.reindex(pd.MultiIndex.from_frame(results[keys])).to_numpy()
-    return results[results["layer"].to_numpy() == wanted]
+    alone = results.groupby([*keys, "dataset"])["layer"].transform("nunique") == 1
+    return results[(results["layer"].to_numpy() == wanted) | alone.to_numpy()]
 
 
 def main_setting(results: pd.DataFrame) -> pd.DataFrame:
