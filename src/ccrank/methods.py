@@ -76,13 +76,13 @@ def _probe(name: str, summary: str, calls: str = "N", directed: bool = False) ->
 METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
-        Method("auto", "the routes below together: the best label-free ranking", auto, True, "5N"),
+        Method("auto", "the routes below together: the best label-free ranking", auto, True, "N + 8"),
         Method(
             "anchored",
             "a probe fitted to auto's scores on other tasks of the criterion",
             anchored,
             True,
-            "5N",
+            "N + 8",
         ),
         Method("poles", "which end's word the model would use for the item", poles, True, "N"),
         Method(
@@ -90,9 +90,9 @@ METHODS: Mapping[str, Method] = {
             "whether the item comes to mind at the high end or the low one",
             likelihood,
             True,
-            "2N",
+            "4",
         ),
-        Method("axis", "where the item's state lies between made-up items of both ends", axis, True, "N"),
+        Method("axis", "where the item's state lies between made-up items of both ends", axis, True, "N + 4"),
         Method(
             "prompt-pair", "is A more than B? for ordered pairs, wins counted", prompt_pair, True, "N(N−1)"
         ),

@@ -132,7 +132,7 @@ def test_cache(ccrank, rank):
 
 
 def test_cost(ccrank, model_folder):
-    """Calls as the paper's table has them; never more distinct tokens than tokens."""
+    """Calls as the paper's table has them, and as each method says; never more distinct tokens than tokens."""
     rows = json.loads(ok(ccrank("cost", "--items", "3,6", "--json", "--model", model_folder)))
     calls = {(row["items"], row["method"]): row["calls"] for row in rows}
     for count in (3, 6):
@@ -140,6 +140,8 @@ def test_cost(ccrank, model_folder):
         assert calls[count, "prompt-point"] == count
         assert calls[count, "prompt-list, one shuffle"] == count - 1
         assert calls[count, "probes on ItemPair states"] == 2 * count * (count - 1)
+        for name in ("auto", "poles", "likelihood", "axis"):
+            assert calls[count, name] == eval(METHODS[name].calls, {"N": count})
     assert all(0 < row["distinct_tokens"] <= row["prompt_tokens"] for row in rows)
     out = ok(ccrank("cost", "--items", "3", "--context-tokens", "50", "--model", model_folder))
     assert "50 tokens of context" in out
@@ -157,14 +159,15 @@ def test_cost_of_a_long_list_is_that_of_its_windows(ccrank, model_folder):
     assert row["calls"] == len(reader.asked)
 
 
-def test_cost_foretells_what_a_ranking_reads(ccrank, rank, model_folder):
+@pytest.mark.parametrize("method", ["auto", "poles", "likelihood", "axis", "prompt-pair"])
+def test_cost_foretells_what_a_ranking_reads(ccrank, rank, model_folder, method):
     """The distinct tokens counted are those computed when the same list is ranked."""
     from ccrank.cli.cost import costs, sample_task
     from ccrank.lm import Reader
 
     reader = Reader.open(model_folder)
     items = sample_task(reader, 5, 0).items
-    [row] = [row for row in costs(reader, 5, 0) if row["method"] == "prompt-pair"]
-    found = json.loads(ok(rank(*items, "--by", "size", "--json")))["cost"]
+    [row] = [row for row in costs(reader, 5, 0) if row["method"] == method]
+    found = json.loads(ok(rank(*items, "--by", "size", "--json", "--method", method)))["cost"]
     assert found["prompt_tokens"] == row["prompt_tokens"]
     assert found["distinct_tokens"] == row["distinct_tokens"]

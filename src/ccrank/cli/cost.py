@@ -57,6 +57,8 @@ def cost_command(
 
 def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any]]:
     """One row per way of asking, for a list of `count` items."""
+    from ccrank.labelfree.routes import likelihood_prompts, pole_prompts, wordings_of
+    from ccrank.lm import Cost
     from ccrank.prompting.listwise import MOST_AT_ONCE, window_starts
     from ccrank.prompting.pointwise import RATINGS
     from ccrank.prompts import load_templates, option_labels
@@ -74,7 +76,13 @@ def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any
         for window in windows
         for taken in range(len(window) - 1)
     ]
+    poles, words = pole_prompts(task, reader.form, templates)
+    axis, _ = pole_prompts(task, reader.form, templates, made_up=True)
+    likely = likelihood_prompts(task, reader.form, templates, wordings_of(task))
     wishes: list[tuple[str, Any, Any]] = [
+        ("poles", poles, words),
+        ("likelihood", likely, task.items),
+        ("axis", axis, None),
         ("prompt-pair", pairs, templates["pair"].candidates),
         ("prompt-point", singles, RATINGS),
         ("prompt-list, one shuffle", steps, option_labels(min(count, MOST_AT_ONCE))),
@@ -85,9 +93,11 @@ def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any
             None,
         ),
     ]
+    found = {name: reader.cost_of(prompts, candidates) for name, prompts, candidates in wishes}
+    # The default reads twice: words and states in one go, then items as answers; with a context, these alone.
+    both = Cost() if context_tokens else reader.cost_of(axis, words)
     rows = []
-    for name, prompts, candidates in wishes:
-        cost = reader.cost_of(prompts, candidates)
+    for name, cost in {"auto": both + found["likelihood"], **found}.items():
         rows.append(
             {
                 "items": count,

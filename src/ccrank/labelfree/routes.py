@@ -96,16 +96,10 @@ def read_poles(
 
     The score is log Σ_h p(h) − log Σ_l p(l) over the adjectives h of the high and l of the low end.
     """
-    ends = [ends_of(task.criterion) for task in tasks]
-    prompts, candidates, sizes = [], [], []
-    for task, end in zip(tasks, ends, strict=True):
-        own = [templates.single(task, index, reader.form, template) for index in range(len(task.items))]
-        if layers:
-            own += [templates.exemplar(task, text, reader.form, template) for text in exemplars(task, end)]
-        prompts += own
-        candidates += [[*end.low, *end.high]] * len(own)
-        sizes.append(len(own))
     asked = words and not reader.loaded.missing_head
+    per_task = [pole_prompts(task, reader.form, templates, template, bool(layers)) for task in tasks]
+    prompts = [prompt for own, _ in per_task for prompt in own]
+    candidates = [pole_words for own, pole_words in per_task for _ in own]
     readings = reader.read(
         prompts,
         candidates if asked else None,
@@ -116,10 +110,10 @@ def read_poles(
     )
     poles, axis, states, item_states = [], [], [], []
     start = 0
-    for task, end, size in zip(tasks, ends, sizes, strict=True):
-        count = len(task.items)
+    for task, (own, pole_words) in zip(tasks, per_task, strict=True):
+        count, size = len(task.items), len(own)
         if readings.logits is not None:
-            split, stop = len(end.low), len(end.low) + len(end.high)
+            split, stop = len(ends_of(task.criterion).low), len(pole_words)
             table = checked_logits(readings.logits[start : start + count, :stop].astype(float), task.id)
             poles.append(logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1))
         if readings.item_states is not None and readings.states is not None:
@@ -129,6 +123,17 @@ def read_poles(
             states.append(both[1][:count])
         start += size
     return Looks(poles, axis, states, item_states, readings.layers, readings.cost)
+
+
+def pole_prompts(
+    task: Task, form: Form, templates: Templates, template: str = "poles", made_up: bool = False
+) -> tuple[list[Prompt], list[str]]:
+    """A prompt for each item and, if asked for, each made-up one; and the words for the low and the high end."""
+    ends = ends_of(task.criterion)
+    prompts = [templates.single(task, index, form, template) for index in range(len(task.items))]
+    if made_up:
+        prompts += [templates.exemplar(task, text, form, template) for text in exemplars(task, ends)]
+    return prompts, [*ends.low, *ends.high]
 
 
 def exemplars(task: Task, ends: Ends) -> list[str]:
@@ -166,14 +171,13 @@ def read_likelihood(
     Where a context speaks of the items, how much it adds says more: (log p(item | context) − log p(item)) / tokens. All
     wordings of all tasks are one reading: what they share is read once. -> per task: template → (N,)
     """
+    asked = [wordings_of(task) if wordings is None else wordings for task in tasks]
     prompts: list[Prompt] = []
     candidates: list[list[str]] = []
-    asked = [wordings_of(task) if wordings is None else wordings for task in tasks]
     for task, own in zip(tasks, asked, strict=True):
-        for wording in own:
-            both = _both_sides(task, wording, reader.form, templates)
-            prompts += both
-            candidates += [[item.strip() for item in task.items]] * len(both)
+        both = likelihood_prompts(task, reader.form, templates, own)
+        prompts += both
+        candidates += [[item.strip() for item in task.items]] * len(both)
     readings = reader.read(prompts, candidates, log_probabilities=True, progress=progress)
     assert readings.logits is not None
     assert readings.answer_tokens is not None
@@ -190,6 +194,13 @@ def read_likelihood(
             place += ways
         found.append(scores)
     return found, readings.cost
+
+
+def likelihood_prompts(
+    task: Task, form: Form, templates: Templates, wordings: Sequence[Wording]
+) -> list[Prompt]:
+    """The prompts of each wording in turn, all of which the items answer."""
+    return [prompt for wording in wordings for prompt in _both_sides(task, wording, form, templates)]
 
 
 def _both_sides(task: Task, wording: Wording, form: Form, templates: Templates) -> list[Prompt]:
