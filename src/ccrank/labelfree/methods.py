@@ -47,7 +47,7 @@ def auto(
     turn the order round if they say so; `details["gold"]` tells how well each label is foretold by the others.
     """
     if gold is not None:
-        return [_with_gold(tasks, reader, templates, gold, progress)]
+        return [_with_gold(tasks, reader, templates, gold, anchor, progress)]
     groups = _by_criterion(tasks)
     pooled = {criterion for criterion, members in groups.items() if anchor and len(members) >= LEAST_TASKS}
     answers: dict[int, Answer] = {}
@@ -70,7 +70,12 @@ def auto(
 
 
 def _with_gold(
-    tasks: Sequence[Task], reader: Reader, templates: Templates, gold: object, progress: Progress | None
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    gold: object,
+    anchor: bool,
+    progress: Progress | None,
 ) -> Answer:
     if len(tasks) != 1:
         raise CcrankError(
@@ -81,7 +86,8 @@ def _with_gold(
     read = read_parts(tasks, reader, templates, progress)
     [parts] = read.parts
     fitted = fit_gold(parts.scores, pairs)
-    answer = _answer(task, parts, fitted.scores, read.cost)
+    scores = with_neighbours(read.states[0][1], fitted.scores) if anchor and read.states else fitted.scores
+    answer = _answer(task, parts, scores, read.cost)
     return replace(answer, details={**answer.details, "gold": fitted.details([*parts.scores])})
 
 
