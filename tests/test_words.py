@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from importlib import resources
 
@@ -11,11 +12,18 @@ from hypothesis import strategies as st
 
 from ccrank.task import Criterion
 from ccrank.toml import parse_toml
-from ccrank.words import ends_of, plural, positive_form, superlative
+from ccrank.words import ends_of, negation, plural, positive_form, superlative
 
-SCALES = parse_toml(resources.files("ccrank") / "words.toml")["scale"]
+TABLE = parse_toml(resources.files("ccrank") / "words.toml")
+SCALES = TABLE["scale"]
 PAIRS = [(low, high) for scale in SCALES for low in scale["low"] for high in scale["high"]]
 WORDS = sorted({word for pair in PAIRS for word in pair})
+PREFIXED = [
+    (word, prefix + word)
+    for prefix in ("un", "in", "im", "il", "ir", "dis")
+    for word in TABLE["negation"][prefix]
+]
+NEGATIONS = [*PREFIXED, *((f"{stem}ful", f"{stem}less") for stem in TABLE["negation"]["less"])]
 
 
 def of(name, comparative=None, poles=None):
@@ -24,7 +32,41 @@ def of(name, comparative=None, poles=None):
 
 def test_no_noun_belongs_to_two_scales():
     """The words for a name hang on the name alone, not on which scale the table lists first."""
-    assert [noun for noun, n in Counter(n for scale in SCALES for n in scale["nouns"]).items() if n > 1] == []
+    nouns = Counter(noun for scale in SCALES for noun in (*scale["nouns"], *scale.get("low_nouns", ())))
+    assert [noun for noun, times in nouns.items() if times > 1] == []
+
+
+def test_no_pair_of_usual_words_is_on_two_scales():
+    """A scale is told from every other by its two usual words, whichever way round."""
+    pairs = Counter(frozenset((scale["low"][0], scale["high"][0])) for scale in SCALES)
+    assert [sorted(pair) for pair, times in pairs.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_every_word_of_the_table_can_be_asked_for(word):
+    """Each adjective is plain lower case, has a superlative of one of the three English forms, and "how …" makes it
+    the usual word of the high end of a scale that has it."""
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)?", word)
+    assert re.fullmatch(rf"most {word}|[a-z]+est|[a-z]+ernmost|most|worst", superlative(word))
+    if "-" not in word and word not in ("far", "many"):
+        found = of(f"how {word} it is")
+        assert (found.high[0], found.source) == (word, "name")
+        assert any({*found.low} <= {*one} for scale in SCALES for one in (scale["low"], scale["high"]))
+
+
+@pytest.mark.parametrize(
+    "scale", [scale for scale in SCALES if "low_nouns" in scale], ids=lambda s: s["high"][0]
+)
+def test_nouns_of_the_low_end_turn_the_scale(scale):
+    """ "Poverty" is the scale of wealth upside down."""
+    for noun in scale["low_nouns"]:
+        assert noun == noun.lower().strip()
+        found = of(noun)
+        assert (list(found.low), list(found.high)) == (scale["high"], scale["low"])
+        assert (found.least, found.most) == (
+            scale.get("most", superlative(scale["high"][0])),
+            scale.get("least", superlative(scale["low"][0])),
+        )
 
 
 @pytest.mark.parametrize("scale", SCALES, ids=lambda scale: scale["high"][0])
@@ -102,6 +144,21 @@ def test_unknown_poles_stand_alone():
         ("shade", "lighter", "heavy", "light"),
         ("taste", "more bitter", "sweet", "bitter"),
         ("fit", "proper", "informal", "proper"),
+        ("courage", "braver", "cowardly", "brave"),
+        ("courage", "less brave", "brave", "cowardly"),
+        ("humour", "more serious", "funny", "serious"),
+        ("injury", "more serious", "minor", "serious"),
+        ("corruption", "more honest", "corrupt", "honest"),
+        ("character", "more honest", "dishonest", "honest"),
+        ("juiciness", "drier", "juicy", "dry"),
+        ("climate", "drier", "wet", "dry"),
+        ("safety", "higher", "dangerous", "safe"),
+        ("safety", "lower", "safe", "dangerous"),
+        ("safety", "safer", "dangerous", "safe"),
+        ("tuition", "higher", "cheap", "expensive"),
+        ("voter turnout", "higher", "low", "high"),
+        ("crime", "more crime", "low", "high"),
+        ("people", "crueller", "kind", "cruel"),
         ("zip", "zippier", "not zippy", "zippy"),
         ("zip", "less zippy", "zippy", "not zippy"),
         ("zip", "more", "low", "high"),
@@ -166,6 +223,34 @@ def test_a_turned_comparative_turns_the_scale(name, up, down):
         ("alcohol content", "soft", "alcoholic"),
         ("GDP per capita", "poor", "rich"),
         ("population density", "uninhabited", "populous"),
+        ("religiosity", "secular", "religious"),
+        ("level of religiosity", "secular", "religious"),
+        ("sense of humour", "serious", "funny"),
+        ("press freedom", "unfree", "free"),
+        ("income inequality", "equal", "unequal"),
+        ("poverty", "rich", "poor"),
+        ("poverty rate", "low", "high"),
+        ("air pollution", "unpolluted", "polluted"),
+        ("noise pollution", "quiet", "loud"),
+        ("ease of use", "difficult", "easy"),
+        ("level of detail", "sketchy", "detailed"),
+        ("nutritional value", "unhealthy", "healthy"),
+        ("user experience", "bad", "good"),
+        ("economic growth", "low", "high"),
+        ("death toll", "low", "high"),
+        ("pH value", "acidic", "alkaline"),
+        ("gestation period", "short", "long"),
+        ("how right-wing it is", "left-wing", "right-wing"),
+        ("how democratic it is", "authoritarian", "democratic"),
+        ("how walkable it is", "unwalkable", "walkable"),
+        ("noisiness", "quiet", "loud"),
+        ("greasiness of the food", "lean", "fatty"),
+        ("pastiness", "low", "high"),
+        ("craziness", "low", "high"),
+        ("hecticness", "tranquil", "hectic"),
+        ("wickedness", "good", "evil"),
+        ("pointlessness", "useful", "pointless"),
+        ("type of business", "low", "high"),
         ("risk reduction", "low", "high"),
         ("lack of importance", "low", "high"),
         ("zorbiness", "low", "high"),
@@ -187,6 +272,83 @@ def test_the_source_is_told():
     assert (
         of("zorbiness").source == of("zorbiness", "higher").source == of("zorb", "lower").source == "fallback"
     )
+
+
+@pytest.mark.parametrize(("plain", "negated"), NEGATIONS)
+def test_listed_negations_go_both_ways(plain, negated):
+    """Either word is the low end of the other, unless a scale has words for it: "least decent", "most decent"."""
+    assert negation(plain) == negated
+    if negated not in WORDS:
+        down = of("it", f"more {negated}")
+        assert (down.low, down.high, down.least, down.most) == (
+            (plain,),
+            (negated,),
+            superlative(plain),
+            f"most {negated}",
+        )
+    if plain not in WORDS:
+        up = of("it", f"more {plain}")
+        assert (up.low, up.high, up.least, up.most) == (
+            (negated,),
+            (plain,),
+            f"least {plain}",
+            superlative(plain),
+        )
+        assert of("it", f"less {plain}") == up.turned()
+
+
+@pytest.mark.parametrize(
+    ("adjective", "expected"),
+    [
+        ("walkable", "unwalkable"),
+        ("recognizable", "unrecognizable"),
+        ("decorated", "undecorated"),
+        ("compatible", "incompatible"),
+        ("reversible", "irreversible"),
+        ("tactful", "tactless"),
+        ("eventful", "uneventful"),
+        ("organized", "disorganized"),
+        ("promising", "unpromising"),
+        ("moving", "not moving"),
+        ("awful", "not awful"),
+        ("horrible", "not horrible"),
+        ("shameful", "not shameful"),
+        ("formidable", "not formidable"),
+        ("naked", "not naked"),
+        ("red", "not red"),
+        ("overcrowded", "not overcrowded"),
+        ("inflatable", "not inflatable"),
+        ("long-haired", "not long-haired"),
+        ("zorby", "not zorby"),
+    ],
+)
+def test_negations(adjective, expected):
+    """A prefix or -less where English has the word; "not" for the rest, and for what is negated or turned already."""
+    assert negation(adjective) == expected
+
+
+@pytest.mark.parametrize(
+    ("comparative", "low", "least"),
+    [
+        ("more unwalkable", "walkable", "most walkable"),
+        ("more undecorated", "decorated", "most decorated"),
+        ("more united", "not united", "least united"),
+        ("more underfunded", "not underfunded", "least underfunded"),
+        ("more unctuous", "not unctuous", "least unctuous"),
+    ],
+)
+def test_what_a_negation_negates(comparative, low, least):
+    """ "Un-" comes off again where the rules would have put it on, and not where a word merely begins so."""
+    found = of("it", comparative)
+    assert (found.low, found.least, found.most) == ((low,), least, comparative.replace("more", "most"))
+
+
+@pytest.mark.parametrize("adjective", TABLE["negation"]["none"])
+def test_exceptions_are_needed(adjective):
+    """Each listed exception keeps "not", would have got "un-" by the rules, and is on no scale."""
+    assert negation(adjective) == f"not {adjective}"
+    assert negation(f"x{adjective}") == f"unx{adjective}"
+    assert adjective not in WORDS
 
 
 @pytest.mark.parametrize(
@@ -212,6 +374,11 @@ def test_the_source_is_told():
         ("good", "best"),
         ("few", "fewest"),
         ("southern", "southernmost"),
+        ("western", "westernmost"),
+        ("loyal", "most loyal"),
+        ("crunchy", "crunchiest"),
+        ("fit", "fittest"),
+        ("well-paid", "most well-paid"),
         ("expensive", "most expensive"),
         ("pricey", "most pricey"),
         ("well known", "most well known"),

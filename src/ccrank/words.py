@@ -38,6 +38,20 @@ SUPERLATIVES = {
     "north": "northernmost",
     "southern": "southernmost",
     "south": "southernmost",
+    "eastern": "easternmost",
+    "east": "easternmost",
+    "western": "westernmost",
+    "west": "westernmost",
+    "nearby": "nearest",
+    "gooey": "gooiest",
+    # One syllable to the rules below, or one that takes no ending.
+    **{
+        word: f"most {word}"
+        for word in (
+            *("bent", "broke", "dried", "fluent", "fun", "grown", "just", "known", "loyal", "matt", "naive"),
+            *("niche", "paid", "pious", "real", "right", "shut", "viable", "whole", "worn", "wrong"),
+        )
+    },
 }
 PLURALS = {
     "person": "people",
@@ -72,6 +86,8 @@ MEASURES = ("amount", "quantity", "level", "degree", "score", "rating", "index",
 """Heads that say how much and leave it to another word of what: "level of noise", "noise level"."""
 OPPOSITES = ("lack", "absence", "loss", "reduction", "decline", "aversion")
 """Heads that turn round what the word beside them says, so that its scale would be upside down."""
+NEGATED = r"dis|il|im|in|ir|mis|non|out|over|un"
+"""Beginnings of words that are negated, or turned some other way, already; a word with one by chance loses little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,21 +190,16 @@ def _scale_with(adjective: str) -> Ends | None:
 def _of_name(name: str) -> Ends | None:
     """The scale whose noun is the head of the name, else one in the name; "how loud it is" goes by its adjective."""
     text = " ".join(_words(name))
-    found = [
-        (match.start(), match.end(), scale)
-        for noun, scale in _nouns().items()
-        for match in re.finditer(rf"\b{re.escape(noun)}\b", text)
-    ]
+    found = _found(text)
     how = re.match(r"how (?:very )?([a-z]+)", text)
     if how:
         phrases = [one for one in found if one[0] == 0]
         if phrases:
             return max(phrases, key=lambda one: one[1])[2]
         adjective = how.group(1)
-        scale = _scale_with(adjective)
-        if scale is not None:
-            most = superlative(adjective)
-            return Ends(scale.low, _first(adjective, scale.high), scale.least, most, "name")
+        known = _upwards(adjective)
+        if known is not None:
+            return known
         if adjective not in ("much", "many", "often", "far", "well"):
             return _made_up(adjective, "name")
     cut = re.search(rf" (?:{PREPOSITION})\b", text)
@@ -200,7 +211,27 @@ def _of_name(name: str) -> Ends | None:
     others = [one for one in found if one not in heads]
     # "noise level" is about noise and "level of noise" as well; "interest rate" is about a rate.
     chosen = others if heads and last in MEASURES and others and not _covers(heads, last) else heads or others
-    return max(chosen, key=lambda one: one[1] - one[0])[2] if chosen else None
+    if chosen:
+        return max(chosen, key=lambda one: one[1] - one[0])[2]
+    stem = re.fullmatch(r"(?!business)([a-z]+?)(i?)ness", last)
+    return _upwards(stem[1] + stem[2].replace("i", "y")) if stem else None
+
+
+def _found(text: str) -> list[tuple[int, int, Ends]]:
+    """Where the nouns of the table stand in the words of a text: start, end and the scale of each."""
+    nouns = _nouns()
+    starts = [0, *(match.end() for match in re.finditer(" ", text))]
+    ends = [*(start - 1 for start in starts[1:]), len(text)]
+    spans = [(start, end) for start in starts for end in ends if start < end]
+    return [(start, end, nouns[text[start:end]]) for start, end in spans if text[start:end] in nouns]
+
+
+def _upwards(adjective: str) -> Ends | None:
+    """The scale with the adjective as the first word of its high end: for "how loud it is" and "noisiness"."""
+    scale = _scale_with(adjective)
+    if scale is None:
+        return None
+    return Ends(scale.low, _first(adjective, scale.high), scale.least, superlative(adjective), "name")
 
 
 def _covers(heads: list[tuple[int, int, Ends]], last: str) -> bool:
@@ -209,8 +240,37 @@ def _covers(heads: list[tuple[int, int, Ends]], last: str) -> bool:
 
 
 def _made_up(adjective: str, source: str) -> Ends:
-    """An adjective that the table does not know: itself and its plain negation."""
-    return Ends((f"not {adjective}",), (adjective,), f"least {adjective}", superlative(adjective), source)
+    """An adjective that the table does not know: itself and its negation, or what it is the negation of."""
+    plain = _affirmed(adjective)
+    if plain is not None:
+        return Ends((plain,), (adjective,), superlative(plain), superlative(adjective), source)
+    return Ends((negation(adjective),), (adjective,), f"least {adjective}", superlative(adjective), source)
+
+
+def negation(adjective: str) -> str:
+    """The opposite by a prefix or by -less where English has that word, else by "not".
+
+    >>> negation("walkable"), negation("edible"), negation("cheerful"), negation("zippy")
+    ('unwalkable', 'inedible', 'cheerless', 'not zippy')
+    """
+    listed = _negations().get(adjective)
+    if listed is not None:
+        return listed
+    # Of the other endings too few take "un-": "unmoving" is no opposite of "moving", "unterrible" no word at all.
+    regular = re.fullmatch(rf"(?!{NEGATED})[a-z]{{3,}}([^e]ed|able)", adjective)
+    return f"un{adjective}" if regular else f"not {adjective}"
+
+
+def _affirmed(adjective: str) -> str | None:
+    """The adjective that this one is the negation of: "unwalkable" → "walkable"; None where it is no negation."""
+    listed = next((plain for plain, negated in _negations().items() if negated == adjective), None)
+    if listed is not None:
+        return listed
+    plain = adjective.removeprefix("un")
+    # "united" and "understated" are not "un-" before a word.
+    if plain == adjective or re.match(r"un(?:der|du|i[fqtv])", adjective):
+        return None
+    return plain if negation(plain) == adjective else None
 
 
 def positive_form(comparative: str) -> str | None:
@@ -300,15 +360,32 @@ def _words(text: str) -> list[str]:
 
 
 @cache
+def _table() -> Mapping[str, Any]:
+    return parse_toml(resources.files("ccrank") / "words.toml")
+
+
+@cache
 def _scales() -> tuple[Ends, ...]:
-    table = parse_toml(resources.files("ccrank") / "words.toml")["scale"]
-    return tuple(_scale(entry) for entry in table)
+    return tuple(_scale(entry) for entry in _table()["scale"])
 
 
 @cache
 def _nouns() -> Mapping[str, Ends]:
-    table = parse_toml(resources.files("ccrank") / "words.toml")["scale"]
-    return {noun: _scale(entry) for entry in table for noun in entry["nouns"]}
+    upright = {noun: _scale(entry) for entry in _table()["scale"] for noun in entry["nouns"]}
+    turned = {
+        noun: _scale(entry).turned() for entry in _table()["scale"] for noun in entry.get("low_nouns", ())
+    }
+    return upright | turned
+
+
+@cache
+def _negations() -> Mapping[str, str]:
+    """Adjectives to their listed negations; to "not …" for those that the rules would get wrong."""
+    listed = dict(_table()["negation"])
+    plain = {adjective: f"not {adjective}" for adjective in listed.pop("none")}
+    ending = {f"{stem}ful": f"{stem}less" for stem in listed.pop("less")}
+    prefixed = {word: prefix + word for prefix, words in listed.items() for word in words}
+    return plain | ending | prefixed
 
 
 @cache
