@@ -99,12 +99,10 @@ def anchored_scores(
 
 
 def _better_half(agreement: np.ndarray, places: Sequence[Place]) -> np.ndarray:
-    """Of each position the half of its layers that agrees best, and of these halves the best: their places."""
-    halves = []
-    for position in dict.fromkeys(position for position, _ in places):
-        own = np.array([index for index, place in enumerate(places) if place[0] == position])
-        halves.append(own[np.argsort(-agreement[own], kind="stable")][: -(-len(own) // 2)])
-    return max(halves, key=lambda half: float(agreement[half].mean()))
+    """The half of the layers that agrees best, at the position of the layer that agrees best of all: their places."""
+    best = places[int(agreement.argmax())][0]
+    own = np.array([index for index, (position, _) in enumerate(places) if position == best])
+    return own[np.argsort(-agreement[own], kind="stable")][: -(-len(own) // 2)]
 
 
 def with_neighbours(states: np.ndarray, anchor: np.ndarray, ridge: float = 3.0) -> np.ndarray:
