@@ -16,7 +16,7 @@ from ccrank.labelfree.gold import fit_gold
 from ccrank.labelfree.routes import Wording, middle_and_late, read_likelihood, read_poles, standard
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
-from ccrank.prompting.asking import share_of
+from ccrank.prompting.asking import shares_by_items
 from ccrank.prompts import Templates
 from ccrank.ranking import Answer
 from ccrank.task import Criterion, Task
@@ -57,11 +57,11 @@ def auto(
     if together:
         own = [tasks[index] for index in together]
         read = read_parts(own, reader, templates, progress)
-        for place, (index, share) in enumerate(zip(together, _shares(own), strict=True)):
+        for place, (index, cost) in enumerate(zip(together, shares_by_items(read.cost, own), strict=True)):
             scores = read.parts[place].total()
             if anchor and place in read.states:
                 scores = with_neighbours(read.states[place][1], scores)
-            answers[index] = _answer(tasks[index], read.parts[place], scores, _share(read.cost, *share))
+            answers[index] = _answer(tasks[index], read.parts[place], scores, cost)
     for criterion in pooled:
         own = [tasks[index] for index in groups[criterion]]
         found = anchored(own, reader, templates, progress=progress)
@@ -107,7 +107,7 @@ def anchored(
     items of each list, every item by the others.
     """
     read = read_parts(tasks, reader, templates, progress, with_states=True)
-    shares = _shares(tasks)
+    costs = shares_by_items(read.cost, tasks)
     answers: dict[int, Answer] = {}
     for members in _by_criterion(tasks).values():
         anchors = [read.parts[index].total() for index in members]
@@ -124,8 +124,7 @@ def anchored(
                 for index, own in zip(members, anchors, strict=True)
             ]
         for index, score in zip(members, scores, strict=True):
-            cost = _share(read.cost, *shares[index])
-            answers[index] = _answer(tasks[index], read.parts[index], score, cost, probe)
+            answers[index] = _answer(tasks[index], read.parts[index], score, costs[index], probe)
     return [answers[index] for index in range(len(tasks))]
 
 
@@ -200,17 +199,7 @@ def _answer(task: Task, parts: Parts, scores: np.ndarray, cost: Cost, probe: obj
 
 
 def _plain(tasks: Sequence[Task], scores: Sequence[np.ndarray], cost: Cost) -> list[Answer]:
-    return [Answer(one, {}, _share(cost, *share)) for one, share in zip(scores, _shares(tasks), strict=True)]
-
-
-def _share(cost: Cost, part: int, whole: int) -> Cost:
-    """A task's even share of a common cost; an item is asked about more than once, so prompts are shared as well."""
-    return replace(share_of(cost, part, whole), prompts=round(cost.prompts * part / max(1, whole)))
-
-
-def _shares(tasks: Sequence[Task]) -> list[tuple[int, int]]:
-    total = sum(len(task.items) for task in tasks)
-    return [(len(task.items), total) for task in tasks]
+    return [Answer(one, {}, share) for one, share in zip(scores, shares_by_items(cost, tasks), strict=True)]
 
 
 def _by_criterion(tasks: Sequence[Task]) -> dict[Criterion, list[int]]:

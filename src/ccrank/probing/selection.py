@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from ccrank.errors import CcrankError
 from ccrank.labelfree.combine import read_parts
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
-from ccrank.prompting.asking import share_of
+from ccrank.prompting.asking import shares_by_items
 from ccrank.prompts import Templates
 from ccrank.task import Task
 
@@ -25,18 +24,12 @@ def read_anchors(
     """Each task's label-free scores (N,), the mean of `auto`'s routes, and its share of what they cost to read."""
     read = read_parts(tasks, reader, templates, progress)
     anchors = [part.total() for part in read.parts]
-    total = sum(len(task.items) for task in tasks)
-    costs = []
     for task, anchor in zip(tasks, anchors, strict=True):
         if not np.isfinite(anchor).all():
             raise CcrankError(
                 f"task {task.id!r}: the label-free anchors are not all finite numbers; try --dtype float32"
             )
-        count = len(task.items)
-        # An item is asked about more than once, so prompts are shared as well.
-        prompts = round(read.cost.prompts * count / total)
-        costs.append(replace(share_of(read.cost, count, total), prompts=prompts))
-    return anchors, costs
+    return anchors, shares_by_items(read.cost, tasks)
 
 
 def agreement(scores: Sequence[np.ndarray], anchors: Sequence[np.ndarray]) -> float:

@@ -12,6 +12,7 @@ from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
 from ccrank.prompting.calibration import CALIBRATIONS
 from ccrank.prompts import Form, Prompt, Template
+from ccrank.task import Task
 
 CONTENT_FREE = ("N/A", "something", "it")
 """Stand-ins for an item that say nothing, after Zhao et al. (2021)."""
@@ -71,6 +72,15 @@ def share_of(cost: Cost, part: int, whole: int) -> Cost:
         round(cost.distinct_tokens * share),
         round(cost.computed_tokens * share),
     )
+
+
+def shares_by_items(cost: Cost, tasks: Sequence[Task]) -> list[Cost]:
+    """Each task's share of a common cost, by its items: prompts too, since an item is asked about more than once."""
+    total = max(1, sum(len(task.items) for task in tasks))
+    return [
+        replace(share_of(cost, len(task.items), total), prompts=round(cost.prompts * len(task.items) / total))
+        for task in tasks
+    ]
 
 
 def without_content(prompt: Prompt) -> list[Prompt]:
