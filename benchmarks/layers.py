@@ -20,14 +20,14 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 
 import numpy as np
+from ccrank.probing.methods import seed_scores
+from ccrank.probing.selection import TEMPLATES, closest_to_anchors, read_anchors
 
 from ccrank import Reader, Task, load_dataset
 from ccrank.experiment.units import spread
 from ccrank.metrics import chance_abs_tau, kendall_tau
-from ccrank.probing.methods import seed_scores
 from ccrank.probing.objectives import Settings, objective_of
 from ccrank.probing.reading import parse_layers, read_single_states
-from ccrank.probing.selection import TEMPLATES, closest_to_anchors, read_anchors
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import canonical
 

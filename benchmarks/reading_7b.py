@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from ccrank.lm import LoadedModel, Reader
-from ccrank.lm.names import locate
+from ccrank.lm.hub import locate
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
 

@@ -38,17 +38,17 @@ POLES = (
     "In terms of {name}, {categories} such as {item} are considered extremely",
 )
 LIKELIHOOD = (
-    "This is a very {end} {category}:",
-    "Question: Name a very {end} {category}.\\nAnswer:",
-    "Examples of very {end} {categories} are",
-    "Here is a list of very {end} {categories}:",
-    "Here is a list of {categories} that are very {end}:",
-    "Here is a list of {categories} with a very {end} {name}:",
-    "There are many very {end} {categories}, such as",
-    "When it comes to {name}, there are many very {end} {categories}, such as",
-    "In terms of {name}, there are many very {end} {categories}, such as",
-    "In terms of {name}, there are many {categories} considered very {end}, such as",
-    "In terms of {name}, a very {end} {category} is",
+    "This is a very {pole} {category}:",
+    "Question: Name a very {pole} {category}.\\nAnswer:",
+    "Examples of very {pole} {categories} are",
+    "Here is a list of very {pole} {categories}:",
+    "Here is a list of {categories} that are very {pole}:",
+    "Here is a list of {categories} with a very {pole} {name}:",
+    "There are many very {pole} {categories}, such as",
+    "When it comes to {name}, there are many very {pole} {categories}, such as",
+    "In terms of {name}, there are many very {pole} {categories}, such as",
+    "In terms of {name}, there are many {categories} considered very {pole}, such as",
+    "In terms of {name}, a very {pole} {category} is",
 )
 
 

@@ -10,11 +10,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from ccrank.rank import rank_tasks
 
 from ccrank.lm import Reader
 from ccrank.metrics import chance_abs_tau, kendall_tau
 from ccrank.prompts import load_templates
-from ccrank.rank import rank_tasks
 from ccrank.task import Criterion, Task
 from tiny import tiny_model
 

@@ -46,7 +46,7 @@ def test_json_round_trip(task):
 def test_criterion_round_trip(criterion):
     """So is a criterion; and its phrases never lack a word."""
     assert Criterion.parse(json.loads(json.dumps(criterion.to_json()))) == criterion
-    assert criterion.more
+    assert criterion.comparative_phrase
     assert criterion.kind
 
 

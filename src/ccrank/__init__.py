@@ -1,26 +1,45 @@
-"""ccrank ranks any list of items by any criterion with a language model, without labels."""
+"""ccrank ranks any list of items by any criterion with a language model, without labels.
+
+What is listed in `__all__` is the public interface: within a major version names, parameters and the meaning of results
+stay, and a change is announced in CHANGELOG.md one minor version ahead. Everything else may change at any time.
+"""
 
 from typing import TYPE_CHECKING, Any
 
 from ccrank.errors import CcrankError
+from ccrank.reader_options import ReaderOptions
 from ccrank.task import Criterion, Task
+from ccrank.version import __version__
 
 if TYPE_CHECKING:
+    from ccrank.api import rank, rank_tasks
     from ccrank.datasets import load_dataset
     from ccrank.lm import Reader
-    from ccrank.rank import rank, rank_tasks
     from ccrank.ranking import Ranking
+    from ccrank.results import load_results
 
-__version__ = "0.1.0"
-__all__ = ["CcrankError", "Criterion", "Ranking", "Reader", "Task", "load_dataset", "rank", "rank_tasks"]
+__all__ = [
+    "CcrankError",
+    "Criterion",
+    "Ranking",
+    "Reader",
+    "ReaderOptions",
+    "Task",
+    "__version__",
+    "load_dataset",
+    "load_results",
+    "rank",
+    "rank_tasks",
+]
 
 # Importing torch takes seconds, so what needs it is imported when it is first asked for.
 _LAZY = {
     "Ranking": "ccrank.ranking",
     "Reader": "ccrank.lm",
     "load_dataset": "ccrank.datasets",
-    "rank": "ccrank.rank",
-    "rank_tasks": "ccrank.rank",
+    "load_results": "ccrank.results",
+    "rank": "ccrank.api",
+    "rank_tasks": "ccrank.api",
 }
 
 
@@ -30,3 +49,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'ccrank' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

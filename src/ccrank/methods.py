@@ -2,33 +2,73 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ccrank.errors import CcrankError
-from ccrank.labelfree import anchored, auto, axis, likelihood, poles
-from ccrank.probing.methods import apply_probe, probe_method
-from ccrank.probing.surface import item_frequency, item_length
-from ccrank.prompting import prompt_list, prompt_pair, prompt_point
+from ccrank.labelfree import rankers as labelfree
+from ccrank.lm.reading import Request
+from ccrank.probe_pipeline import rankers as probes
+from ccrank.probing import baselines
+from ccrank.probing.objectives import Objective, objective_of
+from ccrank.prompting import (
+    describe_pairs,
+    describe_ratings,
+    describe_shuffles,
+    list_requests,
+    pair_requests,
+    point_requests,
+    prompt_list,
+    prompt_pair,
+    prompt_point,
+)
+from ccrank.prompts import Form, Templates
 from ccrank.ranking import Answer
+from ccrank.task import Task
 
+Family = Literal["label-free", "prompting", "probing", "supervised", "baseline"]
 Run = Callable[..., list[Answer]]
 """(tasks, reader, templates, *, progress, **options) → one Answer per task."""
+Requests = Callable[[Task, Form, Templates], list[Request]]
+"""(task, form, templates) → what is read of the task."""
+Describe = Callable[[Mapping[str, float], Mapping[str, Any]], list[str]]
+"""(consistency, details) of a ranking → phrases on how consistent it is."""
+
+
+def _nothing_to_say(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
+    return []
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to rank."""
+    """A way to rank, with all that the rest of the code needs to know about it."""
 
     name: str
     summary: str
     run: Run
+    family: Family
     directed: bool
-    """Whether it knows which end is the high one."""
+    """Whether it knows which end of the scale is the high one."""
     calls: str
     """Model calls as a function of N, as in the paper's table of complexity."""
+    requests: Requests
+    """What it reads of a task, for `ccrank cost`."""
+    pools: bool = False
+    """Whether it fits something on all tasks of a criterion, so that a task's answer depends on the others."""
+    consistency: str | None = None
+    """The entry of an answer's consistency that stands in results; None if the method has none."""
+    describe: Describe = _nothing_to_say
+    objective: Objective | None = None
+    """Of a probe: what is minimised. Studies read states once for all probes that share them."""
+    cost_name: str | None = None
+    """The row of `ccrank cost` that it shares with methods that read the same; its own name if None."""
+    prompts: Callable[[int], float] = float
+    """About how many prompts a task of N items takes, for estimates of time."""
+    for_studies: bool = True
+    """Whether a study can run it; a method that needs a file of its own cannot."""
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -41,14 +81,22 @@ class Method:
         }
 
     def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Options as a user wrote them, made to fit the types of the defaults; unknown ones are refused."""
+        """Options as a user wrote them, converted to the types of the defaults; unknown ones are refused.
+
+        Parameters
+        ----------
+        given
+            Option → value; values may be text, as on a command line.
+        """
         known = self.options
         parsed = {}
         for name, value in given.items():
             key = name.replace("-", "_")
             if key not in known:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {close[0]!r}? " if close else ""
                 raise CcrankError(
-                    f"{self.name} has no option {name!r}; it has {', '.join(sorted(known)) or 'none'} "
+                    f"{self.name} has no option {name!r}; {hint}it has {', '.join(sorted(known)) or 'none'} "
                     f"(see `ccrank methods {self.name}`)"
                 )
             parsed[key] = _like(value, known[key], f"{self.name}: {name}")
@@ -69,59 +117,130 @@ def _like(value: Any, default: Any, where: str) -> Any:
         raise CcrankError(f"{where} is a number, not {value!r}") from None
 
 
-def _probe(name: str, summary: str, calls: str = "N", directed: bool = False) -> Method:
-    return Method(name, summary, probe_method(name), directed, calls)
-
-
-METHODS: Mapping[str, Method] = {
-    method.name: method
-    for method in (
-        Method("auto", "the routes below together: the best label-free ranking", auto, True, "N + 8"),
-        Method(
-            "anchored",
-            "a probe fitted to auto's scores on other tasks of the criterion",
-            anchored,
-            True,
-            "N + 8",
-        ),
-        Method("poles", "which end's word the model would use for the item", poles, True, "N"),
-        Method(
-            "likelihood",
-            "whether the item comes to mind at the high end or the low one",
-            likelihood,
-            True,
-            "4",
-        ),
-        Method("axis", "where the item's state lies between made-up items of both ends", axis, True, "N + 4"),
-        Method(
-            "prompt-pair", "is A more than B? for ordered pairs, wins counted", prompt_pair, True, "N(N−1)"
-        ),
-        Method("prompt-point", "a rating from 0 to 10 for each item", prompt_point, True, "N"),
-        Method("prompt-list", "all items as lettered options, picked one by one", prompt_list, True, "S·N"),
-        _probe("ccs-pair", "origCCS on ItemPair states: consistent and confident yes and no", "2N(N−1)"),
-        _probe("ccs", "origCCS on ItemSingle states, paired in the loss"),
-        _probe("margin", "MarginCCR: any two items at least a margin apart"),
-        _probe("triplet", "TripletCCR: of any two items one is nearer to a third, by a margin"),
-        _probe("ordreg", "OrdRegCCR: ordinal regression to a unique rank each"),
-        _probe("sup-ccs-pair", "twin of ccs-pair: cross-entropy on gold", "2N(N−1)", directed=True),
-        _probe("sup-ccs", "twin of ccs: cross-entropy on gold", directed=True),
-        _probe("sup-margin", "twin of margin: max-margin on gold", directed=True),
-        _probe("sup-triplet", "twin of triplet: triplet loss on gold", directed=True),
-        _probe("sup-ordreg", "twin of ordreg: ordinal regression on gold", directed=True),
-        _probe("random", "baseline: a random direction in the states"),
-        _probe("pca", "baseline: the first principal component of the states"),
-        Method("length", "baseline: longer items higher", item_length, False, "0"),
-        Method("frequency", "baseline: items more likely to the model higher", item_frequency, False, "N"),
-        Method("probe", "a probe that was saved before, applied to new items", apply_probe, False, "N"),
+def _probe(name: str, summary: str, calls: str = "N") -> Method:
+    objective = objective_of(name)
+    paired = objective.prompt == "pair"
+    return Method(
+        name,
+        summary,
+        probes.probe_method(name),
+        family="supervised" if objective.supervised else "probing" if objective.loss else "baseline",
+        directed=objective.supervised,
+        calls=calls,
+        requests=probes.pair_requests if paired else probes.single_requests,
+        consistency="seeds_agree",
+        describe=probes.describe_seeds,
+        objective=objective,
+        cost_name="probes on ItemPair states" if paired else "probes on ItemSingle states",
+        prompts=(lambda count: 1.5 * count * count) if paired else float,
     )
+
+
+def _label_free(name: str, summary: str, run: Run, calls: str, requests: Requests, **more: Any) -> Method:
+    return Method(name, summary, run, "label-free", directed=True, calls=calls, requests=requests, **more)
+
+
+_SIGNALS: dict[str, Any] = {
+    "pools": True,
+    "consistency": "signals_agree",
+    "describe": labelfree.describe_signals,
 }
+METHODS: dict[str, Method] = {}
+
+
+def register(method: Method) -> Method:
+    """Add a method to the registry, so that `rank`, studies, tables and the command line know it.
+
+    Parameters
+    ----------
+    method
+        The method; its name must be new.
+    """
+    if method.name in METHODS:
+        raise CcrankError(f"there is a method {method.name!r} already; choose another name")
+    METHODS[method.name] = method
+    return method
+
+
+for _method in (
+    _label_free(
+        "auto", "the signals below combined: the best label-free ranking",
+        labelfree.auto, "N + 8", labelfree.auto_requests, **_SIGNALS,
+    ),
+    _label_free(
+        "anchored", "a probe fitted to auto's scores on other tasks of the criterion",
+        labelfree.anchored, "N + 8", labelfree.anchored_requests, **_SIGNALS,
+    ),
+    _label_free(
+        "poles", "the pole words that the model prefers for the item", labelfree.poles, "N", labelfree.poles_requests
+    ),
+    _label_free(
+        "likelihood", "how likely the item is as an example of the high pole rather than the low one",
+        labelfree.likelihood, "4", labelfree.likelihood_requests,
+    ),
+    _label_free(
+        "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4", labelfree.axis_requests
+    ),
+    Method(
+        "prompt-pair", "is A more than B? for ordered pairs, wins counted", prompt_pair, "prompting",
+        directed=True, calls="N(N−1)", requests=pair_requests, consistency="both_orders_agree",
+        describe=describe_pairs, prompts=lambda count: count * count,
+    ),
+    Method(
+        "prompt-point", "a rating from 0 to 10 for each item", prompt_point, "prompting",
+        directed=True, calls="N", requests=point_requests, describe=describe_ratings,
+    ),
+    Method(
+        "prompt-list", "all items as lettered options, picked one by one", prompt_list, "prompting",
+        directed=True, calls="S·N", requests=list_requests, consistency="shuffles_agree",
+        describe=describe_shuffles, cost_name="prompt-list, one shuffle", prompts=lambda count: 3 * count,
+    ),
+    _probe("ccs-pair", "origCCS on ItemPair states: consistent and confident yes and no", "2N(N−1)"),
+    _probe("ccs", "origCCS on ItemSingle states, paired in the loss"),
+    _probe("margin", "MarginCCR: any two items at least a margin apart"),
+    _probe("triplet", "TripletCCR: of any two items one is nearer to a third, by a margin"),
+    _probe("ordreg", "OrdRegCCR: ordinal regression to a unique rank each"),
+    _probe("sup-ccs-pair", "twin of ccs-pair: cross-entropy on gold", "2N(N−1)"),
+    _probe("sup-ccs", "twin of ccs: cross-entropy on gold"),
+    _probe("sup-margin", "twin of margin: max-margin on gold"),
+    _probe("sup-triplet", "twin of triplet: triplet loss on gold"),
+    _probe("sup-ordreg", "twin of ordreg: ordinal regression on gold"),
+    _probe("random", "baseline: a random direction in the states"),
+    _probe("pca", "baseline: the first principal component of the states"),
+    Method(
+        "length", "baseline: longer items higher", baselines.item_length, "baseline",
+        directed=False, calls="0", requests=baselines.no_requests, prompts=lambda count: 0,
+    ),
+    Method(
+        "frequency", "baseline: items more likely to the model higher", baselines.item_frequency, "baseline",
+        directed=False, calls="N", requests=baselines.frequency_requests,
+    ),
+    Method(
+        "probe", "a probe that was saved before, applied to new items", probes.apply_probe, "probing",
+        directed=False, calls="N", requests=probes.single_requests,
+        cost_name="probes on ItemSingle states", for_studies=False,
+    ),
+):  # fmt: skip
+    register(_method)
+
+DEFAULT_METHOD = "auto"
+SAVED_PROBE = "probe"
+"""The method that applies a saved probe."""
 
 
 def get_method(name: str) -> Method:
-    """A method by its name."""
+    """A method by its name.
+
+    Parameters
+    ----------
+    name
+        One of `METHODS`.
+    """
     try:
         return METHODS[name]
     except KeyError:
+        close = difflib.get_close_matches(name, METHODS, n=1)
+        hint = f"did you mean {close[0]!r}? " if close else ""
         raise CcrankError(
-            f"no method {name!r}; there are {', '.join(METHODS)} (see `ccrank methods`)"
+            f"no method {name!r}; {hint}there are {', '.join(METHODS)} (see `ccrank methods`)"
         ) from None

@@ -7,9 +7,11 @@ from pathlib import Path
 
 
 def cache_folder(*parts: str) -> Path:
-    """`$CCRANK_CACHE`, else the user's cache folder, with `parts` below it. Not created here."""
+    """`$CCRANK_CACHE`, else the user's cache folder on this system, with `parts` below it. It is not created here."""
     chosen = os.environ.get("CCRANK_CACHE")
     if chosen:
         return Path(chosen).expanduser().joinpath(*parts)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base, "ccrank", *parts)
+    # Imported here: a machine without it can still set $CCRANK_CACHE.
+    from platformdirs import user_cache_path
+
+    return user_cache_path("ccrank", appauthor=False).joinpath(*parts)

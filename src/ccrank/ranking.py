@@ -15,7 +15,7 @@ from ccrank.task import Task, normal_form
 
 @dataclass(frozen=True)
 class Answer:
-    """What a method gives for one task, before it is dressed as a Ranking."""
+    """What a method gives for one task."""
 
     scores: np.ndarray
     """(N,) aligned with the items that the method was given, more = higher."""
@@ -23,7 +23,7 @@ class Answer:
     cost: Cost = field(default_factory=Cost)
     details: Mapping[str, Any] = field(default_factory=dict)
     probe: Any = None
-    """The Probe that was fitted on the way, where there is one."""
+    """The Probe that was fitted, if any."""
     directed: bool | None = None
     """Overrides what the method says of itself; a saved probe knows whether it is directed."""
 
@@ -38,7 +38,7 @@ class Ranking:
     method: str
     model: str
     directed: bool
-    """Whether the method knows which end is the high one; else the order may be upside down."""
+    """Whether the method knows which end is the high one; if not, the order may be reversed."""
     consistency: Mapping[str, float] = field(default_factory=dict)
     """How well the answers agree with each other; see the docs of each method."""
     cost: Cost = field(default_factory=Cost)
@@ -46,7 +46,7 @@ class Ranking:
     details: Mapping[str, Any] = field(default_factory=dict)
     """What else there is to know: the number of comparisons, warnings."""
     probe: Any = None
-    """The Probe that was fitted on the way, where there is one; it can be saved and applied to other items."""
+    """The Probe that was fitted, if any; it can be saved and applied to other items."""
 
     @property
     def order(self) -> tuple[int, ...]:

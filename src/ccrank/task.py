@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccrank.errors import CcrankError
+from ccrank.text import quoted
 
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
     """What to rank by. Only `name` is required; templates fall back on it for the rest.
 
-    >>> Criterion("size", comparative="larger", poles=("small", "large"), category="country").more
+    >>> Criterion("size", comparative="larger", poles=("small", "large"), category="country").comparative_phrase
     'larger'
-    >>> Criterion("size").more
+    >>> Criterion("size").comparative_phrase
     'more in terms of size'
     """
 
@@ -50,8 +51,8 @@ class Criterion:
             object.__setattr__(self, "poles", (low, high))
 
     @property
-    def more(self) -> str:
-        """The comparative, or the paper's own phrase for a criterion without one."""
+    def comparative_phrase(self) -> str:
+        """The comparative, or the paper's phrase for a criterion without one."""
         return self.comparative or f"more in terms of {self.name}"
 
     @property
@@ -143,7 +144,7 @@ class Task:
     def parse(cls, value: object, default_id: str = "task") -> Task:
         """A task from its JSON form, `values` or `order` being the optional gold."""
         if not isinstance(value, Mapping):
-            raise CcrankError(f"{default_id}: a task is a JSON object, got {_short(value)}")
+            raise CcrankError(f"{default_id}: a task is a JSON object, got {quoted(value)}")
         task_id = str(value.get("id", default_id))
         where = f"task {task_id!r}"
         known = {"id", "criterion", "items", "context", "values", "order", "about"}
@@ -156,7 +157,7 @@ class Task:
             raise CcrankError(f"{where}: gold is given twice, as values and as order; keep one")
         items = value["items"]
         if isinstance(items, str) or not isinstance(items, Sequence):
-            raise CcrankError(f"{where}: items must be a list of texts, got {_short(items)}")
+            raise CcrankError(f"{where}: items must be a list of texts, got {quoted(items)}")
         try:
             criterion = Criterion.parse(value["criterion"])
         except CcrankError as error:
@@ -191,7 +192,13 @@ def normal_form(text: str) -> str:
 def check_text(task: Task) -> None:
     """Refuse text that no tokenizer takes: halves of surrogate pairs, as bytes that are not UTF-8 leave them."""
     criterion = task.criterion
-    words = (criterion.name, criterion.more, criterion.kind, *(criterion.poles or ()), task.context or "")
+    words = (
+        criterion.name,
+        criterion.comparative_phrase,
+        criterion.kind,
+        *(criterion.poles or ()),
+        task.context or "",
+    )
     for text in (*task.items, *words):
         try:
             text.encode("utf-8")
@@ -203,21 +210,16 @@ def check_text(task: Task) -> None:
             ) from None
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def _check_items(items: Iterable[object], where: str) -> None:
     seen: dict[str, int] = {}
     for position, item in enumerate(items, start=1):
         if not isinstance(item, str):
-            raise CcrankError(f"{where}: item {position} is not text: {_short(item)}")
+            raise CcrankError(f"{where}: item {position} is not text: {quoted(item)}")
         key = normal_form(item)
         if not any(char.isprintable() and not char.isspace() for char in key):
             raise CcrankError(f"{where}: item {position} is empty: {item!r}")
         if key in seen:
-            raise CcrankError(f"{where}: item {position} repeats item {seen[key]}: {_short(item)}")
+            raise CcrankError(f"{where}: item {position} repeats item {seen[key]}: {quoted(item)}")
         seen[key] = position
     if len(seen) < 2:
         raise CcrankError(f"{where}: a ranking needs at least 2 items, got {len(seen)}")
@@ -225,16 +227,16 @@ def _check_items(items: Iterable[object], where: str) -> None:
 
 def _check_values(values: object, items: Sequence[str], where: str) -> tuple[float, ...]:
     if isinstance(values, str) or not isinstance(values, Sequence):
-        raise CcrankError(f"{where}: values must be a list of numbers, got {_short(values)}")
+        raise CcrankError(f"{where}: values must be a list of numbers, got {quoted(values)}")
     if len(values) != len(items):
         raise CcrankError(f"{where}: {len(values)} values for {len(items)} items; give one for each")
     seen: dict[float, str] = {}
     for item, value in zip(items, values, strict=True):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise CcrankError(f"{where}: the value of {_short(item)} is not a finite number: {value!r}")
+            raise CcrankError(f"{where}: the value of {quoted(item)} is not a finite number: {value!r}")
         if value in seen:
             raise CcrankError(
-                f"{where}: gold has a tie: {_short(seen[value])} and {_short(item)} are both {value:g}; "
+                f"{where}: gold has a tie: {quoted(seen[value])} and {quoted(item)} are both {value:g}; "
                 "drop one of the two items"
             )
         seen[value] = item
@@ -243,19 +245,19 @@ def _check_values(values: object, items: Sequence[str], where: str) -> tuple[flo
 
 def _values_of_order(order: object, items: Sequence[str], where: str) -> tuple[float, ...]:
     if isinstance(order, str) or not isinstance(order, Sequence):
-        raise CcrankError(f"{where}: order must be a list of items, highest first, got {_short(order)}")
+        raise CcrankError(f"{where}: order must be a list of items, highest first, got {quoted(order)}")
     place: dict[str, int] = {}
     for position, item in enumerate(order):
         if not isinstance(item, str):
-            raise CcrankError(f"{where}: order has an entry that is not text: {_short(item)}")
+            raise CcrankError(f"{where}: order has an entry that is not text: {quoted(item)}")
         if normal_form(item) in place:
-            raise CcrankError(f"{where}: order names {_short(item)} twice")
+            raise CcrankError(f"{where}: order names {quoted(item)} twice")
         place[normal_form(item)] = position
     for item in items:
         if normal_form(item) not in place:
-            raise CcrankError(f"{where}: order lacks the item {_short(item)}")
+            raise CcrankError(f"{where}: order lacks the item {quoted(item)}")
     known = {normal_form(item) for item in items}
     for item in order:
         if normal_form(item) not in known:
-            raise CcrankError(f"{where}: order names {_short(item)}, which is not among the items")
+            raise CcrankError(f"{where}: order names {quoted(item)}, which is not among the items")
     return tuple(float(len(place) - 1 - place[normal_form(item)]) for item in items)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from ccrank.errors import CcrankError
-from ccrank.gold import Gold
+from ccrank.files import write_atomically
+from ccrank.labels import Labels
 from ccrank.task import Task, normal_form
+from ccrank.text import quoted, shortened
 
 FORMATS = ("lines", "csv", "tsv", "jsonl")
 """The formats that `read_items` reads."""
@@ -51,7 +52,6 @@ def read_tasks(path: str | Path) -> list[Task]:
 
 def write_tasks(tasks: Iterable[Task], path: str | Path) -> None:
     """Write a task file that `read_tasks` reads back: whole or, if anything fails, not at all."""
-    target = Path(path)
     lines: list[bytes] = []
     seen: set[str] = set()
     for task in tasks:
@@ -59,13 +59,7 @@ def write_tasks(tasks: Iterable[Task], path: str | Path) -> None:
             raise CcrankError(f"cannot write {path}: two tasks have the id {task.id!r}; give each its own")
         seen.add(task.id)
         lines.append(_json_line(task))
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        partial.write_bytes(b"".join(lines))
-        os.replace(partial, target)  # noqa: PTH105 - the atomic step, by its usual name
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise CcrankError(f"cannot write {path}: {error.strerror or error}") from None
+    write_atomically(path, b"".join(lines))
 
 
 def read_items(
@@ -105,31 +99,31 @@ def read_items(
     return items
 
 
-def read_gold(path: str | Path, items: Sequence[str]) -> Gold:
+def read_labels(path: str | Path, items: Sequence[str]) -> Labels:
     """A few labels for some of the items: values as CSV or TSV (`item,value`, a header or none) or as one JSON object,
     or orders, one per line: `Russia > Brazil > Chad`. Items are matched as `normal_form` has them."""
     text, where = read_text(path), str(path)
     suffix = Path(path).suffix.lower()
     try:
         if suffix == ".json" or text.lstrip().startswith("{"):
-            gold = Gold.of_values(_json_gold(text))
+            labels = Labels.of_values(_json_labels(text))
         elif _FORMAT_OF_SUFFIX.get(suffix) not in ("csv", "tsv") and ">" in text:
             lines = [line for line in io.StringIO(text, newline=None) if line.strip()]
-            gold = Gold.of_chains(_chain(line) for line in lines)
+            labels = Labels.of_chains(_chain(line) for line in lines)
         else:
             tabs = _FORMAT_OF_SUFFIX.get(suffix) == "tsv" or (suffix != ".csv" and "\t" in text)
-            gold = Gold.of_values(_table_gold(text, "\t" if tabs else ",", items))
-        gold.check(items)
+            labels = Labels.of_values(_table_labels(text, "\t" if tabs else ",", items))
+        labels.check(items)
     except CcrankError as error:
         raise CcrankError(f"{where}: {error}") from None
-    return gold
+    return labels
 
 
-def _json_gold(text: str) -> dict[str, Any]:
+def _json_labels(text: str) -> dict[str, Any]:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         for name, _ in pairs:
             if [other for other, _ in pairs].count(name) > 1:
-                raise CcrankError(f"gold names {name!r} twice")
+                raise CcrankError(f"{name!r} is labelled twice")
         return dict(pairs)
 
     try:
@@ -137,18 +131,18 @@ def _json_gold(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CcrankError(f"not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise CcrankError(f"gold is a JSON object of items and values, got {_short(repr(value))}")
+        raise CcrankError(f"labels are a JSON object of items and values, got {quoted(value)}")
     return value
 
 
 def _chain(line: str) -> list[str]:
     parts = [part.strip() for part in line.split(">")]
     if len(parts) < 2 or not all(parts):
-        raise CcrankError(f"an order reads A > B or A > B > C, got {_short(line.strip())!r}")
+        raise CcrankError(f"an order reads A > B or A > B > C, got {shortened(line.strip())!r}")
     return parts
 
 
-def _table_gold(text: str, delimiter: str, items: Sequence[str]) -> dict[str, float]:
+def _table_labels(text: str, delimiter: str, items: Sequence[str]) -> dict[str, float]:
     values: dict[str, float] = {}
     known = {normal_form(item) for item in items}
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -159,7 +153,7 @@ def _table_gold(text: str, delimiter: str, items: Sequence[str]) -> dict[str, fl
                 continue
             if len(row) != 2:
                 raise CcrankError(
-                    f"line {rows.line_num}: gold has two columns, item and value, got {len(row)} cells; "
+                    f"line {rows.line_num}: labels have two columns, item and value, got {len(row)} cells; "
                     "put a cell that holds the separator in double quotes"
                 )
             item, number = normal_form(row[0]), row[1].strip()
@@ -170,11 +164,11 @@ def _table_gold(text: str, delimiter: str, items: Sequence[str]) -> dict[str, fl
                     first = False
                     continue
                 raise CcrankError(
-                    f"line {rows.line_num}: the value of {item!r} is no number: {number!r}"
+                    f"line {rows.line_num}: the value of {item!r} is not a number: {number!r}"
                 ) from None
             first = False
             if item in values:
-                raise CcrankError(f"line {rows.line_num}: gold names {item!r} twice")
+                raise CcrankError(f"line {rows.line_num}: {item!r} is labelled twice")
             values[item] = value
     except csv.Error as error:
         raise CcrankError(f"line {rows.line_num}: not a well-formed table ({error})") from None
@@ -225,7 +219,9 @@ def _json_lines(text: str, where: str) -> Iterator[tuple[int, Any]]:
         try:
             yield number, json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise CcrankError(f"{where}, line {number}: not JSON ({error}): {_short(line.strip())}") from None
+            raise CcrankError(
+                f"{where}, line {number}: not JSON ({error}): {shortened(line.strip())}"
+            ) from None
 
 
 def _json_line(task: Task) -> bytes:
@@ -242,7 +238,7 @@ def _json_items(text: str, column: str | None, where: str) -> Iterator[str]:
         if isinstance(value, dict):
             value = value[_pick_column(list(value), column, place)]
         if not isinstance(value, str):
-            raise CcrankError(f"{place}: an item is a text, got {_short(repr(value))}")
+            raise CcrankError(f"{place}: an item is a text, got {quoted(value)}")
         if not value.strip():
             raise CcrankError(f"{place}: the item is empty")
         yield value.strip()
@@ -286,7 +282,3 @@ def _pick_column(columns: list[str], column: str | None, where: str) -> str:
     if column not in columns:
         raise CcrankError(f"{where}: there is no column {column!r}; there are {named}")
     return column
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -102,7 +102,7 @@ def test_a_new_list_gets_the_generic_phrase(tmp_path):
     )
     (task,) = load_dataset("wikilists", tmp_path)
     assert task.order == ("a", "b", "c", "d")
-    assert task.criterion.more == "higher in terms of loudness"
+    assert task.criterion.comparative_phrase == "higher in terms of loudness"
     assert task.criterion.poles is None
 
 

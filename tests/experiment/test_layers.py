@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from ccrank.experiment.states import SharedStates
+from ccrank.probing.selection import read_anchors
 from scipy.stats import kendalltau
 
 from ccrank.errors import CcrankError
 from ccrank.experiment import Study, Watcher, load_results, run_study, states, summarise_results
 from ccrank.experiment.choice import Choice
 from ccrank.experiment.execute import Fitted, closest_layer, run_probe
-from ccrank.experiment.states import SharedStates
 from ccrank.experiment.units import TaskSet, Unit
 from ccrank.lm import Cost, Reader, ReadingCache
 from ccrank.probing.objectives import Settings
-from ccrank.probing.selection import read_anchors
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical, from_canonical
 from ccrank.task import Criterion, Task

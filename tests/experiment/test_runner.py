@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from ccrank.probing.methods import seed_scores
+from ccrank.rank import rank_tasks
 
 from ccrank.errors import CcrankError
 from ccrank.experiment import Study, Watcher, load_failures, load_results, load_tasks, run_study
 from ccrank.experiment.folder import StudyFolder
-from ccrank.experiment.results import SCHEMA
 from ccrank.experiment.units import load_task_sets, plan_units
 from ccrank.lm import Reader
 from ccrank.metrics import evaluate
-from ccrank.probing.methods import seed_scores
 from ccrank.probing.objectives import Settings
 from ccrank.probing.reading import read_single_states
 from ccrank.prompts import load_templates
-from ccrank.rank import rank_tasks
 from ccrank.ranking import canonical, from_canonical
+from ccrank.results.schema import SCHEMA
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_tasks, write_tasks
 

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
 from ccrank.labelfree.anchored import (
-    LEAST_NEIGHBOURS,
-    NEIGHBOURS,
+    LEAST_SMOOTHED,
     OWN_ANCHOR,
+    SMOOTHING,
     _left_out,
     _ridge,
     anchored_scores,
-    with_neighbours,
+    smoothed,
 )
-from ccrank.labelfree.routes import standard
+from ccrank.labelfree.signals import standard
 from ccrank.metrics import kendall_tau
 from ccrank.probing.crossval import task_folds
 
@@ -183,7 +183,7 @@ def test_neighbours_even_out_noise():
         truth = rng.normal(size=16)
         states = truth[:, None, None] * rng.normal(size=(1, 3, 24)) + 0.5 * rng.normal(size=(16, 3, 24))
         anchor = truth + rng.normal(size=16)
-        found = with_neighbours(states, anchor)
+        found = smoothed(states, anchor)
         gain.append(np.corrcoef(found, truth)[0, 1] - np.corrcoef(anchor, truth)[0, 1])
     assert np.mean(gain) > 0.05
 
@@ -192,11 +192,11 @@ def test_neighbours_turn_with_the_anchor_and_know_no_unit():
     """−a gives −scores; they keep the unit of the anchor and see none of the states; short lists stay as they are."""
     rng = np.random.default_rng(2)
     states, anchor = rng.normal(size=(12, 3, 20)), rng.normal(size=12)
-    found = with_neighbours(states, anchor)
-    assert with_neighbours(states, -anchor) == pytest.approx(-found)
-    assert with_neighbours(5 * states + 3, 7 * anchor - 2) == pytest.approx(7 * found - 2)
+    found = smoothed(states, anchor)
+    assert smoothed(states, -anchor) == pytest.approx(-found)
+    assert smoothed(5 * states + 3, 7 * anchor - 2) == pytest.approx(7 * found - 2)
     lent = (found - anchor) / anchor.std()
     assert np.abs(lent).max() > 0.05
-    assert lent.std() <= NEIGHBOURS + 1e-9
-    few = LEAST_NEIGHBOURS - 1
-    assert (with_neighbours(states[:few], anchor[:few]) == anchor[:few]).all()
+    assert lent.std() <= SMOOTHING + 1e-9
+    few = LEAST_SMOOTHED - 1
+    assert (smoothed(states[:few], anchor[:few]) == anchor[:few]).all()

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ccrank.labelfree.combine import Parts, chance_of_agreement, read_parts, tied_tau
+from ccrank.labelfree.combine import Signals, chance_of_agreement, read_signals, tied_tau
 from ccrank.lm import Reader
 from ccrank.metrics import chance_tau_sd
 from ccrank.prompts import load_templates
@@ -23,7 +23,7 @@ TEMPLATES = load_templates()
 SIZE = Criterion("size", category="country")
 ITEMS = ("Russia", "Chad", "Peru", "Monaco")
 PLAIN = Task(SIZE, ITEMS, id="plain")
-TOLD = Task(SIZE, ITEMS, "Chad is large. Peru is small.", id="told")
+WITH_CONTEXT = Task(SIZE, ITEMS, "Chad is large. Peru is small.", id="told")
 
 
 @cache
@@ -80,21 +80,21 @@ def test_the_p_value_is_too_hopeful_for_shared_errors():
 def test_agreement_is_the_mean_over_pairs(seed):
     """By scipy, pair by pair; monotone changes of a route make no difference."""
     rows = np.random.default_rng(seed).normal(size=(4, 7))
-    mean, p_value = Parts(dict(zip("abcd", rows, strict=True))).agreement()
+    mean, p_value = Signals(dict(zip("abcd", rows, strict=True))).agreement()
     taus = [stats.kendalltau(first, second).statistic for first, second in combinations(rows, 2)]
     assert mean == pytest.approx(np.mean(taus))
     assert mean == pytest.approx(mean_taus(rows))
     assert p_value == chance_of_agreement(mean, 7, 4)
-    assert Parts(dict(zip("abcd", np.exp(rows), strict=True))).agreement() == (mean, p_value)
+    assert Signals(dict(zip("abcd", np.exp(rows), strict=True))).agreement() == (mean, p_value)
 
 
 def test_agreement_at_its_ends():
     """All alike: τ 1 and a small p. One route alone: neither is known."""
     row = np.arange(8.0)
-    mean, p_value = Parts({"a": row, "b": row, "c": row}).agreement()
+    mean, p_value = Signals({"a": row, "b": row, "c": row}).agreement()
     assert mean == pytest.approx(1)
     assert p_value < 1e-5
-    assert np.isnan(Parts({"a": row}).agreement()).all()
+    assert np.isnan(Signals({"a": row}).agreement()).all()
 
 
 def test_routes_may_tie():
@@ -102,7 +102,7 @@ def test_routes_may_tie():
     tied, flat = np.array([0.0, 0.0, 1.0, 1.0, 2.0]), np.zeros(5)
     assert tied_tau(tied, flat) == tied_tau(flat, tied) == 0
     assert tied_tau(tied, tied) == pytest.approx(1)
-    mean, p_value = Parts({"a": tied, "b": tied, "c": flat}).agreement()
+    mean, p_value = Signals({"a": tied, "b": tied, "c": flat}).agreement()
     assert mean == pytest.approx(1 / 3)
     assert 0 < p_value < 1
 
@@ -112,16 +112,18 @@ TEXTS = Task(
 )
 
 
-@pytest.mark.parametrize("tasks", [[PLAIN], [TOLD], [TEXTS], [TOLD, PLAIN, TOLD, TEXTS]])
+@pytest.mark.parametrize(
+    "tasks", [[PLAIN], [WITH_CONTEXT], [TEXTS], [WITH_CONTEXT, PLAIN, WITH_CONTEXT, TEXTS]]
+)
 def test_which_routes_are_taken(tasks):
     """Without context poles, axis and likelihood; with one the likelihoods; for mixed tasks each its own."""
-    read = read_parts(tasks, tiny(), TEMPLATES)
+    read = read_signals(tasks, tiny(), TEMPLATES)
     prompts = 0
     for task, part in zip(tasks, read.parts, strict=True):
         asked = {"that-are", "this-is"} if task.context else {"such-as", "considered"}
         expected = asked if task.context else {"poles", "axis"} | ({"list-of"} if task is TEXTS else asked)
         assert set(part.scores) == expected
-        [alone] = read_parts([task], tiny(), TEMPLATES).parts
+        [alone] = read_signals([task], tiny(), TEMPLATES).parts
         for name, scores in part.scores.items():
             assert scores == pytest.approx(alone.scores[name], abs=1e-3)
         made_up = 0 if task.context else 4
@@ -131,7 +133,7 @@ def test_which_routes_are_taken(tasks):
 
 def test_parts_are_standardised_and_their_total_is_the_mean():
     """No route counts more because its numbers are large."""
-    [part] = read_parts([PLAIN], tiny(), TEMPLATES).parts
+    [part] = read_signals([PLAIN], tiny(), TEMPLATES).parts
     for scores in part.scores.values():
         assert scores.mean() == pytest.approx(0, abs=1e-9)
         # The axis is a mean over layers and positions, standardised once more.
@@ -139,20 +141,20 @@ def test_parts_are_standardised_and_their_total_is_the_mean():
     assert part.total() == pytest.approx(sum(part.scores.values()) / 4)
 
 
-@pytest.mark.parametrize("task", [PLAIN, TOLD])
+@pytest.mark.parametrize("task", [PLAIN, WITH_CONTEXT])
 def test_a_model_without_head_has_the_axis_alone(task):
     """No word can be asked of it; its states still lie somewhere between the ends."""
-    [part] = read_parts([task], tiny(headless=True), TEMPLATES).parts
+    [part] = read_signals([task], tiny(headless=True), TEMPLATES).parts
     assert set(part.scores) == {"axis"}
-    [whole] = read_parts([PLAIN], tiny(), TEMPLATES).parts
+    [whole] = read_signals([PLAIN], tiny(), TEMPLATES).parts
     if task is PLAIN:
         assert part.scores["axis"] == pytest.approx(whole.scores["axis"], abs=1e-4)
 
 
 def test_states_come_along_where_they_are_wanted():
     """For every task, with a context or without: a probe needs them all. Else only where they are read anyway."""
-    read = read_parts([TOLD, PLAIN], tiny(), TEMPLATES, with_states=True)
+    read = read_signals([WITH_CONTEXT, PLAIN], tiny(), TEMPLATES, with_states=True)
     assert [one.shape for pair in read.states.values() for one in pair] == [(4, len(read.layers), 32)] * 4
     assert "axis" not in read.parts[0].scores
     assert "axis" in read.parts[1].scores
-    assert [*read_parts([TOLD, PLAIN], tiny(), TEMPLATES).states] == [1]
+    assert [*read_signals([WITH_CONTEXT, PLAIN], tiny(), TEMPLATES).states] == [1]

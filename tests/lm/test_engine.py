@@ -91,7 +91,7 @@ def test_the_last_resort_is_one_by_one(no_collection):
     prompts = pairs_of("causal", task)
     plain = Reader(loaded).read(prompts, candidates=["Yes", "No"])
     reader = Reader(loaded, batch_tokens=1024)
-    longest = max(len(one.tokens) for one in reader.encoder.encode(prompts, [()] * len(prompts)))
+    longest = max(len(one.tokens) for one in reader.prompt_tokenizer.encode(prompts, [()] * len(prompts)))
     crowded = Crowded(reader, longest, OUT_OF_MEMORY[1])
     readings = reader.read(prompts, candidates=["Yes", "No"])
     np.testing.assert_allclose(readings.logits, plain.logits, atol=1e-4)

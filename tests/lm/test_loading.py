@@ -77,7 +77,7 @@ def test_t5_with_a_head_of_its_own(tmp_path):
     reader = Reader(again)
     prompts = prompts_of("encoder_decoder")
     readings = reader.read(prompts, candidates=["Yes", "No"], layers=[-1])
-    for row, encoded in enumerate(reader.encoder.encode(prompts, [("Yes", "No")] * len(prompts))):
+    for row, encoded in enumerate(reader.prompt_tokenizer.encode(prompts, [("Yes", "No")] * len(prompts))):
         words = head.weight[[answer[0] for answer in encoded.answers]].detach().numpy()
         np.testing.assert_allclose(readings.logits[row], words @ readings.states[row, 0], atol=1e-4)
     np.testing.assert_allclose(readings.states, Reader(loaded).read(prompts, layers=[-1]).states, atol=1e-5)
@@ -115,7 +115,7 @@ def test_a_model_without_a_head_is_probed_but_not_prompted(tmp_path):
     with pytest.raises(CcrankError, match=r"no language-model head: its checkpoint lacks cls\.predictions"):
         reader.read(prompts, candidates=["Yes", "No"])
     readings = reader.read(prompts[:1], layers=[1, 3])
-    [encoded] = reader.encoder.encode(prompts[:1], [()])
+    [encoded] = reader.prompt_tokenizer.encode(prompts[:1], [()])
     with torch.inference_mode():
         states = bare(input_ids=torch.tensor([encoded.tokens]), output_hidden_states=True).hidden_states
     for column, layer in enumerate((1, 3)):

@@ -84,7 +84,7 @@ def test_candidates_of_several_tokens(family):
     prompts = scale_of(loaded.form)[:2]
     readings = reader.read(prompts, candidates=NUMBERS, log_probabilities=True)
     plain = reader.read(prompts, candidates=NUMBERS)
-    encoded = reader.encoder.encode(prompts, [NUMBERS] * len(prompts))
+    encoded = reader.prompt_tokenizer.encode(prompts, [NUMBERS] * len(prompts))
     assert max(len(answer) for answer in encoded[0].answers) > 1
     for row, one in enumerate(encoded):
         if loaded.form == "masked":
@@ -104,7 +104,7 @@ def test_log_probabilities_of_single_tokens(family):
     reader = Reader(loaded)
     prompts = pairs_of(loaded.form)[:2]
     readings = reader.read(prompts, candidates=["Yes", "No"], log_probabilities=True)
-    for row, one in enumerate(reader.encoder.encode(prompts, [("Yes", "No")] * 2)):
+    for row, one in enumerate(reader.prompt_tokenizer.encode(prompts, [("Yes", "No")] * 2)):
         scores = brute_force_masked if loaded.form == "masked" else brute_force
         np.testing.assert_allclose(readings.logits[row], scores(loaded, one), atol=1e-4)
 
@@ -118,7 +118,7 @@ def test_filled_prompts_give_the_states_at_the_answers_last_token(family):
         prompt.filled(answer) for prompt in pairs_of(loaded.form)[:2] for answer in ("Yes", "quick fox")
     ]
     readings = reader.read(prompts, layers="all")
-    for row, one in enumerate(reader.encoder.encode(prompts, [()] * len(prompts))):
+    for row, one in enumerate(reader.prompt_tokenizer.encode(prompts, [()] * len(prompts))):
         with torch.inference_mode():
             if one.decoder:
                 output = loaded.model(
@@ -291,7 +291,7 @@ def test_the_real_models_candidates(default_reader):
 def test_the_real_models_chat_template(default_reader):
     """Through the chat template the answer follows the generation prompt, without a blank."""
     reader = Reader(default_reader.loaded, chat=True)
-    [encoded] = reader.encoder.encode(pairs_of("causal")[:1], [("Yes", "No")])
+    [encoded] = reader.prompt_tokenizer.encode(pairs_of("causal")[:1], [("Yes", "No")])
     tokenizer = reader.loaded.tokenizer
     text = tokenizer.decode(encoded.tokens)
     assert text.endswith("Is Russia larger than Canada?<|im_end|>\n<|im_start|>assistant\n")

@@ -62,7 +62,7 @@ def test_all_paths_agree(loaded):
 
 def plain_outputs(loaded, reader, prompt, candidates):
     """One prompt through the model's own forward pass, all of it."""
-    [encoded] = reader.encoder.encode([prompt], [candidates], items=True)
+    [encoded] = reader.prompt_tokenizer.encode([prompt], [candidates], items=True)
     ids = torch.tensor([encoded.tokens])
     with torch.inference_mode():
         if loaded.form == "encoder_decoder":

@@ -23,7 +23,7 @@ from ccrank.probing import (
     task_folds,
     train_sets,
 )
-from ccrank.probing.batch import Batch, Shelf
+from ccrank.probing.batch import Batch, Bucket
 from ccrank.probing.trainer import train
 from probing.literal import chance_tau
 
@@ -188,7 +188,7 @@ def test_leaving_out_equals_dropping(method):
     mask = torch.ones(1, 1, 1, 5, dtype=torch.bool)
     ranks = torch.from_numpy(gold[0][kept].argsort().argsort()).double().expand(mask.shape)
     place = torch.arange(5)
-    batch = Batch(rows[None, kept], (Shelf(place[None], place, mask, ranks),))
+    batch = Batch(rows[None, kept], (Bucket(place[None], place, mask, ranks),))
     dropped = train(batch, method, (0,), settings)
     own = (rows @ dropped.weights[0, 0, 0] + dropped.bias[0, 0, 0]).sigmoid()
     np.testing.assert_allclose(found, own, atol=1e-9)

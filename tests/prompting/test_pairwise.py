@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from ccrank.rank import rank_tasks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from ccrank.prompting import prompt_pair
 from ccrank.prompting.asking import CONTENT_FREE
 from ccrank.prompting.pairwise import MOST_FOR_ALL_PAIRS
 from ccrank.prompts import load_templates
-from ccrank.rank import rank_tasks
 from ccrank.task import Criterion, Task
 from fake import FakeReader, logits_among, random_logits
 

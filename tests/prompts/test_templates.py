@@ -36,8 +36,8 @@ def test_every_shipped_template_renders_for_every_form(form):
             continue
         if name.startswith("pair"):
             prompt = templates.pair(TASK, 0, 1, form, name)
-        elif "{end}" in templates[name].text:
-            prompt = templates.end(TASK, "large", form, name)
+        elif "{pole}" in templates[name].text:
+            prompt = templates.pole(TASK, "large", form, name)
         elif name.startswith("list"):
             prompt = templates.list(TASK, [0, 1, 2], (), form, name)
         else:

@@ -23,7 +23,7 @@ from ccrank.report.figures_points import (
     figure_scales,
 )
 from ccrank.report.figures_style import FAMILY_LOOKS, image_bytes, spread
-from ccrank.report.tables import kind_summary
+from ccrank.results.tables import kind_summary
 from ccrank.task import Task
 
 Tasks = dict[tuple[str, str], Task]

@@ -14,7 +14,7 @@ from ccrank.metrics import Floor
 from ccrank.report import figures
 from ccrank.report.page import headline_words
 from ccrank.report.study import read_study, write_report
-from ccrank.report.tables import Best, Headline
+from ccrank.results.tables import Best, Headline
 from ccrank.task import Criterion, Task
 from report.conftest import HOSTILE_ITEMS, HOSTILE_MODEL, REPORT_FIGURES
 from report.synthetic import write_study

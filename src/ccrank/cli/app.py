@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from ccrank import __version__
-from ccrank.cli import bench, cache, cost, data, methods, models, rank, results
+from ccrank.cli import bench, cache, cost, data, list_methods, models, rank, results
+from ccrank.version import __version__
 
 app = typer.Typer(
     help="Rank any list of items by any criterion with a language model, without labels.",
@@ -16,10 +16,10 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with: ccrank rank Russia Canada Brazil Chad Monaco --by size --more larger",
+    epilog="Start with: ccrank rank Russia Canada Brazil Chad Monaco --by size --category country",
 )
 app.command("rank")(rank.rank_command)
-app.command("methods")(methods.methods_command)
+app.command("methods")(list_methods.methods_command)
 app.command("cost")(cost.cost_command)
 app.command("bench")(bench.bench_command)
 app.command("results")(results.results_command)
@@ -37,7 +37,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _callback(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass

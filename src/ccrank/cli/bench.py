@@ -24,6 +24,7 @@ WHAT, HOW, RUN = "What to compare", "Models and prompts", "The run"
 SHOWN_FAILURES = 10
 
 
+@shared.with_reader_flags
 def bench_command(
     folder: Annotated[
         Path, typer.Option("--out", help="The study's folder; results and progress live there.")
@@ -70,15 +71,9 @@ def bench_command(
         typer.Option("--option", "-o", help="A method's option, METHOD.NAME=VALUE.", rich_help_panel=WHAT),
     ] = None,
     data_dir: DataDir = None,
-    device: shared.Device = "auto",
-    dtype: shared.Precision = "auto",
-    batch_tokens: shared.BatchTokens = "auto",
-    chat: shared.Chat = False,
-    truncate: shared.Truncate = False,
+    reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
     templates: shared.TemplateFile = None,
     template: shared.TemplateChange = None,
-    allow_pickle: shared.AllowPickle = False,
-    allow_new_head: shared.AllowNewHead = False,
     cache: Annotated[
         Path | None,
         typer.Option("--cache", help="Folder of readings; else `cache` in the study's.", rich_help_panel=RUN),
@@ -105,15 +100,6 @@ def bench_command(
     """
     with spinner("starting"):
         from ccrank.experiment.runner import run_study
-    reader = {
-        "device": device,
-        "dtype": dtype,
-        "batch_tokens": batch_tokens,
-        "chat": chat,
-        "truncate": truncate,
-        "allow_pickle": allow_pickle,
-        "allow_new_head": allow_new_head,
-    }
     flags: dict[str, Any] = {
         "models": models,
         "datasets": datasets,
@@ -124,7 +110,7 @@ def bench_command(
         "templates": None if templates is None else str(templates),
         "template": template or None,
     }
-    study = study_of(folder, preset, config, flags, method_options(option), reader)
+    study = study_of(folder, preset, config, flags, method_options(option), reader_flags.given())
     start = time.perf_counter()
     with study_view() as watcher:
         done = run_study(
@@ -151,8 +137,8 @@ def study_of(
     options: Mapping[str, Mapping[str, Any]],
     reader: Mapping[str, Any],
 ) -> Study:
-    """The study that the arguments describe: a preset, a file or the folder's own, with the flags laid over it."""
-    from ccrank.experiment.study import READER_DEFAULTS, Study, preset
+    """The study that the arguments describe: a preset, a file or the folder's own, overridden by the flags given."""
+    from ccrank.experiment.study import Study, preset
     from ccrank.toml import parse_toml
 
     given = {key: value for key, value in flags.items() if value is not None}
@@ -177,8 +163,7 @@ def study_of(
         given["options"] = {
             key: {**table.get(key, {}), **options.get(key, {})} for key in {**table, **options}
         }
-    changed = {key: value for key, value in reader.items() if value != READER_DEFAULTS[key]}
-    given["reader"] = {**base.get("reader", {}), **changed}
+    given["reader"] = {**base.get("reader", {}), **reader}
     return Study.parse({**base, **given}, where)
 
 

@@ -9,6 +9,7 @@ import typer
 from ccrank.cli import options as shared
 from ccrank.cli.screen import out, print_json, simple_table
 from ccrank.errors import CcrankError
+from ccrank.reader_options import ReaderOptions
 
 if TYPE_CHECKING:
     from ccrank.lm import Reader
@@ -21,10 +22,10 @@ def cost_command(
     model: shared.Model = "default",
     as_json: shared.AsJson = False,
 ) -> None:
-    """Count model calls and tokens of each way of asking, without running the model.
+    """Count the model calls and tokens of each method, without running the model.
 
-    [bold]prompt tokens[/bold] is what reading one prompt after the other computes, [bold]distinct tokens[/bold] what is
-    left when every common prefix is computed once: what ccrank computes.
+    [bold]prompt tokens[/bold] is what reading prompt by prompt computes, [bold]distinct tokens[/bold] what is left when
+    every common prefix is computed once, as ccrank does.
     """
     try:
         counts = [int(size) for size in sizes.split(",")]
@@ -32,7 +33,7 @@ def cost_command(
         raise CcrankError(f"--items takes numbers, such as 5,10,20, not {sizes!r}") from None
     if min(counts) < 2:
         raise CcrankError(f"a ranking needs at least 2 items, got {min(counts)}")
-    reader = shared.open_reader(model, "cpu", "auto", "auto", False, False, False, False, True)
+    reader = shared.open_reader(model, ReaderOptions(device="cpu"), use_cache=False)
     rows = [row for count in counts for row in costs(reader, count, context_tokens)]
     if as_json:
         print_json(rows)
@@ -56,60 +57,30 @@ def cost_command(
 
 
 def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any]]:
-    """One row per way of asking, for a list of `count` items."""
-    from ccrank.labelfree.routes import likelihood_prompts, pole_prompts, wordings_of
+    """One row for each method, or for all methods that read the same, for a list of `count` items."""
     from ccrank.lm import Cost
-    from ccrank.prompting.listwise import MOST_AT_ONCE, window_starts
-    from ccrank.prompting.pointwise import RATINGS
-    from ccrank.prompts import load_templates, option_labels
+    from ccrank.methods import METHODS
+    from ccrank.prompts import load_templates
 
     templates = load_templates()
     task = sample_task(reader, count, context_tokens)
-    places = range(count)
-    pairs = [templates.pair(task, a, b, reader.form) for a in places for b in places if a != b]
-    singles = [templates.single(task, index, reader.form, "single-scale") for index in places]
-    states = [templates.single(task, index, reader.form) for index in places]
-    # Long lists are picked from window by window; which items stand in one is not known before, but how many.
-    windows = [places[start : start + MOST_AT_ONCE] for start in window_starts(count, MOST_AT_ONCE)]
-    steps = [
-        templates.list(task, window, range(taken), reader.form)
-        for window in windows
-        for taken in range(len(window) - 1)
-    ]
-    poles, words = pole_prompts(task, reader.form, templates)
-    axis, _ = pole_prompts(task, reader.form, templates, made_up=True)
-    likely = likelihood_prompts(task, reader.form, templates, wordings_of(task))
-    wishes: list[tuple[str, Any, Any]] = [
-        ("poles", poles, words),
-        ("likelihood", likely, task.items),
-        ("axis", axis, None),
-        ("prompt-pair", pairs, templates["pair"].candidates),
-        ("prompt-point", singles, RATINGS),
-        ("prompt-list, one shuffle", steps, option_labels(min(count, MOST_AT_ONCE))),
-        ("probes on ItemSingle states", states, None),
-        (
-            "probes on ItemPair states",
-            [p.filled(w) for p in pairs for w in templates["pair"].candidates],
-            None,
-        ),
-    ]
-    found = {name: reader.cost_of(prompts, candidates) for name, prompts, candidates in wishes}
-    # The default reads twice: words and states in one go, then items as answers; with a context, these alone.
-    both = Cost() if context_tokens else reader.cost_of(axis, words)
-    rows = []
-    for name, cost in {"auto": both + found["likelihood"], **found}.items():
-        rows.append(
-            {
-                "items": count,
-                "context_tokens": context_tokens,
-                "method": name,
-                "calls": cost.prompts,
-                "prompt_tokens": cost.prompt_tokens,
-                "distinct_tokens": cost.distinct_tokens,
-                "share": round(cost.distinct_tokens / cost.prompt_tokens, 4),
-            }
-        )
-    return rows
+    rows: dict[str, dict[str, Any]] = {}
+    for method in METHODS.values():
+        name = method.cost_name or method.name
+        if name in rows:
+            continue
+        requests = method.requests(task, reader.form, templates)
+        cost = sum((reader.cost_of(prompts, candidates) for prompts, candidates in requests), Cost())
+        rows[name] = {
+            "items": count,
+            "context_tokens": context_tokens,
+            "method": name,
+            "calls": cost.prompts,
+            "prompt_tokens": cost.prompt_tokens,
+            "distinct_tokens": cost.distinct_tokens,
+            "share": round(cost.distinct_tokens / max(1, cost.prompt_tokens), 4),
+        }
+    return list(rows.values())
 
 
 def sample_task(reader: Reader, count: int, context_tokens: int) -> Task:

@@ -97,7 +97,7 @@ def show_command(
         table.add_row(key, str(value))
     out().print(table)
     for task in loaded[:tasks]:
-        typer.echo(f"\n{task.id}: by {task.criterion.name}, {task.criterion.more}")
+        typer.echo(f"\n{task.id}: by {task.criterion.name}, {task.criterion.comparative_phrase}")
         if task.context:
             typer.echo(f"  context: {task.context[:200]}{'…' if len(task.context) > 200 else ''}")
         typer.echo("  gold, highest first: " + " > ".join(task.order or task.items))

@@ -17,7 +17,7 @@ Name = Annotated[str, typer.Argument(help="A short name, a hub id, a folder or a
 @app.command("list")
 def list_command(as_json: AsJson = False) -> None:
     """The models that have short names, and whether they are on this machine."""
-    from ccrank.lm.names import known_models
+    from ccrank.lm.hub import known_models
 
     rows: list[dict[str, Any]] = [
         {
@@ -53,7 +53,7 @@ def pull_command(
 ) -> None:
     """Fetch a model now, so that later commands start at once."""
     with spinner("starting") as say:
-        from ccrank.lm.names import locate
+        from ccrank.lm.hub import locate
 
         folder = locate(name, allow_pickle=allow_pickle, source=source, say=say)
     typer.echo(folder)
@@ -64,8 +64,9 @@ def info_command(name: Name = "default", allow_pickle: AllowPickle = False, as_j
     """What a model is and how ccrank reads it."""
     with spinner("starting") as say:
         from ccrank.lm import Reader
+        from ccrank.reader_options import ReaderOptions
 
-        reader = Reader.open(name, allow_pickle=allow_pickle, say=say)
+        reader = Reader.open(name, ReaderOptions(allow_pickle=allow_pickle), say=say)
     loaded = reader.loaded
     facts = {
         "name": name,

@@ -1,80 +1,158 @@
-"""Options that several commands share, and the reader that they describe."""
+"""Options that several commands share, each declared once, and the reader that they describe."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ccrank.cli.screen import spinner
 from ccrank.errors import CcrankError
+from ccrank.reader_options import ReaderOptions
 
 if TYPE_CHECKING:
     from ccrank.lm import Reader
 
+READER_PANEL = "Model and prompts"
+
 Model = Annotated[
     str,
     typer.Option(
-        "--model", "-m", help="A short name (see `ccrank models list`), a hub id, a folder or a .gguf file."
+        "--model",
+        "-m",
+        help="A short name (see `ccrank models list`), a hub id, a folder or a .gguf file.",
+        rich_help_panel=READER_PANEL,
     ),
-]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps …")]
-Precision = Annotated[str, typer.Option("--dtype", help="auto, float32, bfloat16 or float16.")]
-BatchTokens = Annotated[
-    str,
-    typer.Option(help="Tokens per forward pass; auto finds what fits and halves it when memory runs out."),
-]
-Chat = Annotated[bool, typer.Option("--chat", help="Put prompts into the model's chat template.")]
-Truncate = Annotated[
-    bool, typer.Option("--truncate", help="Cut contexts that exceed the model's window from their middle.")
 ]
 AllowPickle = Annotated[
     bool,
     typer.Option("--allow-pickle", help="Open pickled weights, which can run any code: trust their source."),
 ]
-AllowNewHead = Annotated[
-    bool, typer.Option("--allow-new-head", help="Prompt a model although its language-model head is random.")
+NoCache = Annotated[
+    bool,
+    typer.Option("--no-cache", help="Neither use nor keep readings on disk.", rich_help_panel=READER_PANEL),
 ]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep readings on disk.")]
 TemplateFile = Annotated[
-    Path | None, typer.Option("--templates", help="A TOML file of templates laid over the shipped ones.")
+    Path | None,
+    typer.Option(
+        "--templates",
+        help="A TOML file of templates that override the shipped ones.",
+        rich_help_panel=READER_PANEL,
+    ),
 ]
 TemplateChange = Annotated[
     list[str] | None,
-    typer.Option("--template", help="One template, as NAME=TEXT, such as 'single=I find {item} {slot}'."),
+    typer.Option(
+        "--template",
+        help="One template, as NAME=TEXT, such as 'single=I find {item} {slot}'.",
+        rich_help_panel=READER_PANEL,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def open_reader(
-    model: str,
-    device: str,
-    dtype: str,
-    batch_tokens: str,
-    chat: bool,
-    truncate: bool,
-    allow_pickle: bool,
-    allow_new_head: bool,
-    no_cache: bool,
-) -> Reader:
-    """The reader that the shared options describe, with a word on what it is waiting for."""
+def _flag(*names: str, help: str, default: str) -> Any:
+    return typer.Option(*names, help=f"{help} [default: {default}]", rich_help_panel=READER_PANEL)
+
+
+@dataclass(frozen=True)
+class ReaderFlags:
+    """The flags of `ReaderOptions`; None where a flag was not given, so that a file's value or the default holds."""
+
+    device: Annotated[
+        str | None, _flag("--device", help="auto, cpu, cuda, cuda:1, mps …", default="auto")
+    ] = None
+    dtype: Annotated[
+        str | None, _flag("--dtype", help="auto, float32, bfloat16 or float16.", default="auto")
+    ] = None
+    batch_tokens: Annotated[
+        str | None,
+        _flag(
+            "--batch-tokens",
+            help="Tokens per forward pass; auto finds what fits and halves it when memory runs out.",
+            default="auto",
+        ),
+    ] = None
+    chat: Annotated[
+        bool | None,
+        _flag("--chat/--no-chat", help="Put prompts into the model's chat template.", default="no-chat"),
+    ] = None
+    truncate: Annotated[
+        bool | None,
+        _flag(
+            "--truncate/--no-truncate",
+            help="Cut contexts that exceed the model's window from their middle.",
+            default="no-truncate",
+        ),
+    ] = None
+    allow_pickle: Annotated[
+        bool | None,
+        _flag(
+            "--allow-pickle/--no-allow-pickle",
+            help="Open pickled weights, which can run any code: trust their source.",
+            default="no-allow-pickle",
+        ),
+    ] = None
+    allow_new_head: Annotated[
+        bool | None,
+        _flag(
+            "--allow-new-head/--no-allow-new-head",
+            help="Prompt a model although its language-model head is random.",
+            default="no-allow-new-head",
+        ),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """The flags that were given."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def options(self) -> ReaderOptions:
+        """The options that the flags describe."""
+        return ReaderOptions(**self.given())
+
+
+NO_FLAGS = ReaderFlags()
+
+
+def with_reader_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the flags of `ReaderFlags`; its parameter `reader_flags` takes them as one value.
+
+    The parser reads a command's parameters from its signature, so the wrapper's signature lists the flags.
+    """
+    flags = typing.get_type_hints(ReaderFlags, include_extras=True)
+    own = typing.get_type_hints(command, include_extras=True)
+    parameters = []
+    for one in inspect.signature(command).parameters.values():
+        if one.name == "reader_flags":
+            parameters += [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+                for name, annotation in flags.items()
+            ]
+        else:
+            parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own[one.name]))
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> None:
+        reader_flags = ReaderFlags(**{name: given.pop(name) for name in flags})
+        command(**given, reader_flags=reader_flags)
+
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {one.name: one.annotation for one in parameters}
+    return wrapper
+
+
+def open_reader(model: str, options: ReaderOptions | None = None, *, use_cache: bool = True) -> Reader:
+    """Open a model, with a status line while it loads."""
     with spinner("starting") as say:
         from ccrank.lm import Reader, ReadingCache
 
-        return Reader.open(
-            model,
-            device=device,
-            dtype=dtype,
-            batch_tokens=batch_tokens,
-            chat=chat,
-            truncate=truncate,
-            allow_pickle=allow_pickle,
-            allow_new_head=allow_new_head,
-            cache=None if no_cache else ReadingCache(),
-            say=say,
-        )
+        return Reader.open(model, options, cache=ReadingCache() if use_cache else None, say=say)
 
 
 def parse_pairs(pairs: Iterable[str] | None) -> dict[str, str]:
@@ -86,3 +164,13 @@ def parse_pairs(pairs: Iterable[str] | None) -> dict[str, str]:
             raise CcrankError(f"an option is given as NAME=VALUE, such as calibration=none, got {pair!r}")
         parsed[name.strip()] = value.strip()
     return parsed
+
+
+def renamed(old_name: str, old: Any, new_name: str, new: Any) -> Any:
+    """The value of an option that has been renamed; the old spelling still works, with a notice."""
+    if not old:
+        return new
+    if new:
+        raise CcrankError(f"{old_name} is the old spelling of {new_name}; give one of the two")
+    typer.echo(f"ccrank: {old_name} is now {new_name}; the old spelling will go in a later version", err=True)
+    return old

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,16 +15,19 @@ from ccrank.cli import options as shared
 from ccrank.cli.screen import json_text, reading_progress, spinner
 from ccrank.cli.show import show
 from ccrank.errors import CcrankError
+from ccrank.files import write_atomically
 from ccrank.task import Criterion, Task
-from ccrank.taskfiles import read_gold, read_items, read_tasks, read_text
+from ccrank.taskfiles import read_items, read_labels, read_tasks, read_text
 
 if TYPE_CHECKING:
-    from ccrank.gold import Gold
+    from ccrank.labels import Labels
+    from ccrank.methods import Method
     from ccrank.ranking import Ranking
 
 WHAT, MODEL, SHOW = "What to rank", "Model and prompts", "What to show"
 
 
+@shared.with_reader_flags
 def rank_command(
     items: Annotated[
         list[str] | None, typer.Argument(help="The items; else --file, --tasks or stdin.")
@@ -33,9 +35,11 @@ def rank_command(
     by: Annotated[
         str | None, typer.Option("--by", help="The criterion: size, sentiment …", rich_help_panel=WHAT)
     ] = None,
-    more: Annotated[
+    comparative: Annotated[
         str | None,
-        typer.Option("--more", help="What the higher item is, compared: larger.", rich_help_panel=WHAT),
+        typer.Option(
+            "--comparative", help="What the higher item is, compared: larger.", rich_help_panel=WHAT
+        ),
     ] = None,
     poles: Annotated[
         tuple[str, str] | None,
@@ -64,11 +68,11 @@ def rank_command(
     tasks: Annotated[
         Path | None, typer.Option("--tasks", help="Rank every task of a JSONL file.", rich_help_panel=WHAT)
     ] = None,
-    gold: Annotated[
+    labels: Annotated[
         Path | None,
         typer.Option(
-            "--gold",
-            help="A few labels: item,value (CSV, TSV, JSON) or lines A > B; tunes auto.",
+            "--labels",
+            help="A few labels: item,value (CSV, TSV, JSON) or lines A > B.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -99,21 +103,15 @@ def rank_command(
         ),
     ] = None,
     model: shared.Model = "default",
-    device: shared.Device = "auto",
-    dtype: shared.Precision = "auto",
-    batch_tokens: shared.BatchTokens = "auto",
-    chat: shared.Chat = False,
-    truncate: shared.Truncate = False,
+    reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
     templates: shared.TemplateFile = None,
     template: shared.TemplateChange = None,
-    allow_pickle: shared.AllowPickle = False,
-    allow_new_head: shared.AllowNewHead = False,
     no_cache: shared.NoCache = False,
     top: Annotated[
         int | None, typer.Option("--top", min=1, help="Show the first K.", rich_help_panel=SHOW)
     ] = None,
-    parts: Annotated[
-        bool, typer.Option("--parts", help="Show the parts of a combined score.", rich_help_panel=SHOW)
+    signals: Annotated[
+        bool, typer.Option("--signals", help="Show the signals of a combined score.", rich_help_panel=SHOW)
     ] = False,
     reverse: Annotated[bool, typer.Option("--reverse", help="Lowest first.", rich_help_panel=SHOW)] = False,
     as_json: shared.AsJson = False,
@@ -127,10 +125,13 @@ def rank_command(
             "--plot", help="Draw the items on their scale (.png, .pdf, .svg).", rich_help_panel=SHOW
         ),
     ] = None,
+    more: Annotated[str | None, typer.Option("--more", hidden=True)] = None,
+    gold: Annotated[Path | None, typer.Option("--gold", hidden=True)] = None,
+    parts: Annotated[bool, typer.Option("--parts", hidden=True)] = False,
 ) -> None:
     """Rank items by a criterion, best first.
 
-    [bold]ccrank rank Russia Canada Brazil Chad Monaco --by size --more larger[/bold]
+    [bold]ccrank rank Russia Canada Brazil Chad Monaco --by size --category country[/bold]
 
     [bold]ccrank rank --file reviews.csv --column text --by sentiment --poles negative positive --json[/bold]
 
@@ -139,41 +140,42 @@ def rank_command(
     if as_json and as_csv:
         raise CcrankError("--json and --csv exclude each other")
     how = "json" if as_json else "csv" if as_csv else None
-    wanted = _tasks(items, by, more, poles, category, context, file, column, form, tasks)
+    comparative = shared.renamed("--more", more, "--comparative", comparative)
+    labels = shared.renamed("--gold", gold, "--labels", labels)
+    signals = shared.renamed("--parts", parts, "--signals", signals)
+    wanted = _tasks(items, by, comparative, poles, category, context, file, column, form, tasks)
     # What can be refused is refused before the work is done, not after it.
-    labels = None if gold is None else _gold(gold, wanted, method, probe)
     if plot is not None:
         check_plot(plot, wanted)
     if output is not None:
         how = check_output(output, how)
     with spinner("starting"):
-        from ccrank.methods import get_method
+        from ccrank.api import rank_tasks
+        from ccrank.methods import DEFAULT_METHOD, SAVED_PROBE, get_method
         from ccrank.prompts import load_templates
-        from ccrank.rank import DEFAULT_METHOD, rank_tasks
-    if probe is not None and method not in (None, "probe"):
+    if probe is not None and method not in (None, SAVED_PROBE):
         raise CcrankError(f"--probe ranks by the saved probe; leave --method {method} out")
-    chosen = "probe" if probe is not None else method or DEFAULT_METHOD
+    chosen = SAVED_PROBE if probe is not None else method or DEFAULT_METHOD
     pairs = shared.parse_pairs(option)
     pairs |= {"layer": layer} if layer is not None else {}
     pairs |= {"file": str(probe)} if probe is not None else {}
     options = get_method(chosen).parse_options(pairs)
-    options |= {"gold": labels} if labels is not None else {}
+    if labels is not None:
+        options["labels"] = _labels(labels, wanted, get_method(chosen))
     wording = load_templates(templates, template or ())
-    reader = shared.open_reader(
-        model, device, dtype, batch_tokens, chat, truncate, allow_pickle, allow_new_head, no_cache
-    )
+    reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)
     with reading_progress("reading") as progress:
-        rankings = rank_tasks(wanted, reader, chosen, wording, progress, **options)
+        rankings = rank_tasks(wanted, reader, chosen, wording, options=options, progress=progress)
     if save_probe is not None:
         _save_probe(rankings, save_probe)
     if output is not None and how:
-        _write(output, _render(how, rankings, top, reverse, many=tasks is not None))
+        write_atomically(output, _render(how, rankings, top, reverse, many=tasks is not None))
     elif how:
         # Line by line: an unbuffered stream drops the rest of a single large write when its reader leaves.
         text = _render(how, rankings, top, reverse, many=tasks is not None)
         sys.stdout.writelines(text.splitlines(keepends=True))
     else:
-        show(rankings, top, reverse, parts)
+        show(rankings, top, reverse, signals)
     if plot is not None:
         from ccrank.report.scale import plot_scale
 
@@ -183,7 +185,7 @@ def rank_command(
 def _tasks(
     items: Sequence[str] | None,
     by: str | None,
-    more: str | None,
+    comparative: str | None,
     poles: tuple[str, str] | None,
     category: str | None,
     context: Path | None,
@@ -197,7 +199,7 @@ def _tasks(
         given: dict[str, object] = {
             "items": items,
             "--by": by,
-            "--more": more,
+            "--comparative": comparative,
             "--poles": poles,
             "--category": category,
             "--context": context,
@@ -218,19 +220,17 @@ def _tasks(
         raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
     texts = list(items) if items else read_items(file if file is not None else "-", column, form)
     text = None if context is None else read_text(context).strip()
-    criterion = Criterion(by.strip(), more, poles, category)
+    criterion = Criterion(by.strip(), comparative, poles, category)
     return [Task(criterion, tuple(texts), text or None, id=f"ranking by {by.strip()}")]
 
 
-def _gold(path: Path, tasks: Sequence[Task], method: str | None, probe: Path | None) -> Gold:
-    """The labels of the one list, for the one method that takes them."""
-    if probe is not None or method not in (None, "auto"):
-        raise CcrankError(
-            f"--gold goes with --method auto, not with {method if probe is None else '--probe'}"
-        )
+def _labels(path: Path, tasks: Sequence[Task], method: Method) -> Labels:
+    """The labels of the one list, for a method that takes them."""
+    if "labels" not in method.options:
+        raise CcrankError(f"{method.name} takes no labels; leave --labels out, or use --method auto")
     if len(tasks) != 1:
-        raise CcrankError(f"--gold labels the items of one list; the tasks file has {len(tasks)}")
-    return read_gold(path, tasks[0].items)
+        raise CcrankError(f"--labels is for the items of one list; the tasks file has {len(tasks)}")
+    return read_labels(path, tasks[0].items)
 
 
 def _save_probe(rankings: Sequence[Ranking], path: Path) -> None:
@@ -244,10 +244,7 @@ def _save_probe(rankings: Sequence[Ranking], path: Path) -> None:
             else "it fits none, or several layers at once"
         )
         raise CcrankError(f"{rankings[0].method} has no probe to save: {reason}")
-    try:
-        found.save(path)
-    except OSError as error:
-        raise CcrankError(f"cannot write {path}: {error.strerror or error}") from None
+    found.save(path)
 
 
 def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
@@ -309,18 +306,3 @@ def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:
             "chance_free_accuracy": finite(found.chance_free_accuracy),
         }
     return result
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or, if anything fails, not at all."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        if path.exists() and not path.is_file():  # such as /dev/stdout, which must not be replaced by a file
-            path.write_text(text, encoding="utf-8")
-        else:
-            scratch.write_text(text, encoding="utf-8")
-            scratch.replace(path)
-    except OSError as error:
-        raise CcrankError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        scratch.unlink(missing_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 from ccrank.cli import options as shared
 from ccrank.cli.screen import out, print_json, simple_table
 from ccrank.errors import CcrankError
+from ccrank.files import write_atomically
 
 WHICH, SHOW = "Which results", "What to show"
 
@@ -52,28 +52,26 @@ def results_command(
     """
     if sum((as_json, as_csv, as_latex)) > 1:
         raise CcrankError("--json, --csv and --latex exclude each other")
-    from ccrank.experiment import forms
-    from ccrank.experiment.results import load_failures, load_results, load_tasks
-    from ccrank.experiment.summary import choose, summarise_results
+    from ccrank.results import choose, export, load_failures, load_results, load_tasks, summarise_results
 
     wanted = {"model": model, "dataset": dataset, "method": method, "split": split, "layer": layer}
     frame = choose(load_results(folder), **{name: _list(text) for name, text in wanted.items()})
     if trec or qrels:
         tasks = load_tasks(folder)
         if trec:
-            _write_lines(trec, forms.trec_run(frame, tasks))
+            _write_lines(trec, export.trec_run(frame, tasks))
         if qrels:
             kept = set(zip(frame["dataset"], frame["task"], strict=True))
             chosen = {key: task for key, task in tasks.items() if key in kept}
-            _write_lines(qrels, forms.trec_judgements(chosen))
+            _write_lines(qrels, export.trec_judgements(chosen))
         return
     entries = summarise_results(frame, by)
     if as_json:
         print_json([{key: _finite(value) for key, value in entry.items()} for entry in entries])
     elif as_csv:
-        sys.stdout.write(forms.to_csv(entries))
+        sys.stdout.write(export.to_csv(entries))
     elif as_latex:
-        sys.stdout.write(forms.to_latex(entries))
+        sys.stdout.write(export.to_latex(entries))
     else:
         show(entries)
         if failures := load_failures(folder):
@@ -132,16 +130,8 @@ def _list(text: str | None) -> list[str]:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a file whole or, if anything fails, not at all; `-` is the standard output."""
+    """Write lines to a file; `-` is the standard output."""
     if str(path) == "-":
         sys.stdout.writelines(lines)
         return
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with partial.open("w", encoding="utf-8") as handle:
-            handle.writelines(lines)
-        partial.replace(path)
-    except OSError as error:
-        raise CcrankError(f"cannot write {path}: {error.strerror or error}") from None
-    finally:
-        partial.unlink(missing_ok=True)
+    write_atomically(path, lines)

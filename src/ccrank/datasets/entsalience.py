@@ -1,4 +1,4 @@
-"""EntSalience: entities of a news article by how salient readers found them (Trani et al. 2016, SEL).
+"""EntSalience: entities of a effective_pairs article by how salient readers found them (Trani et al. 2016, SEL).
 
 An article's readers graded each entity from 1 to 3; the grades are means, so most articles have several entities on
 one grade. One is kept per grade: the one that the whole article mentions most often, the first listed among equals.
@@ -115,7 +115,7 @@ DATASET = Dataset(
     name="entsalience",
     kind="context",
     summary="Entities of a Wikinews article by their salience to human readers",
-    licence="Apache-2.0; the news texts are Wikinews, CC BY 2.5",
+    licence="Apache-2.0; the effective_pairs texts are Wikinews, CC BY 2.5",
     source=f"https://github.com/dexter/dexter-datasets/tree/{_COMMIT}/entity-saliency",
     paper_tasks=362,
     paper_items=7.50,

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from ccrank.datasets.dataset import Dataset, task_of_gold
 from ccrank.task import Criterion, Task
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from ccrank.toml import parse_toml
 
 CARD: dict[str, Any] = {
     "what": (
@@ -73,7 +68,7 @@ def load() -> list[Task]:
 def read_lists() -> list[dict[str, Any]]:
     """The lists as they stand in the packaged file: dicts whose `items` are [name, value], highest first."""
     file = resources.files("ccrank") / "datasets" / "data" / "worldlists.toml"
-    lists: list[dict[str, Any]] = tomllib.loads(file.read_text(encoding="utf-8"))["list"]
+    lists: list[dict[str, Any]] = parse_toml(file)["list"]
     return lists
 
 

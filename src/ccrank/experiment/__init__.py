@@ -1,36 +1,20 @@
-"""The paper's whole study with one command: the grid, resumable runs, results."""
+"""The paper's whole study with one command: the grid of units, resumable runs."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ccrank.experiment.results import load_failures, load_results, load_tasks
     from ccrank.experiment.runner import StudyReport, Watcher, run_study
     from ccrank.experiment.study import Study, preset
-    from ccrank.experiment.summary import summarise_results
 
-__all__ = [
-    "Study",
-    "StudyReport",
-    "Watcher",
-    "load_failures",
-    "load_results",
-    "load_tasks",
-    "preset",
-    "run_study",
-    "summarise_results",
-]
+__all__ = ["Study", "StudyReport", "Watcher", "preset", "run_study"]
 
-# Results are looked at without torch, whose import takes seconds.
+# Importing torch takes seconds, so what needs it is imported when it is first asked for.
 _LAZY = {
     "Study": "study",
     "StudyReport": "runner",
     "Watcher": "runner",
-    "load_failures": "results",
-    "load_results": "results",
-    "load_tasks": "results",
     "preset": "study",
     "run_study": "runner",
-    "summarise_results": "summary",
 }
 
 

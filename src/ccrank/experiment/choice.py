@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.methods import get_method
-from ccrank.probing.methods import PROTOCOLS
-from ccrank.probing.objectives import OBJECTIVES, Settings
+from ccrank.methods import Method, get_method
+from ccrank.probe_pipeline.fitting import PROTOCOLS
+from ccrank.probing.objectives import Settings
 
 SETTINGS = tuple(Settings.__dataclass_fields__)
-SURFACE = ("length", "frequency")
-ALONE = ("prompt-pair", "prompt-point", "prompt-list", *SURFACE)
-"""Methods for which a task's answer hangs on that task alone, so that tasks can be done a few at a time."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,7 @@ class Choice:
     split: str
     """none for a method without training; else same-task, leave-one-out or across-tasks."""
     embeddings: bool = False
-    """Probe the item's last token in layer 0, before the model has read anything: what its input already says."""
+    """Probe the item's last token in layer 0: what the input embeddings alone say."""
 
     def __str__(self) -> str:
         return self.label if self.split == "none" else f"{self.label}:{self.split}"
@@ -41,44 +38,49 @@ class Choice:
         return f"{self.name}@embeddings" if self.embeddings else self.name
 
     @property
+    def method(self) -> Method:
+        """What the registry knows of it."""
+        return get_method(self.name)
+
+    @property
     def probe(self) -> bool:
         """Whether states are read once and shared with other probes."""
-        return self.name in OBJECTIVES
+        return self.method.objective is not None
 
     @property
     def paired(self) -> bool:
         """Whether it reads ItemPair prompts, with both answers."""
-        return self.probe and OBJECTIVES[self.name].prompt == "pair"
+        objective = self.method.objective
+        return objective is not None and objective.prompt == "pair"
 
     @property
-    def supervised(self) -> bool:
-        """Whether it learns from gold."""
-        return self.probe and OBJECTIVES[self.name].supervised
+    def states(self) -> str:
+        """Which states a probe reads: single, pair or embeddings."""
+        return "pair" if self.paired else "embeddings" if self.embeddings else "single"
+
+    @property
+    def protocol(self) -> str:
+        """How a probe is trained and tested."""
+        return "same-task" if self.split == "none" else self.split
 
     @property
     def family(self) -> str:
-        """prompting, probing, label-free, supervised or baseline."""
-        if self.name.startswith("prompt-"):
-            return "prompting"
-        if self.supervised:
-            return "supervised"
-        if self.embeddings or self.name in SURFACE or (self.probe and OBJECTIVES[self.name].loss is None):
-            return "baseline"
-        return "probing" if self.probe else "label-free"
+        """The method's family; what the embeddings alone give is a baseline."""
+        return "baseline" if self.embeddings else self.method.family
 
     @property
     def directed(self) -> bool:
         """Whether it knows which end is the high one."""
-        return get_method(self.name).directed
+        return self.method.directed
 
     def seeds(self, count: int) -> tuple[int, ...]:
         """The seeds that make a difference to it."""
-        seeded = self.probe and OBJECTIVES[self.name].initial != "pca"
-        return tuple(range(count)) if seeded else (0,)
+        objective = self.method.objective
+        return tuple(range(count)) if objective is not None and objective.seeded else (0,)
 
     def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """A user's options of the method, made to fit their types."""
-        parsed = get_method(self.name).parse_options(given)
+        parsed = self.method.parse_options(given)
         if self.probe and (taken := sorted(set(parsed) - set(SETTINGS))):
             raise CcrankError(
                 f"{self.name}: {taken[0]} is set by the study itself, with seeds, layers, `{self.name}:SPLIT` and the "
@@ -92,21 +94,21 @@ class Choice:
         head, colon, split = text.strip().partition(":")
         name, at, where = head.partition("@")
         method = get_method(name)
-        probe = OBJECTIVES.get(name)
-        if name == "probe":
+        probe = method.objective
+        if not method.for_studies:
             raise CcrankError(
-                "a study fits its own probes; a saved one is applied with `ccrank rank --method probe`"
+                f"{name} needs a file of its own and is not run in studies; use `ccrank rank --method {name}`"
             )
         if at and (where != "embeddings" or probe is None or probe.prompt == "pair"):
             raise CcrankError(
-                f"{text!r}: @embeddings, for a probe of single items, is all that may stand behind @"
+                f"{text!r}: @embeddings, for a probe on single items, is the only suffix with @"
             )
         if colon and probe is None:
             raise CcrankError(f"{text!r}: {method.name} is not trained, so it has no split")
         if colon and split not in PROTOCOLS:
             raise CcrankError(f"{text!r}: a split is one of {', '.join(PROTOCOLS)}, not {split!r}")
         if colon and probe is not None and not probe.supervised and split == "leave-one-out":
-            # Without labels there is nothing to leak, and unlabelled probes have no common direction to place one by.
+            # Without labels nothing can leak, and unsupervised probes have no common direction to place an item by.
             raise CcrankError(
                 f"{text!r}: leave-one-out is for supervised probes; try same-task or across-tasks"
             )

@@ -10,10 +10,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from ccrank import __version__
 from ccrank.errors import CcrankError
-from ccrank.experiment.folder import ENVIRONMENT, StudyFolder
+from ccrank.experiment.folder import StudyFolder
 from ccrank.lm import Reader
+from ccrank.results.load import load_environment
+from ccrank.results.schema import ENVIRONMENT
+from ccrank.version import __version__
 
 LIBRARIES = ("torch", "transformers", "numpy", "scipy", "tokenizers")
 
@@ -42,7 +44,7 @@ def machine_facts() -> dict[str, Any]:
 
 def record_environment(folder: StudyFolder) -> None:
     """Note what a study runs on; a later run on something else is noted beside the first."""
-    known, facts = read_environment(folder), machine_facts()
+    known, facts = load_environment(folder.path), machine_facts()
     if not known:
         folder.write(ENVIRONMENT, _text({**facts, "date": now(), "models": {}, "later_runs": []}))
         return
@@ -54,13 +56,13 @@ def record_environment(folder: StudyFolder) -> None:
 
 def record_model(folder: StudyFolder, reader: Reader) -> None:
     """Note which weights a name stood for; refuse to go on with others under the same name."""
-    known = read_environment(folder)
+    known = load_environment(folder.path)
     loaded = reader.loaded
     before = known["models"].get(reader.name)
     if before is not None and before["identity"] != loaded.identity:
         raise CcrankError(
             f"the model {reader.name} is not the one that {folder.path} was begun with: its weights or precision were "
-            f"{before['identity']}, now {loaded.identity}; give another folder, or --force-new to begin anew"
+            f"{before['identity']}, now {loaded.identity}; give another folder, or --force-new to start over"
         )
     if before is None:
         known["models"][reader.name] = {
@@ -74,15 +76,6 @@ def record_model(folder: StudyFolder, reader: Reader) -> None:
             "device": str(loaded.model.device),
         }
         folder.write(ENVIRONMENT, _text(known))
-
-
-def read_environment(folder: StudyFolder) -> dict[str, Any]:
-    """What was recorded; empty before the first run."""
-    path = folder.path / ENVIRONMENT
-    if not path.exists():
-        return {}
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
 
 
 def _text(value: Any) -> bytes:

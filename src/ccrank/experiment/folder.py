@@ -1,26 +1,25 @@
-"""A study's folder: what is done lies there whole, and what is not does not lie there at all."""
+"""A study's folder: units, results and records; all writes are atomic."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from ccrank.errors import CcrankError
 from ccrank.experiment.execute import Outcome
-from ccrank.experiment.results import FAILURES, RESULTS, SCHEMA, TASKS, UNITS, table_of
 from ccrank.experiment.study import Study
 from ccrank.experiment.units import TaskSet, Unit
+from ccrank.files import write_atomically
+from ccrank.results.save import join_units, save_unit, unit_failures
+from ccrank.results.schema import CONFIG, ENVIRONMENT, FAILURES, FINGERPRINT, RESULTS, TASKS, UNITS
 
-FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environment.json"
 OWN = (RESULTS, UNITS, FAILURES, ENVIRONMENT, TASKS, CONFIG, FINGERPRINT)
-_NOTE = b"ccrank.failures"
+"""What is set aside when a new study begins; the fingerprint last: while it is there, the rest is the old study's."""
 
 
 class StudyFolder:
@@ -32,14 +31,20 @@ class StudyFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep every other process out, until this one leaves or dies."""
+        lock = FileLock(self.path / "lock", timeout=0)
         try:
             (self.path / UNITS).mkdir(parents=True, exist_ok=True)
-            handle = (self.path / "lock").open("a+")
+            lock.acquire()
+        except Timeout:
+            raise CcrankError(
+                f"another process is running a study in {self.path}; wait for it, or give another folder with --out"
+            ) from None
         except OSError as error:
             raise CcrankError(f"cannot write into {self.path}: {error.strerror or error}") from None
-        with handle:
-            _lock(handle, self.path)
+        try:
             yield
+        finally:
+            lock.release()
 
     def begin(self, study: Study, sets: Mapping[str, TaskSet], force_new: bool) -> None:
         """Record a new study, or make sure that the one in the folder is this one."""
@@ -50,14 +55,14 @@ class StudyFolder:
             if not force_new:
                 raise CcrankError(
                     f"{self.path} holds a study of another configuration: {'; '.join(changes)}. Give another folder, "
-                    "or --force-new to set the old results aside and begin anew"
+                    "or --force-new to set the old results aside and start over"
                 )
             self._set_aside()
             known = None
         if known is None:
             self.write(TASKS, _task_lines(sets))
             self.write(CONFIG, study.to_toml().encode())
-            # Last, for it says that the others are there.
+            # Last, since it says that the others are there.
             self.write(FINGERPRINT, json.dumps(wanted, indent=1).encode())
 
     def _known(self) -> dict[str, Any] | None:
@@ -72,40 +77,29 @@ class StudyFolder:
         while (aside := self.path / f"before-{number}").exists():
             number += 1
         aside.mkdir()
-        for (
-            name
-        ) in OWN:  # the fingerprint last: as long as it is there, what remains is known to be the old study's
+        for name in OWN:
             if (self.path / name).exists():
                 (self.path / name).rename(aside / name)
         (self.path / UNITS).mkdir(exist_ok=True)
 
     def unit_path(self, unit: Unit) -> Path:
-        """Where a unit's rows lie once it is done."""
+        """Where a unit's rows are stored."""
         return self.path / UNITS / f"{unit.digest}.parquet"
 
     def is_done(self, unit: Unit) -> bool:
-        """Whether a unit's file is there and whole."""
-        return self._note(unit) is not None
+        """Whether a unit's file is there and readable."""
+        return unit_failures(self.unit_path(unit)) is not None
 
     def failures_of(self, unit: Unit) -> dict[str, str]:
         """The tasks that a unit could not do, with reasons."""
-        return self._note(unit) or {}
-
-    def _note(self, unit: Unit) -> dict[str, str] | None:
-        try:
-            metadata = pq.read_schema(self.unit_path(unit)).metadata or {}
-        except (FileNotFoundError, pa.ArrowException, OSError):
-            return None
-        note: dict[str, str] | None = json.loads(metadata[_NOTE]) if _NOTE in metadata else None
-        return note
+        return unit_failures(self.unit_path(unit)) or {}
 
     def put(self, unit: Unit, outcome: Outcome) -> None:
-        """Keep what a unit gave, with its failures in the same file."""
-        table = table_of(outcome.rows).replace_schema_metadata({_NOTE: json.dumps(outcome.failures)})
-        self._atomically(self.unit_path(unit), lambda path: pq.write_table(table, path, compression="zstd"))
+        """Store what a unit gave, with its failures in the same file."""
+        save_unit(self.unit_path(unit), outcome.rows, outcome.failures)
 
     def forget(self, units: Iterable[Unit]) -> None:
-        """Drop units, so that they are done again."""
+        """Drop units, so that they are run again."""
         for unit in units:
             self.unit_path(unit).unlink(missing_ok=True)
         self.forget_results()
@@ -116,49 +110,11 @@ class StudyFolder:
 
     def join(self, units: Sequence[Unit]) -> int:
         """Make one table of all units, in their order; returns its rows."""
-        tables = [pq.read_table(self.unit_path(unit), schema=SCHEMA) for unit in units]
-        table = pa.concat_tables(tables) if tables else table_of([])
-        table = table.replace_schema_metadata(None).combine_chunks()
-        self._atomically(self.path / RESULTS, lambda path: pq.write_table(table, path, compression="zstd"))
-        return int(table.num_rows)
+        return join_units([self.unit_path(unit) for unit in units], self.path / RESULTS)
 
     def write(self, name: str, content: bytes) -> None:
-        """A file of the folder, whole or not at all."""
-        self._atomically(self.path / name, lambda path: path.write_bytes(content))
-
-    def _atomically(self, target: Path, write: Callable[[Path], Any]) -> None:
-        partial = target.with_name(f".{target.name}.part")  # one writer at a time: the folder is locked
-        try:
-            write(partial)
-            with partial.open("rb") as handle:
-                os.fsync(handle.fileno())
-            os.replace(partial, target)  # noqa: PTH105 - the atomic step, by its usual name
-            _sync_folder(target.parent)
-        except OSError as error:
-            partial.unlink(missing_ok=True)
-            raise CcrankError(f"cannot write {target}: {error.strerror or error}") from None
-
-
-def _sync_folder(path: Path) -> None:
-    if os.name == "posix":
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _lock(handle: IO[str], path: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # no such lock on Windows
-        return
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise CcrankError(
-            f"another process is running a study in {path}; wait for it, or give another folder with --out"
-        ) from None
+        """Write a file of the folder; all writes are atomic."""
+        write_atomically(self.path / name, content, sync=True)
 
 
 def _task_lines(sets: Mapping[str, TaskSet]) -> bytes:

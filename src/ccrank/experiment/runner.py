@@ -13,18 +13,20 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.experiment.environment import record_environment, record_model
-from ccrank.experiment.execute import Outcome, run_asking, run_probe
+from ccrank.experiment.execute import Outcome, run_method, run_probe
 from ccrank.experiment.folder import StudyFolder
-from ccrank.experiment.results import FAILURES
-from ccrank.experiment.states import SharedStates, read_shared, read_shared_anchors
 from ccrank.experiment.study import Study
-from ccrank.experiment.trouble import TROUBLE, reason_of
 from ccrank.experiment.units import TaskSet, Unit, load_task_sets, plan_units, weight
 from ccrank.lm import Cost, Reader, ReadingCache
+from ccrank.lm.layers import parse_layers
+from ccrank.probe_pipeline import StateRequest, TaskStates, add_anchors, read_states
+from ccrank.probe_pipeline.rankers import training_device
 from ccrank.probing.objectives import Settings
-from ccrank.probing.reading import parse_layers
 from ccrank.prompts import Templates
 from ccrank.ranking import canonical
+from ccrank.reader_options import ReaderOptions
+from ccrank.recoverable import RECOVERABLE_ERRORS, reason_of
+from ccrank.results.schema import FAILURES
 
 OpenReader = Callable[[str], Reader]
 
@@ -138,7 +140,7 @@ class _Run:
 
     def _ask(self, unit: Unit, reader: Reader) -> Outcome:
         options = unit.choice.parse_options(self.study.options.get(unit.choice.name, {}))
-        return run_asking(
+        return run_method(
             unit, self.sets[unit.dataset], reader, self.templates, options, self.watcher.reading
         )
 
@@ -146,19 +148,24 @@ class _Run:
         """Units that probe the same states, which are read for the first of them."""
         task_set = self.sets[units[0].dataset]
         sorted_tasks, orders = zip(*(canonical(task) for task in task_set.tasks), strict=True)
-        shared: list[SharedStates] = []
+        shared: list[TaskStates] = []
 
         def probe(unit: Unit) -> Outcome:
             if not shared:
-                layers, scratch = parse_layers(unit.layers, reader), self.folder.path
-                states = read_shared(
-                    sorted_tasks, reader, self.templates, unit.group[2], layers, scratch, self.watcher.reading
+                request = StateRequest(
+                    tuple(parse_layers(unit.layers, reader)),
+                    "pair" if unit.choice.paired else "single",
+                    unit.choice.paired,
+                    "item" if unit.choice.embeddings else "slot",
+                )
+                common: dict[str, Any] = {"isolate": True, "progress": self.watcher.reading}
+                states = read_states(
+                    sorted_tasks, reader, self.templates, request, folder=self.folder.path, **common
                 )
                 if unit.layers == "auto":
-                    read_shared_anchors(states, sorted_tasks, reader, self.templates, self.watcher.reading)
+                    add_anchors(states, sorted_tasks, reader, self.templates, **common)
                 shared.append(states)
             options = unit.choice.parse_options(self.study.options.get(unit.choice.name, {}))
-            device = reader.loaded.model.device
             return run_probe(
                 unit,
                 task_set,
@@ -167,7 +174,7 @@ class _Run:
                 orders,
                 self.study.seeds,
                 Settings(**options),
-                str(device) if device.type == "cuda" else "cpu",
+                training_device(reader),
             )
 
         for unit in units:
@@ -181,7 +188,7 @@ class _Run:
         start = time.perf_counter()
         try:
             outcome = work()
-        except TROUBLE as error:
+        except RECOVERABLE_ERRORS as error:
             self.broken[unit] = reason_of(error)
             self.watcher.say(f"{unit}: {self.broken[unit]}")
             return
@@ -191,7 +198,7 @@ class _Run:
 
 
 def _opener(study: Study, cache: ReadingCache, watcher: Watcher) -> OpenReader:
-    return lambda name: Reader.open(name, cache=cache, say=watcher.say, **study.reader)
+    return lambda name: Reader.open(name, ReaderOptions(**study.reader), cache=cache, say=watcher.say)
 
 
 def _weights(units: Sequence[Unit], sets: dict[str, TaskSet]) -> dict[Unit, float]:

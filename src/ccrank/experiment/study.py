@@ -13,19 +13,12 @@ from typing import Any
 from ccrank.errors import CcrankError
 from ccrank.experiment.choice import Choice
 from ccrank.prompts import Templates, load_templates
+from ccrank.reader_options import ReaderOptions
 from ccrank.toml import parse_toml
 
-READER_DEFAULTS: Mapping[str, Any] = {
-    "device": "auto",
-    "dtype": "auto",
-    "batch_tokens": "auto",
-    "chat": False,
-    "truncate": False,
-    "allow_pickle": False,
-    "allow_new_head": False,
-}
-WHERE_NOT_WHAT = ("device", "batch_tokens")
-"""Options of the reader that say where and in what portions a model runs: a study may go on with others."""
+READER_DEFAULTS: Mapping[str, Any] = asdict(ReaderOptions())
+NOT_IN_RESULTS = ("device", "batch_tokens")
+"""Reader options that do not change results, so that a study may be resumed with others."""
 AUTO_LAYERS = "auto, the layer closest to label-free anchors"
 """What a fingerprint says of auto: studies of another rule are not to be mixed with these."""
 
@@ -136,7 +129,7 @@ class Study:
         for method, table in self.options.items():
             entries |= {f"options.{method}.{name}": value for name, value in table.items()}
         entries |= {
-            f"reader.{name}": value for name, value in self.reader.items() if name not in WHERE_NOT_WHAT
+            f"reader.{name}": value for name, value in self.reader.items() if name not in NOT_IN_RESULTS
         }
         return entries
 

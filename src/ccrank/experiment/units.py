@@ -49,8 +49,7 @@ class Unit:
         """Units of one group probe the same states."""
         if not self.choice.probe:
             return (self.model, self.dataset, str(self.choice))
-        kind = "pair" if self.choice.paired else "embeddings" if self.choice.embeddings else "single"
-        return (self.model, self.dataset, kind, self.layers)
+        return (self.model, self.dataset, self.choice.states, self.layers)
 
     def __str__(self) -> str:
         return f"{self.model} · {self.dataset} · {self.choice}"
@@ -112,13 +111,11 @@ def weight(unit: Unit, tasks: Sequence[Task], first_of_group: bool) -> float:
     for task in tasks:
         count = len(task.items)
         item = sum(map(len, task.items)) / count + 20
-        prompts: float = {"prompt-pair": count * count, "prompt-list": 3 * count, "length": 0}.get(
-            unit.choice.name, count
-        )
+        prompts = unit.choice.method.prompts(count)
         if unit.choice.probe:
             fitting = {"leave-one-out": count}.get(unit.choice.split, 1) * count
             total += 2.0 * fitting * (count if unit.choice.paired else 1)
-            prompts = (count * count * (1.5 if unit.choice.paired else 1 / count)) if first_of_group else 0
+            prompts = prompts if first_of_group else 0
             if first_of_group and unit.layers == "auto":
                 prompts += 3 * count
         total += len(task.context or "") * (prompts > 0) + prompts * item

@@ -1,4 +1,4 @@
-"""From states to label-free anchors: a probe across tasks of one criterion, or one list's own items as the pool.
+"""From states to label-free anchors: a probe across tasks of one criterion, or smoothing within a single list.
 
 Pure functions on arrays.
 """
@@ -11,19 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.labelfree.combine import tied_tau
-from ccrank.labelfree.routes import standard
+from ccrank.metrics import tau_b
 from ccrank.probing import Probe
 from ccrank.probing.crossval import task_folds
-from ccrank.probing.probe import normalisation_of
+from ccrank.standardise import FLOAT32_ROUNDING, z_scores
 
 OWN_ANCHOR = 0.5
 """How much a task's own anchor counts beside the probe that was fitted on the other tasks."""
 
-NEIGHBOURS = 0.5
-"""How much an item's neighbours count beside its own anchor, in a list that stands alone."""
-LEAST_NEIGHBOURS = 8
-"""Shorter lists have no neighbours to speak of."""
+SMOOTHING = 0.5
+"""The weight of the prediction from the other items beside an item's own anchor, in a single list."""
+LEAST_SMOOTHED = 8
+"""Shorter lists are not smoothed: too few items to fit on."""
 
 
 Place = tuple[str, int]
@@ -46,7 +45,7 @@ class Anchored:
 
     @property
     def best(self) -> int:
-        """Which of the places agrees best with anchors it has not seen. No label is used."""
+        """The place that agrees best with held-out anchors. No label is used."""
         return int(self.agreement.argmax())
 
     def probe(self, **about: Any) -> Probe:
@@ -69,30 +68,30 @@ def anchored_scores(
     w = argmin Σ (wᵀx − a)² + ridge · M · |w|² over the M items of the training tasks. states: (N, P, d) a task, of P
     places; anchors: (N,) a task. Both are standardised within their task, so a probe learns what makes one item of a
     task higher than another, never which task is higher. The scores are those of the better half of the layers at the
-    better position, by how well they foretell anchors: where items are told apart hangs on the criterion.
+    better position, by how well they predict held-out anchors: the best layers depend on the criterion.
     """
     count, depth = len(states), states[0].shape[1]
     fold = task_folds(count, min(folds, count))
-    targets = [standard(anchor) for anchor in anchors]
+    targets = [z_scores(anchor) for anchor in anchors]
     by_place = [np.empty((depth, len(target))) for target in targets]
     weights = np.empty((depth, states[0].shape[2]))
     for place in range(depth):
-        rows = [_normal(one[:, place].astype(float)) for one in states]
+        rows = [_states_z(one[:, place].astype(float)) for one in states]
         weights[place] = _ridge(rows, targets, ridge)
         for number in range(fold.max() + 1):
             seen = [index for index in range(count) if fold[index] != number]
             found = _ridge([rows[index] for index in seen], [targets[index] for index in seen], ridge)
             for index in np.flatnonzero(fold == number):
-                by_place[index][place] = standard(rows[index] @ found)
+                by_place[index][place] = z_scores(rows[index] @ found)
     agreement = np.array(
         [
-            np.mean([tied_tau(own[place], target) for own, target in zip(by_place, targets, strict=True)])
+            np.mean([tau_b(own[place], target) for own, target in zip(by_place, targets, strict=True)])
             for place in range(depth)
         ]
     )
     chosen = _better_half(agreement, places)
     scores = [
-        standard(own[chosen].mean(axis=0)) + OWN_ANCHOR * target
+        z_scores(own[chosen].mean(axis=0)) + OWN_ANCHOR * target
         for own, target in zip(by_place, targets, strict=True)
     ]
     return Anchored(scores, by_place, agreement, weights, tuple(places))
@@ -105,21 +104,21 @@ def _better_half(agreement: np.ndarray, places: Sequence[Place]) -> np.ndarray:
     return own[np.argsort(-agreement[own], kind="stable")][: -(-len(own) // 2)]
 
 
-def with_neighbours(states: np.ndarray, anchor: np.ndarray, ridge: float = 3.0) -> np.ndarray:
-    """The anchor of one list, pulled towards what its other items say: a + ½ σ(a) · mean over layers of z(â).
+def smoothed(states: np.ndarray, anchor: np.ndarray, ridge: float = 3.0) -> np.ndarray:
+    """The anchor of one list, smoothed over items with similar states: a + ½ σ(a) · mean over layers of z(â).
 
     â_i = wᵀx_i with w = argmin Σ_{j≠i} (wᵀx_j − a_j)² + ridge · d · |w|², the states x Z-scored within the list. Items
-    that the model holds alike lend each other their anchors, so that noise in one of them is evened out.
+    with similar states have similar predictions, so that the noise of a single anchor is averaged out.
     states (N, L, d), anchor (N,) -> (N,)
     """
-    if len(anchor) < LEAST_NEIGHBOURS:
+    if len(anchor) < LEAST_SMOOTHED:
         return anchor
-    target = standard(anchor)
-    lent = [
-        standard(_left_out(_normal(states[:, layer].astype(float)), target, ridge * states.shape[2]))
+    target = z_scores(anchor)
+    predicted = [
+        z_scores(_left_out(_states_z(states[:, layer].astype(float)), target, ridge * states.shape[2]))
         for layer in range(states.shape[1])
     ]
-    return np.asarray(anchor + NEIGHBOURS * anchor.std() * np.mean(lent, axis=0))
+    return np.asarray(anchor + SMOOTHING * anchor.std() * np.mean(predicted, axis=0))
 
 
 def _left_out(rows: np.ndarray, target: np.ndarray, penalty: float) -> np.ndarray:
@@ -136,10 +135,9 @@ def _left_out(rows: np.ndarray, target: np.ndarray, penalty: float) -> np.ndarra
     return np.asarray(target - (target - fitted) / (1 - share))
 
 
-def _normal(states: np.ndarray) -> np.ndarray:
-    """Z-scores within a task, as a saved probe makes them: a feature that only rounding moves is left out. (N, d)"""
-    mean, deviation = normalisation_of(states)
-    return np.asarray((states - mean) / np.where(deviation > 0, deviation, 1.0) * (deviation > 0))
+def _states_z(states: np.ndarray) -> np.ndarray:
+    """Z-scores of states within a task, as a saved probe computes them. (N, d) -> (N, d)"""
+    return np.asarray(z_scores(states, axis=0, rounding=FLOAT32_ROUNDING))
 
 
 def _ridge(rows: Sequence[np.ndarray], targets: Sequence[np.ndarray], ridge: float) -> np.ndarray:

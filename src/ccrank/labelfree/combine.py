@@ -1,57 +1,53 @@
-"""One ranking from several routes, and how sure it is."""
+"""One ranking from several label-free signals, and how far they agree."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb, isfinite
+from math import comb
 
 import numpy as np
-from scipy.stats import kendalltau, pearson3
+from scipy.stats import pearson3
 
-from ccrank.labelfree.routes import middle_and_late, read_likelihood, read_poles, standard
+from ccrank.labelfree.signals import read_likelihood, read_poles
 from ccrank.lm import Cost, Reader
+from ccrank.lm.layers import middle_and_late
 from ccrank.lm.reader import Progress
+from ccrank.metrics import tau_b
 from ccrank.prompts import Templates
+from ccrank.standardise import z_scores
 from ccrank.task import Task
 
 DOUBT = 0.1
-"""Parts whose agreement has a higher p-value than this are said to be no better than chance."""
+"""Signals whose agreement has a higher p-value than this are said to be no better than chance."""
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The standardised scores of each route for one task."""
+class Signals:
+    """The Z-scored label-free signals of one task."""
 
     scores: Mapping[str, np.ndarray]
-    """Route → (N,)."""
+    """Signal → (N,)."""
 
     def total(self) -> np.ndarray:
-        """The mean over routes: (N,)."""
+        """The mean over signals: (N,)."""
         return np.asarray(np.mean([*self.scores.values()], axis=0))
 
     def agreement(self) -> tuple[float, float]:
-        """Mean τ between the routes' rankings, and how likely routes that know nothing would agree as well.
+        """Mean τ between the signals' rankings, and its p-value under independent random orders.
 
-        The p-value is that of independent random orders. Routes of one model share its blunders (a name that it finds
-        strange, words that it likes), so that they may agree without being right: the p-value is then too small, and
-        agreement is a reason to trust an order, never a proof.
+        Signals of one model share its errors (a name that it finds unlikely, words that it prefers), so they may agree
+        without being right: the p-value is then too small. Agreement is evidence for an order, not proof.
         """
         rows = [*self.scores.values()]
         if len(rows) < 2:
             return float("nan"), float("nan")
-        mean = float(np.mean([tied_tau(first, second) for first, second in combinations(rows, 2)]))
+        mean = float(np.mean([tau_b(first, second) for first, second in combinations(rows, 2)]))
         return mean, chance_of_agreement(mean, len(rows[0]), len(rows))
 
 
-def tied_tau(first: np.ndarray, second: np.ndarray) -> float:
-    """Kendall's τ-b where both sides may tie, as the logits of a model in half precision do; 0 if one ties in all."""
-    tau = float(kendalltau(first, second).statistic)
-    return tau if isfinite(tau) else 0.0
-
-
-def chance_of_agreement(mean: float, n_items: int, n_routes: int) -> float:
+def chance_of_agreement(mean: float, n_items: int, n_signals: int) -> float:
     """P(mean τ between K independent random orders of N items ≥ `mean`), by the law's first three moments.
 
     Let s be a random order's signs over its P = N(N−1)/2 pairs. Its covariance C has the eigenvalues (N+1)/3, N − 1
@@ -63,55 +59,55 @@ def chance_of_agreement(mean: float, n_items: int, n_routes: int) -> float:
     def trace(power: int) -> float:
         return float(((n_items - 1) * (n_items + 1) ** power + pairs - n_items + 1) / 3**power)
 
-    taus = comb(n_routes, 2)
+    taus = comb(n_signals, 2)
     deviation = np.sqrt(trace(2) / pairs**2 / taus)
-    skew = 6 * comb(n_routes, 3) * trace(3) / pairs**3 / taus**3 / deviation**3
+    skew = 6 * comb(n_signals, 3) * trace(3) / pairs**3 / taus**3 / deviation**3
     return float(pearson3.sf(mean / deviation, skew))
 
 
 @dataclass(frozen=True)
-class Read:
-    """All that was read of some tasks: their parts, and states where they were read."""
+class SignalReadings:
+    """What was read of some tasks: their signals, and states where they were read."""
 
-    parts: list[Parts]
+    signals: list[Signals]
     states: Mapping[int, tuple[np.ndarray, np.ndarray]]
     """Task → (N, L, d) at the slot and at the item's last token."""
     layers: tuple[int, ...]
     cost: Cost
 
 
-def read_parts(
+def read_signals(
     tasks: Sequence[Task],
     reader: Reader,
     templates: Templates,
     progress: Progress | None = None,
     with_states: bool = False,
-) -> Read:
-    """All routes for many tasks, in two readings.
+) -> SignalReadings:
+    """All signals of many tasks, in two readings.
 
-    Tasks without context are ranked by poles, likelihood and axis. Where a context is given, the answer is in the
-    context and not in what the model knows of the items: there the likelihoods decide, and states are read on request.
+    Tasks without context have poles, likelihood and axis. With a context the answer is in the context and not in what
+    the model knows of the items: such tasks have likelihoods alone, and states are read on request.
     """
     headless = bool(reader.loaded.missing_head)
-    parts: list[dict[str, np.ndarray]] = [{} for _ in tasks]
+    signals: list[dict[str, np.ndarray]] = [{} for _ in tasks]
     states: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     layers: tuple[int, ...] = ()
     cost = Cost()
     asked = [index for index, task in enumerate(tasks) if with_states or headless or not task.context]
     if asked:
         own = [tasks[index] for index in asked]
-        looks = read_poles(own, reader, templates, layers=middle_and_late(reader.depth), progress=progress)
-        layers, cost = looks.layers, looks.cost
+        found = read_poles(own, reader, templates, layers=middle_and_late(reader.depth), progress=progress)
+        layers, cost = found.layers, found.cost
         for place, index in enumerate(asked):
-            states[index] = looks.states[place], looks.item_states[place]
+            states[index] = found.states[place], found.item_states[place]
             if headless or not tasks[index].context:
-                if looks.poles:
-                    parts[index]["poles"] = looks.poles[place]
-                parts[index]["axis"] = looks.axis[place]
+                if found.poles:
+                    signals[index]["poles"] = found.poles[place]
+                signals[index]["axis"] = found.axis[place]
     if not headless:
         likelihood, spent = read_likelihood(tasks, reader, templates, progress=progress)
         cost += spent
-        for part, scores in zip(parts, likelihood, strict=True):
-            part.update(scores)
-    standardised = [Parts({name: standard(one) for name, one in part.items()}) for part in parts]
-    return Read(standardised, states, layers, cost)
+        for own_signals, scores in zip(signals, likelihood, strict=True):
+            own_signals.update(scores)
+    standardised = [Signals({name: z_scores(one) for name, one in raw.items()}) for raw in signals]
+    return SignalReadings(standardised, states, layers, cost)

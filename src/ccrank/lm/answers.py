@@ -33,9 +33,9 @@ class AnswerTree:
     ) -> np.ndarray:
         """(candidates,) float32, from the logits at each step and the normalisers at all but, perhaps, the slot."""
         table = {
-            (*prefix, word): float(value) - (normalisers[prefix] if prefix or log_probabilities else 0.0)
-            for prefix, words in self.steps.items()
-            for word, value in zip(words, logits[prefix], strict=True)
+            (*prefix, token_id): float(value) - (normalisers[prefix] if prefix or log_probabilities else 0.0)
+            for prefix, token_ids in self.steps.items()
+            for token_id, value in zip(token_ids, logits[prefix], strict=True)
         }
         whole = np.array(
             [sum(table[answer[: length + 1]] for length in range(len(answer))) for answer in self.answers]
@@ -64,8 +64,8 @@ def answer_tree(answers: tuple[Prefix, ...]) -> AnswerTree:
     """The tree of a list of candidates."""
     steps: dict[Prefix, list[int]] = {}
     for answer in answers:
-        for length, word in enumerate(answer):
-            words = steps.setdefault(answer[:length], [])
-            if word not in words:
-                words.append(word)
-    return AnswerTree(answers, {prefix: tuple(words) for prefix, words in steps.items()})
+        for length, token_id in enumerate(answer):
+            token_ids = steps.setdefault(answer[:length], [])
+            if token_id not in token_ids:
+                token_ids.append(token_id)
+    return AnswerTree(answers, {prefix: tuple(token_ids) for prefix, token_ids in steps.items()})

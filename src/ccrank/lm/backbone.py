@@ -1,8 +1,8 @@
-"""One forward pass through any transformer, kept to what is asked: chosen layers, chosen positions, chosen words.
+"""One forward pass through any transformer, kept to what is asked: chosen layers, chosen positions, chosen token ids.
 
 `transformers` computes the hidden states of all layers at all positions and logits of all positions over the whole
 vocabulary. Here hooks keep the asked rows as they pass by, the pass stops behind the highest layer needed, and the
-model's own head runs on the asked rows with its last matrix cut down to the asked words.
+model's own head runs on the asked rows with its last matrix cut down to the asked token ids.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Backbone:
 
 
 class Head:
-    """The way from final states to logits, run on chosen rows and chosen words alone."""
+    """The way from final states to logits, run on chosen rows and chosen token ids alone."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
@@ -76,10 +76,10 @@ class Head:
         base = model if hasattr(model, "encoder") and hasattr(model, "decoder") else model.base_model
         self.stack = getattr(base, "decoder", base)
 
-    def logits(self, rows: Tensor, words: Tensor | None = None) -> Tensor:
-        """(n, d) final states to (n, words) logits in float32; all words of the vocabulary where none are named."""
+    def logits(self, rows: Tensor, token_ids: Tensor | None = None) -> Tensor:
+        """(n, d) final states to (n, token_ids) logits in float32; of the whole vocabulary if none are given."""
         if self.decoder is None:
-            return self._deberta_logits(rows, words).float()
+            return self._deberta_logits(rows, token_ids).float()
         from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
         states = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=rows[None])
@@ -91,17 +91,19 @@ class Head:
         with ExitStack() as swaps:
             # The model's own forward goes around the stack, so its scalings and soft caps are not written again here.
             swaps.enter_context(_swapped(self.stack, lambda *args, **kwargs: states))
-            if words is not None:
-                swaps.enter_context(_swapped(self.decoder, _few_words(self.decoder, words)))
+            if token_ids is not None:
+                swaps.enter_context(_swapped(self.decoder, _few_tokens(self.decoder, token_ids)))
             logits: Tensor = self.model(**inputs).logits[0].float()
         return logits
 
-    def _deberta_logits(self, rows: Tensor, words: Tensor | None) -> Tensor:
+    def _deberta_logits(self, rows: Tensor, token_ids: Tensor | None) -> Tensor:
         """DeBERTa's own head takes the word embeddings as an argument instead of owning a last matrix."""
         head = self.model.lm_predictions.lm_head
         matrix, bias = self.model.base_model.embeddings.word_embeddings.weight, head.bias
         states = head.LayerNorm(head.transform_act_fn(head.dense(rows)))
-        return functional.linear(states, *((matrix, bias) if words is None else (matrix[words], bias[words])))
+        return functional.linear(
+            states, *((matrix, bias) if token_ids is None else (matrix[token_ids], bias[token_ids]))
+        )
 
     def log_normaliser(self, rows: Tensor, chunk: int = 256) -> Tensor:
         """(n,) log of the sum of exponentiated logits over the vocabulary, a few rows at a time."""
@@ -144,7 +146,7 @@ def _swapped(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
         del module.__dict__["forward"]
 
 
-def _few_words(decoder: Any, words: Tensor) -> Callable[[Tensor], Tensor]:
+def _few_tokens(decoder: Any, token_ids: Tensor) -> Callable[[Tensor], Tensor]:
     bias = getattr(decoder, "bias", None)
-    weight, bias = decoder.weight[words], None if bias is None else bias[words]
+    weight, bias = decoder.weight[token_ids], None if bias is None else bias[token_ids]
     return lambda states: functional.linear(states, weight, bias)

@@ -30,7 +30,7 @@ class Point:
 
     sequence: int
     position: int
-    words: tuple[int, ...] = ()
+    token_ids: tuple[int, ...] = ()
     """Token ids whose logits are wanted."""
     normaliser: bool = False
     """Whether the log of the sum over the vocabulary is wanted too."""
@@ -41,11 +41,11 @@ class Point:
 
 
 @dataclass(slots=True)
-class Found:
+class EngineOutput:
     """What was read at P points."""
 
-    words: list[np.ndarray]
-    """Per point the logits of its words, float32."""
+    token_logits: list[np.ndarray]
+    """Per point the logits of its token ids, float32."""
     normalisers: np.ndarray
     """(P,) float32, 0 where not asked for."""
     states: list[np.ndarray | None]
@@ -76,7 +76,7 @@ class Engine:
         points: Sequence[Point],
         layers: Sequence[int],
         progress: Progress | None = None,
-    ) -> Found:
+    ) -> EngineOutput:
         """Read every point. On running out of memory the budget is halved, for good, and the rest goes on."""
         with _LOCKS.setdefault(self.model, threading.RLock()):
             return self._run(sequences, points, layers, progress)
@@ -87,8 +87,8 @@ class Engine:
         points: Sequence[Point],
         layers: Sequence[int],
         progress: Progress | None,
-    ) -> Found:
-        found = Found(
+    ) -> EngineOutput:
+        output = EngineOutput(
             [np.zeros(0, np.float32)] * len(points), np.zeros(len(points), np.float32), [None] * len(points)
         )
         by_sequence: dict[int, list[int]] = {}
@@ -100,7 +100,7 @@ class Engine:
             try:
                 for layout in self._layouts([sequences[index] for index in waiting]):
                     members = [waiting[index] for index in layout.members]
-                    self._read(layout, members, by_sequence, points, layers, found)
+                    self._read(layout, members, by_sequence, points, layers, output)
                     done.update(members)
                     if progress is not None:
                         progress(len(members))
@@ -109,7 +109,7 @@ class Engine:
                     raise
                 self._halve(max(self._length(sequences[index]) for index in waiting if index not in done))
             waiting = [index for index in waiting if index not in done]
-        return found
+        return output
 
     def _length(self, sequence: Any) -> int:
         return len(sequence)
@@ -143,7 +143,7 @@ class Engine:
         by_sequence: dict[int, list[int]],
         points: Sequence[Point],
         layers: Sequence[int],
-        found: Found,
+        output: EngineOutput,
     ) -> None:
         wanted = [index for member in members for index in by_sequence[member]]
         flat = [
@@ -153,7 +153,7 @@ class Engine:
         ]
         device = self.model.device
         inputs, undo = self._inputs(layout, device)
-        heads = any(points[index].words or points[index].normaliser for index in wanted)
+        heads = any(points[index].token_ids or points[index].normaliser for index in wanted)
         asked = {*layers} if any(points[index].states for index in wanted) else set()
         if heads:
             asked.add(self.backbone.depth)
@@ -161,8 +161,8 @@ class Engine:
             rows, _ = self.backbone.rows(inputs, torch.as_tensor(flat, device=device), sorted(asked))
         finally:
             undo()
-        read_points(points, wanted, rows, layers, self.head, self.backbone.depth, found)
-        found.computed += int(layout.lengths.sum())
+        read_points(points, wanted, rows, layers, self.head, self.backbone.depth, output)
+        output.computed += int(layout.lengths.sum())
 
     def _inputs(self, layout: Layout, device: torch.device) -> tuple[dict[str, Any], Callable[[], None]]:
         inputs: dict[str, Any] = {
@@ -190,9 +190,9 @@ def read_points(
     layers: Sequence[int],
     head: Head | None,
     depth: int,
-    found: Found,
+    output: EngineOutput,
 ) -> None:
-    """Move the rows of one batch, in the order of `wanted`, into `found`."""
+    """Move the rows of one batch, in the order of `wanted`, into `output`."""
     with_states = [place for place, index in enumerate(wanted) if points[index].states]
     if with_states:
         if len({rows[layer].shape[1] for layer in layers}) > 1:
@@ -202,23 +202,27 @@ def read_points(
             )
         stacked = torch.stack([rows[layer] for layer in layers], dim=1)[with_states].float().cpu().numpy()
         for place, states in zip(with_states, stacked, strict=True):
-            found.states[wanted[place]] = states
-    with_words = [place for place, index in enumerate(wanted) if points[index].words]
-    if with_words:
+            output.states[wanted[place]] = states
+    with_tokens = [place for place, index in enumerate(wanted) if points[index].token_ids]
+    if with_tokens:
         assert head is not None
-        words = sorted({word for place in with_words for word in points[wanted[place]].words})
-        column = {word: number for number, word in enumerate(words)}
+        token_ids = sorted(
+            {token_id for place in with_tokens for token_id in points[wanted[place]].token_ids}
+        )
+        column = {token_id: number for number, token_id in enumerate(token_ids)}
         final = rows[depth]
-        logits = head.logits(final[with_words], torch.as_tensor(words, device=final.device)).cpu().numpy()
-        for row, place in enumerate(with_words):
-            asked = points[wanted[place]].words
-            found.words[wanted[place]] = logits[row, [column[word] for word in asked]]
+        logits = (
+            head.logits(final[with_tokens], torch.as_tensor(token_ids, device=final.device)).cpu().numpy()
+        )
+        for row, place in enumerate(with_tokens):
+            asked = points[wanted[place]].token_ids
+            output.token_logits[wanted[place]] = logits[row, [column[token_id] for token_id in asked]]
     with_normaliser = [place for place, index in enumerate(wanted) if points[index].normaliser]
     if with_normaliser:
         assert head is not None
         values = head.log_normaliser(rows[depth][with_normaliser]).cpu().numpy()
         for place, value in zip(with_normaliser, values, strict=True):
-            found.normalisers[wanted[place]] = value
+            output.normalisers[wanted[place]] = value
 
 
 @dataclass(frozen=True)

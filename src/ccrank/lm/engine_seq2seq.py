@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ccrank.lm.backbone import Backbone
-from ccrank.lm.engine import Engine, Found, Point, read_points
+from ccrank.lm.engine import Engine, EngineOutput, Point, read_points
 from ccrank.lm.layout import Layout, padded_layouts
 from ccrank.lm.tree import Tokens
 
@@ -55,7 +55,7 @@ class Seq2SeqEngine(Engine):
         by_sequence: dict[int, list[int]],
         points: Sequence[Point],
         layers: Sequence[int],
-        found: Found,
+        output: EngineOutput,
     ) -> None:
         assert self.encoder is not None
         device = self.model.device
@@ -81,14 +81,14 @@ class Seq2SeqEngine(Engine):
         top = [self.encoder.depth] if at_decoder else []
         flat = torch.as_tensor([place for _, place in at_encoder], dtype=torch.long, device=device)
         asked = sorted({*(layers if at_encoder else ()), *top})
-        rows, output = self.encoder.rows(inputs, flat, asked)
-        found.computed += int(layout.lengths.sum())
+        rows, encoded = self.encoder.rows(inputs, flat, asked)
+        output.computed += int(layout.lengths.sum())
         if at_encoder:
             read_points(
-                points, [index for index, _ in at_encoder], rows, layers, None, self.encoder.depth, found
+                points, [index for index, _ in at_encoder], rows, layers, None, self.encoder.depth, output
             )
         if at_decoder:
-            self._decode(output.last_hidden_state, mask, at_decoder, points, layers, found)
+            self._decode(encoded.last_hidden_state, mask, at_decoder, points, layers, output)
 
     def _decode(
         self,
@@ -97,7 +97,7 @@ class Seq2SeqEngine(Engine):
         at_decoder: Sequence[tuple[int, int]],
         points: Sequence[Point],
         layers: Sequence[int],
-        found: Found,
+        output: EngineOutput,
     ) -> None:
         """The decoder's rows, a budget's worth at a time, each beside its own encoder output."""
         device = states.device
@@ -118,10 +118,10 @@ class Seq2SeqEngine(Engine):
             }
             flat = [row * length + points[index].position for row, (index, _) in enumerate(part)]
             wanted = [index for index, _ in part]
-            heads = any(points[index].words or points[index].normaliser for index in wanted)
+            heads = any(points[index].token_ids or points[index].normaliser for index in wanted)
             asked = {*layers} if any(points[index].states for index in wanted) else set()
             if heads:
                 asked.add(self.backbone.depth)
             rows, _ = self.backbone.rows(inputs, torch.as_tensor(flat, device=device), sorted(asked))
-            read_points(points, wanted, rows, layers, self.head, self.backbone.depth, found)
-            found.computed += sum(map(len, decoders))
+            read_points(points, wanted, rows, layers, self.head, self.backbone.depth, output)
+            output.computed += sum(map(len, decoders))

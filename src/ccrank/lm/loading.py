@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 
 from ccrank.errors import CcrankError
-from ccrank.lm.names import Say, locate, weights_identity
-from ccrank.lm.quiet import quiet_transformers
+from ccrank.lm.hf_logging import quiet_transformers
+from ccrank.lm.hub import Say, locate, weights_identity
 from ccrank.prompts import Form
 from ccrank.toml import parse_toml
 
@@ -189,18 +189,19 @@ def tensor_names(files: list[Path]) -> set[str]:
     names: set[str] = set()
     for path in files:
         if path.suffix == ".safetensors":
-            with path.open("rb") as stream:
-                length = int.from_bytes(stream.read(8), "little")
-                names.update(json.loads(stream.read(length)).keys() - {"__metadata__"})
+            with safe_open(path, framework="numpy") as stored:
+                names.update(stored.keys())
         else:
             names.update(torch.load(path, map_location="meta", weights_only=True))
     return names
 
 
 def choose_device(device: str) -> torch.device:
-    """The device asked for; "auto" takes a GPU where there is one."""
+    """The device asked for; "auto" takes a CUDA GPU, else Apple's GPU, else the CPU."""
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         chosen = torch.device(device)
         torch.zeros(1, device=chosen)

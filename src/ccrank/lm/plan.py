@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ccrank.lm.answers import answer_tree
-from ccrank.lm.encode import Encoded
-from ccrank.lm.engine import Found, Point
+from ccrank.lm.engine import EngineOutput, Point
+from ccrank.lm.prompt_tokenizer import TokenizedPrompt
 from ccrank.prompts import Form
 
 
@@ -25,8 +25,8 @@ class Plan:
         self._points: dict[Point, int] = {}
 
     def add(
-        self, one: Encoded, *, states: bool, items: bool, log_probabilities: bool
-    ) -> tuple[Callable[[Found], np.ndarray], int, int]:
+        self, one: TokenizedPrompt, *, states: bool, items: bool, log_probabilities: bool
+    ) -> tuple[Callable[[EngineOutput], np.ndarray], int, int]:
         """Plan one prompt; returns its scorer and the points of its slot's and its item's states."""
         slot = item = -1
         self.naive_tokens += len(one.tokens) + len(one.decoder)
@@ -38,67 +38,72 @@ class Plan:
         score = self._masked_answers if self.form == "masked" else self._spoken_answers
         return score(one, log_probabilities), slot, item
 
-    def _spoken_answers(self, one: Encoded, log_probabilities: bool) -> Callable[[Found], np.ndarray]:
+    def _spoken_answers(
+        self, one: TokenizedPrompt, log_probabilities: bool
+    ) -> Callable[[EngineOutput], np.ndarray]:
         """Answers that a decoder says token by token behind the slot."""
         tree = answer_tree(one.answers)
         steps = {
             prefix: self._point(
                 self._input(one, prefix),
                 one.slot + len(prefix),
-                words=words,
+                token_ids=token_ids,
                 normaliser=bool(prefix) or log_probabilities,
             )
-            for prefix, words in tree.steps.items()
+            for prefix, token_ids in tree.steps.items()
         }
         self.naive_tokens += sum(len(answer) - 1 for answer in one.answers)
         if not one.answers:
-            return lambda found: np.zeros(0, np.float32)
+            return lambda output: np.zeros(0, np.float32)
         if set(steps) == {()} and not log_probabilities:
-            return lambda found: found.words[steps[()]]
-        return lambda found: tree.scores(
-            {prefix: found.words[index] for prefix, index in steps.items()},
-            {prefix: float(found.normalisers[index]) for prefix, index in steps.items()},
+            return lambda output: output.token_logits[steps[()]]
+        return lambda output: tree.scores(
+            {prefix: output.token_logits[index] for prefix, index in steps.items()},
+            {prefix: float(output.normalisers[index]) for prefix, index in steps.items()},
             log_probabilities,
         )
 
-    def _masked_answers(self, one: Encoded, log_probabilities: bool) -> Callable[[Found], np.ndarray]:
+    def _masked_answers(
+        self, one: TokenizedPrompt, log_probabilities: bool
+    ) -> Callable[[EngineOutput], np.ndarray]:
         """Answers of k tokens fill k masks; as soon as one has several, all are scored by log-probability."""
         if not one.answers:
-            return lambda found: np.zeros(0, np.float32)
+            return lambda output: np.zeros(0, np.float32)
         lengths = sorted(set(map(len, one.answers)))
         plain = lengths == [1] and not log_probabilities
-        words: dict[tuple[int, int], list[int]] = {}
+        token_ids: dict[tuple[int, int], list[int]] = {}
         for answer in one.answers:
-            for place, word in enumerate(answer):
-                column = words.setdefault((len(answer), place), [])
-                if word not in column:
-                    column.append(word)
+            for place, token_id in enumerate(answer):
+                column = token_ids.setdefault((len(answer), place), [])
+                if token_id not in column:
+                    column.append(token_id)
         points = {}
         for length in lengths:
             assert self.mask is not None
             tokens = (*one.tokens[: one.slot], *[self.mask] * length, *one.tokens[one.slot + 1 :])
             self.naive_tokens += len(tokens) if length > 1 else 0
             for place in range(length):
-                asked = tuple(words[length, place])
+                asked = tuple(token_ids[length, place])
                 points[length, place] = self._point(
-                    tokens, one.slot + place, words=asked, normaliser=not plain
+                    tokens, one.slot + place, token_ids=asked, normaliser=not plain
                 )
 
-        def score(found: Found) -> np.ndarray:
+        def score(output: EngineOutput) -> np.ndarray:
             scores = []
             for answer in one.answers:
                 total = 0.0
-                for place, word in enumerate(answer):
+                for place, token_id in enumerate(answer):
                     index = points[len(answer), place]
                     total += (
-                        found.words[index][words[len(answer), place].index(word)] - found.normalisers[index]
+                        output.token_logits[index][token_ids[len(answer), place].index(token_id)]
+                        - output.normalisers[index]
                     )
                 scores.append(total)
             return np.asarray(scores, np.float32)
 
         return score
 
-    def _input(self, one: Encoded, said: tuple[int, ...] = ()) -> Any:
+    def _input(self, one: TokenizedPrompt, said: tuple[int, ...] = ()) -> Any:
         if self.form == "encoder_decoder":
             return one.tokens, (*one.decoder, *said)
         return (*one.tokens, *said)

@@ -11,14 +11,16 @@ import numpy as np
 from ccrank.errors import CcrankError
 from ccrank.lm.budget import token_budget
 from ccrank.lm.cache import ReadingCache
-from ccrank.lm.choose import make_engine
-from ccrank.lm.encode import Encoded, Encoder
-from ccrank.lm.engine import Found, Point
+from ccrank.lm.engine import EngineOutput, Point
+from ccrank.lm.engine_factory import make_engine
+from ccrank.lm.hub import Say
 from ccrank.lm.loading import LoadedModel, load_model
 from ccrank.lm.plan import Plan
+from ccrank.lm.prompt_tokenizer import PromptTokenizer, TokenizedPrompt
 from ccrank.lm.reading import Cost, Readings
 from ccrank.lm.tree import distinct_tokens
 from ccrank.prompts import Form, Prompt
+from ccrank.reader_options import ReaderOptions
 
 CHUNK = 4096
 """Prompts that are tokenized and laid out together: bounds memory, far above what a tree can gain from."""
@@ -50,7 +52,7 @@ class Reader:
         """All that this reader has read so far."""
         config = loaded.model.config
         start = getattr(config, "decoder_start_token_id", None)
-        self.encoder = Encoder(
+        self.prompt_tokenizer = PromptTokenizer(
             loaded.tokenizer,
             loaded.form,
             bos=loaded.bos,
@@ -62,12 +64,43 @@ class Reader:
         self.engine = make_engine(loaded, token_budget(batch_tokens, loaded.model), path)
 
     @classmethod
-    def open(cls, name: str = "default", *, cache: ReadingCache | None = None, **options: Any) -> Reader:
-        """Load a model by name and make a reader of it; options of both `load_model` and `Reader` are taken."""
-        own = {
-            key: options.pop(key) for key in ("batch_tokens", "chat", "truncate", "path") if key in options
-        }
-        return cls(load_model(name, **options), cache=cache, **own)
+    def open(
+        cls,
+        name: str = "default",
+        options: ReaderOptions | None = None,
+        *,
+        cache: ReadingCache | None = None,
+        say: Say = lambda _: None,
+    ) -> Reader:
+        """Load a model by name and make a reader of it.
+
+        Parameters
+        ----------
+        name
+            A short name (`ccrank models list`), a hub id, a folder or a .gguf file.
+        options
+            How the model is loaded and read; see `ReaderOptions`.
+        cache
+            Where readings are kept on disk; None keeps none.
+        say
+            Called with a short status message before anything slow.
+        """
+        chosen = options or ReaderOptions()
+        loaded = load_model(
+            name,
+            device=chosen.device,
+            dtype=chosen.dtype,
+            allow_pickle=chosen.allow_pickle,
+            allow_new_head=chosen.allow_new_head,
+            say=say,
+        )
+        return cls(
+            loaded,
+            batch_tokens=chosen.batch_tokens,
+            cache=cache,
+            chat=chosen.chat,
+            truncate=chosen.truncate,
+        )
 
     @property
     def name(self) -> str:
@@ -117,7 +150,7 @@ class Reader:
         total = len(prompts)
         for start in range(0, total, CHUNK):
             chunk = slice(start, start + CHUNK)
-            encoded = self.encoder.encode(prompts[chunk], answers[chunk], items)
+            encoded = self.prompt_tokenizer.encode(prompts[chunk], answers[chunk], items)
             if items:
                 _check_items(encoded, prompts[chunk])
             lengths.extend(np.array([len(answer) for answer in one.answers], float) for one in encoded)
@@ -148,7 +181,7 @@ class Reader:
         self, prompts: Sequence[Prompt], candidates: Sequence[str] | Sequence[Sequence[str]] | None = None
     ) -> Cost:
         """What reading these prompts would take, without running the model."""
-        encoded = self.encoder.encode(prompts, _per_prompt(candidates, len(prompts)))
+        encoded = self.prompt_tokenizer.encode(prompts, _per_prompt(candidates, len(prompts)))
         plan = Plan(self.form, self.loaded.tokenizer.mask_token_id)
         for one in encoded:
             plan.add(one, states=candidates is None, items=False, log_probabilities=False)
@@ -160,7 +193,7 @@ class Reader:
 
     def _read_chunk(
         self,
-        encoded: Sequence[Encoded],
+        encoded: Sequence[TokenizedPrompt],
         layers: tuple[int, ...],
         items: bool,
         log_probabilities: bool,
@@ -171,18 +204,20 @@ class Reader:
             plan.add(one, states=bool(layers), items=items, log_probabilities=log_probabilities)
             for one in encoded
         ]
-        found, fresh = self._find(plan, layers, tell)
+        output, fresh = self._outputs(plan, layers, tell)
         cost = Cost(len(encoded), plan.naive_tokens, self._distinct(plan), fresh)
         scores, states, item_states = [], [], []
         for score, slot, item in scorers:
-            scores.append(score(found))
+            scores.append(score(output))
             if layers:
-                states.append(found.states[slot])
+                states.append(output.states[slot])
             if items:
-                item_states.append(found.states[item])
+                item_states.append(output.states[item])
         return _Part(scores, states, item_states, cost)
 
-    def _find(self, plan: Plan, layers: tuple[int, ...], tell: Callable[[float], None]) -> tuple[Found, int]:
+    def _outputs(
+        self, plan: Plan, layers: tuple[int, ...], tell: Callable[[float], None]
+    ) -> tuple[EngineOutput, int]:
         """Every point of a plan, from the cache or from the model."""
         keys = [self._keys(plan.sequences[point.sequence], point, layers) for point in plan.points]
         known = {} if self.cache is None else self.cache.get(key for group in keys for key in group)
@@ -198,27 +233,29 @@ class Reader:
 
         read = self.engine.run([plan.sequences[index] for index in sequences], points, layers, count)
         if len(missing) == len(plan.points):
-            found = read
+            output = read
         else:
-            found = Found(
+            output = EngineOutput(
                 [np.zeros(0, np.float32)] * len(keys), np.zeros(len(keys), np.float32), [None] * len(keys)
             )
             for index, group in enumerate(keys):
                 if all(key in known for key in group):
-                    _unpack(found, index, plan.points[index], [known[key] for key in group], len(layers))
+                    _unpack(output, index, plan.points[index], [known[key] for key in group], len(layers))
             for position, index in enumerate(missing):
-                found.words[index] = read.words[position]
-                found.normalisers[index] = read.normalisers[position]
-                found.states[index] = read.states[position]
+                output.token_logits[index] = read.token_logits[position]
+                output.normalisers[index] = read.normalisers[position]
+                output.states[index] = read.states[position]
         if self.cache is not None:
             self.cache.put(
                 {
                     key: value
                     for index in missing
-                    for key, value in zip(keys[index], _values(found, index, plan.points[index]), strict=True)
+                    for key, value in zip(
+                        keys[index], _values(output, index, plan.points[index]), strict=True
+                    )
                 }
             )
-        return found, read.computed
+        return output, read.computed
 
     def _keys(self, sequence: Any, point: Point, layers: tuple[int, ...]) -> list[bytes]:
         """The addresses of what a point asks for: the words' logits, the normaliser, one per layer."""
@@ -227,7 +264,8 @@ class Reader:
         seen = sequence[: point.position + 1] if self.form == "causal" else sequence
         start = hashlib.blake2b(self.loaded.identity.encode(), digest_size=24)
         start.update(repr((self.form, seen, point.position, point.encoder)).encode())
-        wishes: list[object] = [("words", point.words)] if point.words else []
+        # "words" stands for the token ids: another name would make every reading cached so far unreachable.
+        wishes: list[object] = [("words", point.token_ids)] if point.token_ids else []
         wishes += ["normaliser"] if point.normaliser else []
         wishes += [("layer", layer) for layer in layers] if point.states else []
         keys = []
@@ -293,7 +331,7 @@ def _per_prompt(
     return [tuple(one) for one in candidates]
 
 
-def _check_items(encoded: Sequence[Encoded], prompts: Sequence[Prompt]) -> None:
+def _check_items(encoded: Sequence[TokenizedPrompt], prompts: Sequence[Prompt]) -> None:
     for one, prompt in zip(encoded, prompts, strict=True):
         if one.item is None:
             raise CcrankError(
@@ -303,7 +341,7 @@ def _check_items(encoded: Sequence[Encoded], prompts: Sequence[Prompt]) -> None:
 
 def _moved(point: Point, place: dict[int, int]) -> Point:
     return Point(
-        place[point.sequence], point.position, point.words, point.normaliser, point.states, point.encoder
+        place[point.sequence], point.position, point.token_ids, point.normaliser, point.states, point.encoder
     )
 
 
@@ -312,22 +350,22 @@ def _flat(sequence: Any) -> tuple[int, ...]:
     return (*sequence[0], -1, *sequence[1]) if sequence and isinstance(sequence[0], tuple) else sequence
 
 
-def _values(found: Found, index: int, point: Point) -> list[np.ndarray]:
-    values = [found.words[index]] if point.words else []
-    values += [found.normalisers[index : index + 1]] if point.normaliser else []
-    states = found.states[index]
+def _values(output: EngineOutput, index: int, point: Point) -> list[np.ndarray]:
+    values = [output.token_logits[index]] if point.token_ids else []
+    values += [output.normalisers[index : index + 1]] if point.normaliser else []
+    states = output.states[index]
     values += list(states) if states is not None else []
     return values
 
 
-def _unpack(found: Found, index: int, point: Point, values: list[np.ndarray], layers: int) -> None:
+def _unpack(output: EngineOutput, index: int, point: Point, values: list[np.ndarray], layers: int) -> None:
     values = list(values)
-    if point.words:
-        found.words[index] = values.pop(0)
+    if point.token_ids:
+        output.token_logits[index] = values.pop(0)
     if point.normaliser:
-        found.normalisers[index] = values.pop(0)[0]
+        output.normalisers[index] = values.pop(0)[0]
     if point.states:
-        found.states[index] = np.stack(values) if layers else None
+        output.states[index] = np.stack(values) if layers else None
 
 
 def _stack_ragged(rows: Sequence[np.ndarray]) -> np.ndarray:

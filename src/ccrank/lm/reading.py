@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+
+from ccrank.errors import CcrankError
+from ccrank.prompts import Prompt
+from ccrank.task import Task
+
+Request = tuple[list[Prompt], Sequence[str] | None]
+"""Prompts and the candidates that are scored in their slots; None reads states alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +51,33 @@ class Readings:
     cost: Cost
     answer_tokens: np.ndarray | None = None
     """(P, C) how many tokens each candidate has in its slot; 0 where a prompt has fewer candidates than others."""
+
+
+def share_of(cost: Cost, part: int, whole: int) -> Cost:
+    """A part's even share of a common cost."""
+    share = part / max(1, whole)
+    return Cost(
+        part,
+        round(cost.prompt_tokens * share),
+        round(cost.distinct_tokens * share),
+        round(cost.computed_tokens * share),
+    )
+
+
+def shares_by_items(cost: Cost, tasks: Sequence[Task]) -> list[Cost]:
+    """Each task's share of a common cost, by its items: prompts too, since an item is asked about more than once."""
+    total = max(1, sum(len(task.items) for task in tasks))
+    return [
+        replace(share_of(cost, len(task.items), total), prompts=round(cost.prompts * len(task.items) / total))
+        for task in tasks
+    ]
+
+
+def checked_logits(logits: np.ndarray, task: str) -> np.ndarray:
+    """The logits as they came, or an error: no order can be made of NaN."""
+    if not np.isfinite(logits).all():
+        raise CcrankError(
+            f"task {task!r}: the model's logits are not all finite numbers; read it in another precision, such as "
+            "--dtype float32"
+        )
+    return logits

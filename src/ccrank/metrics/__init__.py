@@ -22,6 +22,7 @@ from ccrank.metrics.order import (
     kendall_tau,
     pair_accuracy,
     pairwise_accuracy,
+    tau_b,
 )
 from ccrank.metrics.tasks import Estimate, PairedTest, Summary, mean_with_interval, paired_test, summarise
 
@@ -48,4 +49,5 @@ __all__ = [
     "paired_test",
     "pairwise_accuracy",
     "summarise",
+    "tau_b",
 ]

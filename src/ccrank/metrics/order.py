@@ -22,7 +22,7 @@ class TaskMetrics:
 
     n_items: int
     tau: float
-    """Kendall's τ-b with its sign: −1 is gold upside down."""
+    """Kendall's τ-b with its sign: −1 is gold reversed."""
     abs_tau: float
     """|τ|: the better of the two directions, as in the paper."""
     accuracy: float
@@ -36,14 +36,37 @@ class TaskMetrics:
 
 
 def kendall_tau(scores: ArrayLike, gold: ArrayLike) -> float:
-    """Kendall's τ-b, signed: (C − D) / √(P (P − T)) with P = N(N−1)/2 pairs, T of them tied in the scores.
+    """Kendall's τ-b of scores against gold, signed: (C − D) / √(P (P − T)), P = N(N−1)/2 pairs, T tied in the scores.
 
-    Gold never ties. Scores that all tie order nothing and have τ = 0 (where scipy says NaN).
+    Gold never ties. Scores that all tie order nothing and have τ = 0 (where scipy gives NaN).
+
+    Parameters
+    ----------
+    scores
+        (N,) higher = more; ties are allowed.
+    gold
+        (N,) gold values without ties.
 
     >>> kendall_tau([0.3, 0.1, 0.2], [3, 1, 2])
     1.0
     """
-    return _tau_b(*_count_pairs(scores, gold))
+    return tau_b(scores, _checked_gold(gold))
+
+
+def tau_b(first: ArrayLike, second: ArrayLike) -> float:
+    """Kendall's τ-b between two lists of scores, both of which may tie; 0 if one of them ties in all pairs.
+
+    τ-b = (C − D) / √((P − T₁)(P − T₂)) with T₁ and T₂ the pairs tied in either list.
+
+    Parameters
+    ----------
+    first, second
+        (N,) scores of the same items; NaN is refused.
+
+    >>> round(tau_b([1, 1, 2, 3], [1, 2, 2, 3]), 3)
+    0.8
+    """
+    return _tau_b(*_count_pairs(first, second))
 
 
 def pairwise_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
@@ -54,7 +77,7 @@ def pairwise_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
     >>> pairwise_accuracy([0.0, 0.0, 1.0], [1, 2, 3])
     0.8333333333333334
     """
-    surplus, _, pairs = _count_pairs(scores, gold)
+    surplus, _, _, pairs = _count_pairs(scores, _checked_gold(gold))
     return (pairs + surplus) / (2 * pairs)
 
 
@@ -91,9 +114,10 @@ def pair_accuracy(margins: ArrayLike, gold: ArrayLike) -> float:
 
 def evaluate(scores: ArrayLike, gold: ArrayLike) -> TaskMetrics:
     """All metrics of one task, with their chance levels."""
-    n_items = len(np.asarray(gold))
-    surplus, tied, pairs = _count_pairs(scores, gold)
-    tau = _tau_b(surplus, tied, pairs)
+    values = _checked_gold(gold)
+    n_items = len(values)
+    surplus, tied, tied_gold, pairs = _count_pairs(scores, values)
+    tau = _tau_b(surplus, tied, tied_gold, pairs)
     accuracy = (pairs + surplus) / (2 * pairs)
     return TaskMetrics(
         n_items=n_items,
@@ -106,36 +130,42 @@ def evaluate(scores: ArrayLike, gold: ArrayLike) -> TaskMetrics:
     )
 
 
-def _tau_b(surplus: int, tied: int, pairs: int) -> float:
-    return 0.0 if tied == pairs else surplus / math.sqrt(pairs * (pairs - tied))
+def _tau_b(surplus: int, tied_first: int, tied_second: int, pairs: int) -> float:
+    ordered = (pairs - tied_first) * (pairs - tied_second)
+    return surplus / math.sqrt(ordered) if ordered else 0.0
 
 
-def _count_pairs(scores: ArrayLike, gold: ArrayLike) -> tuple[int, int, int]:
-    """(concordant − discordant, tied in the scores, all) unordered pairs."""
-    values = _checked_gold(gold)
-    predicted = np.asarray(scores, dtype=float)
-    if predicted.shape != values.shape:
+def _count_pairs(first: ArrayLike, second: ArrayLike) -> tuple[int, int, int, int]:
+    """(concordant − discordant, tied in the first, tied in the second, all) unordered pairs."""
+    scores, others = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    if scores.shape != others.shape or scores.ndim != 1:
         raise CcrankError(
-            f"scores of shape {predicted.shape} for {len(values)} gold values; give one for each item"
+            f"scores of shape {scores.shape} do not match values of shape {others.shape}; give one of each per item"
         )
-    if np.isnan(predicted).any():
-        raise CcrankError(
-            f"the score of item {int(np.isnan(predicted).argmax()) + 1} is NaN; rank needs numbers"
-        )
-    pairs = len(values) * (len(values) - 1) // 2
-    ascending = predicted[np.argsort(values)]
-    if len(values) <= _MATRIX_ITEMS:
+    for values in (scores, others):
+        if np.isnan(values).any():
+            raise CcrankError(
+                f"the score of item {int(np.isnan(values).argmax()) + 1} is NaN; a ranking needs numbers"
+            )
+    pairs = len(scores) * (len(scores) - 1) // 2
+    tied_first, tied_second = _tied_pairs(scores), _tied_pairs(others)
+    if len(scores) <= _MATRIX_ITEMS:
         # Comparisons, not differences: two infinite scores of one sign tie.
-        above = ascending[None, :] > ascending[:, None]
-        concordant = int(np.triu(above).sum())
-        discordant = int(above.sum()) - concordant
-        return concordant - discordant, pairs - concordant - discordant, pairs
-    _, repeats = np.unique(ascending, return_counts=True)
-    tied = int((repeats * (repeats - 1) // 2).sum())
-    if tied == pairs:
-        return 0, tied, pairs
-    tau_b = stats.kendalltau(ascending, np.arange(len(ascending)), method="asymptotic").statistic
-    return round(float(tau_b) * math.sqrt(pairs * (pairs - tied))), tied, pairs
+        above = scores[None, :] > scores[:, None]
+        other_above = others[None, :] > others[:, None]
+        concordant = int((above & other_above).sum())
+        discordant = int((above & other_above.T).sum())
+        return concordant - discordant, tied_first, tied_second, pairs
+    ordered = (pairs - tied_first) * (pairs - tied_second)
+    if not ordered:
+        return 0, tied_first, tied_second, pairs
+    tau = stats.kendalltau(scores, others, method="asymptotic").statistic
+    return round(float(tau) * math.sqrt(ordered)), tied_first, tied_second, pairs
+
+
+def _tied_pairs(values: NDArray[np.float64]) -> int:
+    _, repeats = np.unique(values, return_counts=True)
+    return int((repeats * (repeats - 1) // 2).sum())
 
 
 def _checked_gold(gold: ArrayLike) -> NDArray[np.float64]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from ccrank.errors import CcrankError
 from ccrank.metrics.chance import Floor, chance_floor, p_value_abs_tau, p_value_tau
@@ -15,6 +17,8 @@ from ccrank.metrics.order import TaskMetrics
 ENUMERATED_TASKS = 16
 """Largest number of tasks for which the paired test tries all 2ⁿ sign flips."""
 
+# scipy 1.15 renamed the argument that takes a generator.
+_GENERATOR_ARGUMENT = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"
 _CHUNK_ENTRIES = 2**22  # resamples × tasks drawn at once: bounds memory at some 32 MB
 
 
@@ -58,20 +62,58 @@ class Summary:
 def mean_with_interval(
     values: ArrayLike, generator: np.random.Generator, level: float = 0.95, resamples: int = 10_000
 ) -> Estimate:
-    """The mean over tasks and its percentile-bootstrap interval: tasks are drawn anew with replacement."""
-    observed = _checked_values(values)
+    """The mean over tasks and its percentile-bootstrap interval: tasks are resampled with replacement.
+
+    Parameters
+    ----------
+    values
+        (T,) one value per task.
+    generator
+        Draws the resamples.
+    level
+        The coverage of the interval.
+    resamples
+        The number of bootstrap samples.
+    """
+    return macro_mean_with_interval([values], generator, level, resamples)
+
+
+def macro_mean_with_interval(
+    groups: Sequence[ArrayLike],
+    generator: np.random.Generator,
+    level: float = 0.95,
+    resamples: int = 10_000,
+) -> Estimate:
+    """The mean of the groups' means and its percentile-bootstrap interval: tasks are resampled within each group.
+
+    Parameters
+    ----------
+    groups
+        Per group, such as a dataset, (T,) one value per task.
+    generator, level, resamples
+        As in `mean_with_interval`.
+    """
+    observed = [_checked_values(values) for values in groups]
     if not 0 < level < 1 or resamples < 1:
         raise CcrankError(f"an interval needs 0 < level < 1 and resamples ≥ 1, got {level} and {resamples}")
-    if len(observed) == 1:
-        return Estimate(float(observed[0]), float("nan"), float("nan"))
-    means = np.concatenate(
-        [
-            observed[generator.integers(len(observed), size=(rows, len(observed)))].mean(axis=1)
-            for rows in _chunks(resamples, len(observed))
-        ]
+    mean = float(np.mean([values.mean() for values in observed]))
+    # A group of one task is the same in every resample; scipy refuses it.
+    single = sum(float(values[0]) for values in observed if len(values) == 1)
+    drawn = [values for values in observed if len(values) > 1]
+    if not drawn:
+        return Estimate(mean, float("nan"), float("nan"))
+    found = stats.bootstrap(
+        drawn,
+        lambda *samples, axis: (single + sum(sample.mean(axis=axis) for sample in samples)) / len(observed),
+        method="percentile",
+        confidence_level=level,
+        n_resamples=resamples,
+        batch=max(1, _CHUNK_ENTRIES // max(map(len, drawn))),
+        vectorized=True,
+        paired=False,
+        **{_GENERATOR_ARGUMENT: generator},
     )
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(float(observed.mean()), float(low), float(high))
+    return Estimate(mean, float(found.confidence_interval.low), float(found.confidence_interval.high))
 
 
 def paired_test(

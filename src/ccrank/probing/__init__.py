@@ -1,6 +1,6 @@
 """Probes on hidden states: the paper's Contrast-Consistent Ranking, supervised twins and baselines."""
 
-from ccrank.probing.batch import ordered_pairs, standardise
+from ccrank.probing.batch import ordered_pairs
 from ccrank.probing.crossval import (
     cross_validate,
     held_out_scores,
@@ -25,7 +25,6 @@ __all__ = [
     "leave_one_item_out",
     "ordered_pairs",
     "points_of_pairs",
-    "standardise",
     "task_folds",
     "train_sets",
 ]

@@ -14,20 +14,8 @@ from torch import Tensor
 
 from ccrank.errors import CcrankError
 from ccrank.probing.objectives import objective_of
-from ccrank.probing.probe import ROUNDING
 from ccrank.probing.supervised import ranks_of
-
-
-def standardise(states: Tensor) -> Tensor:
-    """Z-scores over the first axis, with the population's standard deviation; a constant feature becomes 0.
-
-    (N, d) for the items of a task; (P, 2, d) for its prompts, "Yes" and "No" each with their own mean.
-    """
-    deviation, mean = torch.std_mean(states, dim=0, correction=0)
-    # What is left of a constant feature is rounding; divided by itself it would count as much as a real one.
-    rounding = ROUNDING * states.abs().amax(0)
-    constant = deviation <= rounding
-    return ((states - mean) / deviation.masked_fill(constant, 1.0)).masked_fill(constant, 0.0)
+from ccrank.standardise import FLOAT32_ROUNDING, z_scores
 
 
 def ordered_pairs(count: int) -> np.ndarray:
@@ -42,13 +30,13 @@ def item_count(states: Any, method: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class Bucket:
     """Tasks of like size, padded to the longest: T tasks of at most M rows."""
 
     place: Tensor
-    """(T, M): the row of each task's items, counted from the shelf's first; any row where there is no item."""
+    """(T, M): the row of each task's items, counted from the bucket's first; any row where there is no item."""
     home: Tensor
-    """(R,): the place in T × M of each of the shelf's rows, the inverse of `place`."""
+    """(R,): the place in T × M of each of the bucket's rows, the inverse of `place`."""
     mask: Tensor
     """(G, F, T, M): the items trained on."""
     gold: Tensor | None
@@ -60,23 +48,23 @@ class Batch:
     """G groups (tasks, or pools of tasks), in each F training sets that share the group's states."""
 
     states: Tensor
-    """(G, R, d): the rows of all the group's tasks, shelf by shelf and task by task."""
-    shelves: tuple[Shelf, ...]
+    """(G, R, d): the rows of all the group's tasks, bucket by bucket and task by task."""
+    buckets: tuple[Bucket, ...]
 
     @property
     def sets(self) -> int:
         """F, the number of training sets."""
-        return self.shelves[0].mask.shape[1]
+        return self.buckets[0].mask.shape[1]
 
     def weights(self) -> list[Tensor]:
-        """Per shelf (G, F, T): the share of each task in its training set, tasks without items having none."""
-        used = [shelf.mask.any(-1).to(self.states.dtype) for shelf in self.shelves]
+        """Per bucket (G, F, T): the share of each task in its training set, tasks without items having none."""
+        used = [bucket.mask.any(-1).to(self.states.dtype) for bucket in self.buckets]
         total = torch.cat(used, dim=-1).sum(-1, keepdim=True).clamp(min=1)
         return [share / total for share in used]
 
     def row_mask(self) -> Tensor:
         """(G, F, R): the rows trained on."""
-        return torch.cat([shelf.mask.flatten(2)[..., shelf.home] for shelf in self.shelves], dim=-1)
+        return torch.cat([bucket.mask.flatten(2)[..., bucket.home] for bucket in self.buckets], dim=-1)
 
     def halves(self) -> tuple[Batch, Batch, int]:
         """Two batches of half the groups, or else half the training sets, and the axis (0 or 1) that was cut."""
@@ -85,11 +73,13 @@ class Batch:
 
         def cut(part: slice) -> Batch:
             index = (part,) if axis == 0 else (slice(None), part)
-            shelves = (
-                replace(shelf, mask=shelf.mask[index], gold=None if shelf.gold is None else shelf.gold[index])
-                for shelf in self.shelves
+            buckets = (
+                replace(
+                    bucket, mask=bucket.mask[index], gold=None if bucket.gold is None else bucket.gold[index]
+                )
+                for bucket in self.buckets
             )
-            return Batch(self.states[part] if axis == 0 else self.states, tuple(shelves))
+            return Batch(self.states[part] if axis == 0 else self.states, tuple(buckets))
 
         return cut(slice(None, middle)), cut(slice(middle, None)), axis
 
@@ -110,7 +100,9 @@ def as_states(states: Any, method: str, device: torch.device, dtype: torch.dtype
         raise CcrankError(f"{where}: {tensor.shape[0]} rows of states are not those of 2 or more items")
     if not bool(torch.isfinite(tensor).all()):
         raise CcrankError(f"{where}: the states hold NaN or infinity; read them in float32 or bfloat16")
-    return standardise(tensor).reshape(-1, tensor.shape[-1])
+    # Over the items of a task; for pairs over its prompts, "Yes" and "No" each with their own mean.
+    scaled: Tensor = z_scores(tensor, axis=0, rounding=FLOAT32_ROUNDING)
+    return scaled.reshape(-1, tensor.shape[-1])
 
 
 def as_gold(gold: Any, method: str, count: int, device: torch.device, where: str) -> Tensor:
@@ -175,8 +167,8 @@ def pack_each(
         if leave_one_out:
             mask = mask & _without_each(sizes[members[0]], method, device)
         place = torch.arange(length, device=device)
-        shelf = Shelf(place.unsqueeze(0), place, mask, _gold_of(values, mask, method, dtype))
-        yield members, Batch(packed, (shelf,))
+        bucket = Bucket(place.unsqueeze(0), place, mask, _gold_of(values, mask, method, dtype))
+        yield members, Batch(packed, (bucket,))
 
 
 def pack_pool(
@@ -195,7 +187,7 @@ def pack_pool(
             f"train must mark at least one of {len(states)} tasks in each row, got shape {train.shape}"
         )
     sizes = [item_count(task, method) for task in states]
-    all_rows, shelves = [], []
+    all_rows, buckets = [], []
     for members in _alike(sizes, least=0.6):
         rows = [as_states(states[i], method, device, dtype, f"task {i}") for i in members]
         lengths = torch.tensor([len(row) for row in rows], device=device)
@@ -212,8 +204,8 @@ def pack_pool(
             for index, (i, row) in enumerate(zip(members, rows, strict=True)):
                 values[index, : len(row)] = as_gold(gold[i], method, sizes[i], device, f"task {i}")
         all_rows += rows
-        shelves.append(Shelf(place, home, mask, _gold_of(values, mask, method, dtype)))
-    return Batch(torch.cat(all_rows).unsqueeze(0), tuple(shelves))
+        buckets.append(Bucket(place, home, mask, _gold_of(values, mask, method, dtype)))
+    return Batch(torch.cat(all_rows).unsqueeze(0), tuple(buckets))
 
 
 def _gold_of(values: Tensor | None, mask: Tensor, method: str, dtype: torch.dtype) -> Tensor | None:

@@ -64,7 +64,14 @@ class Objective:
     initial: Literal["uniform", "pca"] | None = None
     """Overrides the setting, for the baselines that are nothing but an initial direction."""
     reflects: bool = False
-    """Supervised, yet blind to direction: the trained probe is turned to agree with gold."""
+    """Supervised, yet indifferent to direction: the trained probe is reflected to agree with gold."""
+    summary: str = ""
+    """What a baseline without a loss is."""
+
+    @property
+    def seeded(self) -> bool:
+        """Whether the seed makes a difference."""
+        return self.initial != "pca"
 
 
 def _ccs_pair(logits: Tensor, mask: Tensor, gold: Tensor, shape: Tensor, settings: Settings) -> Tensor:
@@ -120,8 +127,8 @@ OBJECTIVES: dict[str, Objective] = {
     "sup-margin": Objective(_sup_margin, supervised=True),
     "sup-triplet": Objective(_sup_triplet, supervised=True, reflects=True),
     "sup-ordreg": Objective(_sup_ordreg, supervised=True, ordinal=True),
-    "random": Objective(None, initial="uniform"),
-    "pca": Objective(None, initial="pca"),
+    "random": Objective(None, initial="uniform", summary="A random direction in the states."),
+    "pca": Objective(None, initial="pca", summary="The first principal component of the states."),
 }
 
 

@@ -13,9 +13,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from ccrank.errors import CcrankError
+from ccrank.files import write_atomically
+from ccrank.standardise import FLOAT32_ROUNDING, mean_and_deviation
 
 FORMAT = "ccrank-probe-1"
-ROUNDING = 16 * float(np.finfo(np.float32).eps)  # below this share of its size a spread is rounding
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +56,7 @@ class Probe:
         return "within-task" if self.mean is None else "fixed"
 
     def __call__(self, states: Any) -> np.ndarray:
-        """Scores in [0, 1], higher = more or less alike all along: (N, d) -> (N,).
+        """Scores in [0, 1], monotone; direction unknown unless the notes say `directed`. (N, d) -> (N,).
 
         If paired: (P, 2, d) -> (P,), the predictions ½(f(x⁺) + 1 − f(x⁻)) that the first item is above.
         """
@@ -74,7 +75,7 @@ class Probe:
                 "the normalisation with `Probe.with_fixed`"
             )
         if self.mean is None or self.deviation is None:
-            mean, deviation = normalisation_of(values)
+            mean, deviation = mean_and_deviation(values, axis=0, rounding=FLOAT32_ROUNDING)
         else:
             mean, deviation = self.mean.astype(np.float64), self.deviation.astype(np.float64)
         centred = (values - mean) / np.where(deviation > 0, deviation, 1.0) * (deviation > 0)
@@ -84,8 +85,8 @@ class Probe:
 
     def with_fixed(self, states: Any) -> Probe:
         """The same probe with the normalisation of these states kept, so that items can be scored one by one."""
-        mean, deviation = normalisation_of(_as_array(states))
-        return Probe(self.weights, self.bias, mean, deviation, self.paired, dict(self.about))
+        mean, deviation = mean_and_deviation(_as_array(states), axis=0, rounding=FLOAT32_ROUNDING)
+        return Probe(self.weights, self.bias, mean[0], deviation[0], self.paired, dict(self.about))
 
     def save(self, path: str | Path) -> None:
         """One safetensors file: weights, bias and normalisation, with the notes as JSON in its header."""
@@ -97,7 +98,8 @@ class Probe:
         except TypeError as error:
             raise CcrankError(f"a probe's notes must fit into JSON: {error}") from None
         header = {"format": FORMAT, "paired": json.dumps(self.paired), "about": notes}
-        save_file({name: np.ascontiguousarray(value) for name, value in tensors.items()}, str(path), header)
+        whole = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
+        write_atomically(path, lambda partial: save_file(whole, str(partial), header))
 
     @classmethod
     def load(cls, path: str | Path) -> Probe:
@@ -131,9 +133,3 @@ def _as_array(states: Any) -> np.ndarray:
     if isinstance(states, torch.Tensor):
         states = states.detach().to("cpu", torch.float64).numpy()
     return np.asarray(states, dtype=np.float64)
-
-
-def normalisation_of(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and population standard deviation over the first axis, 0 where a feature is constant up to rounding."""
-    mean, deviation = states.mean(0), states.std(0)
-    return mean, np.where(deviation <= ROUNDING * np.abs(states).max(0), 0.0, deviation)

@@ -7,38 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.labelfree.routes import middle_and_late
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
+from ccrank.lm.reading import share_of
 from ccrank.probing.batch import ordered_pairs
-from ccrank.prompting.asking import check_fields, share_of
 from ccrank.prompts import Templates
 from ccrank.task import Task
 
 POSITIONS = ("slot", "item")
-
-
-def parse_layers(layer: str | int, reader: Reader) -> list[int]:
-    """ "last", "all", "auto" (the candidates of a choice), a number or several, comma-separated.
-
-    Negative numbers count from the end; each layer is named once, by its number from 0 on.
-    """
-    if layer == "last":
-        return [reader.depth]
-    if layer == "all":
-        return list(range(1, reader.depth + 1))
-    if layer == "auto":
-        return middle_and_late(reader.depth)
-    try:
-        numbers = [int(one) for one in str(layer).split(",")]
-    except ValueError:
-        raise CcrankError(
-            f"layer is last, all, auto or a number from 0 to {reader.depth}, not {layer!r}"
-        ) from None
-    for number in numbers:
-        if not -reader.depth - 1 <= number <= reader.depth:
-            raise CcrankError(f"there is no layer {number}: {reader.name} has 0 to {reader.depth}")
-    return list(dict.fromkeys(number % (reader.depth + 1) for number in numbers))
 
 
 def read_single_states(
@@ -53,7 +29,7 @@ def read_single_states(
     """ItemSingle states of each task, (N, L, d), at the answer slot or at the item's last token."""
     if position not in POSITIONS:
         raise CcrankError(f"states are read at the slot or at the item, not at {position!r}")
-    check_fields(templates[template], reader.form, "item")
+    templates[template].check_fields(reader.form, "item")
     prompts = [
         templates.single(task, index, reader.form, template)
         for task in tasks

@@ -74,7 +74,7 @@ def train(batch: Batch, method: str, seeds: Sequence[int], settings: Settings) -
     """A probe for each group, training set and seed of the batch."""
     groups, sets = len(batch.states), batch.sets
     # Losses hold up to a square of each task's rows.
-    cells = len(seeds) * max(shelf.mask.numel() * shelf.mask.shape[-1] for shelf in batch.shelves)
+    cells = len(seeds) * max(bucket.mask.numel() * bucket.mask.shape[-1] for bucket in batch.buckets)
     crowded = batch.states.device.type == "cpu" and groups > 1 and batch.states.numel() > CACHE_LIMIT
     if crowded or (cells > CELL_LIMIT and groups * sets > 1):
         first, second, axis = batch.halves()
@@ -125,25 +125,25 @@ class _Problem:
         )
         self.states = torch.cat([batch.states, extra], dim=-1)
         # (G, F, 1, T, M) and (G, F, 1, T): seeds share them
-        self.masks = [shelf.mask.unsqueeze(2) for shelf in batch.shelves]
-        self.golds = [None if shelf.gold is None else shelf.gold.unsqueeze(2) for shelf in batch.shelves]
+        self.masks = [bucket.mask.unsqueeze(2) for bucket in batch.buckets]
+        self.golds = [None if bucket.gold is None else bucket.gold.unsqueeze(2) for bucket in batch.buckets]
         self.weights = [share.unsqueeze(2) for share in batch.weights()]
 
     def logits(self, parameters: Tensor) -> list[Tensor]:
-        """(G, F, S, D) -> (G, F, S, T, M) of each shelf."""
+        """(G, F, S, D) -> (G, F, S, T, M) of each bucket."""
         rows = torch.matmul(parameters.flatten(1, 2), self.states.mT).unflatten(1, self.columns)
-        shelves = self.batch.shelves
-        if len(shelves) == 1 and len(shelves[0].place) == 1:
+        buckets = self.batch.buckets
+        if len(buckets) == 1 and len(buckets[0].place) == 1:
             return [rows.unsqueeze(-2)]  # one task: its rows stand in their places already
-        pieces = rows.split([len(shelf.home) for shelf in shelves], dim=-1)
-        return [piece[..., shelf.place] for piece, shelf in zip(pieces, shelves, strict=True)]
+        pieces = rows.split([len(bucket.home) for bucket in buckets], dim=-1)
+        return [piece[..., bucket.place] for piece, bucket in zip(pieces, buckets, strict=True)]
 
     def rows(self, places: Sequence[Tensor]) -> Tensor:
-        """The way back from `logits`: one number a place, (G, F, S, T, M) of each shelf -> (G, F, S, R)."""
+        """The way back from `logits`: one number a place, (G, F, S, T, M) of each bucket -> (G, F, S, R)."""
         if len(places) == 1 and places[0].shape[-2] == 1:
             return places[0].squeeze(-2)
-        pieces = zip(places, self.batch.shelves, strict=True)
-        return torch.cat([piece.flatten(3)[..., shelf.home] for piece, shelf in pieces], dim=-1)
+        pieces = zip(places, self.batch.buckets, strict=True)
+        return torch.cat([piece.flatten(3)[..., bucket.home] for piece, bucket in pieces], dim=-1)
 
     def loss(self, logits: Sequence[Tensor], shape: Tensor) -> Tensor:
         """The mean over the training set's tasks: (G, F, S)."""

@@ -1,7 +1,17 @@
 """Rank by asking: pairwise, pointwise and listwise prompting."""
 
-from ccrank.prompting.listwise import prompt_list
-from ccrank.prompting.pairwise import prompt_pair
-from ccrank.prompting.pointwise import prompt_point
+from ccrank.prompting.listwise import describe_shuffles, list_requests, prompt_list
+from ccrank.prompting.pairwise import describe_pairs, pair_requests, prompt_pair
+from ccrank.prompting.pointwise import describe_ratings, point_requests, prompt_point
 
-__all__ = ["prompt_list", "prompt_pair", "prompt_point"]
+__all__ = [
+    "describe_pairs",
+    "describe_ratings",
+    "describe_shuffles",
+    "list_requests",
+    "pair_requests",
+    "point_requests",
+    "prompt_list",
+    "prompt_pair",
+    "prompt_point",
+]

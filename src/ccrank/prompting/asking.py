@@ -10,9 +10,9 @@ import numpy as np
 from ccrank.errors import CcrankError
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
+from ccrank.lm.reading import checked_logits, share_of
 from ccrank.prompting.calibration import CALIBRATIONS
-from ccrank.prompts import Form, Prompt, Template
-from ccrank.task import Task
+from ccrank.prompts import Prompt
 
 CONTENT_FREE = ("N/A", "something", "it")
 """Stand-ins for an item that say nothing, after Zhao et al. (2021)."""
@@ -37,50 +37,11 @@ def read_groups(
     return logits, costs
 
 
-def checked_logits(logits: np.ndarray, task: str) -> np.ndarray:
-    """The logits as they came, or an error: no order can be made of NaN."""
-    if not np.isfinite(logits).all():
-        raise CcrankError(
-            f"task {task!r}: the model's logits are not all finite numbers; read it in another precision, such as "
-            "--dtype float32"
-        )
-    return logits
-
-
 def seeded(seed: int) -> np.random.Generator:
     """A generator of random numbers for one task."""
     if seed < 0:
         raise CcrankError(f"a seed is a number from 0 on, got {seed}")
     return np.random.default_rng(seed)
-
-
-def check_fields(template: Template, form: Form, *needed: str) -> None:
-    """Refuse a template that would show the model the same words whatever the items are."""
-    wording = template.wording(form)
-    if missing := [name for name in needed if f"{{{name}}}" not in wording]:
-        raise CcrankError(
-            f"template {template.name!r} needs {' and '.join(f'{{{name}}}' for name in missing)}: {wording!r}"
-        )
-
-
-def share_of(cost: Cost, part: int, whole: int) -> Cost:
-    """A part's even share of a common cost."""
-    share = part / max(1, whole)
-    return Cost(
-        part,
-        round(cost.prompt_tokens * share),
-        round(cost.distinct_tokens * share),
-        round(cost.computed_tokens * share),
-    )
-
-
-def shares_by_items(cost: Cost, tasks: Sequence[Task]) -> list[Cost]:
-    """Each task's share of a common cost, by its items: prompts too, since an item is asked about more than once."""
-    total = max(1, sum(len(task.items) for task in tasks))
-    return [
-        replace(share_of(cost, len(task.items), total), prompts=round(cost.prompts * len(task.items) / total))
-        for task in tasks
-    ]
 
 
 def without_content(prompt: Prompt) -> list[Prompt]:

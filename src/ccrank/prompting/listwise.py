@@ -7,8 +7,9 @@ its steps are read at once (in a prefix tree they are a single path), and guesse
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,9 @@ from ccrank.aggregate import kemeny_rankings, kendall_w, mean_pairwise_tau, mean
 from ccrank.errors import CcrankError
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
-from ccrank.prompting.asking import check_fields, checked_logits, seeded, share_of
-from ccrank.prompts import Templates, option_labels
+from ccrank.lm.reading import Request, checked_logits, share_of
+from ccrank.prompting.asking import seeded
+from ccrank.prompts import Form, Templates, option_labels
 from ccrank.ranking import Answer
 from ccrank.task import Task
 
@@ -75,7 +77,7 @@ def prompt_list(
         )
     if calibration == "letters" and shuffles < 2:
         raise CcrankError("calibration by letters takes a mean over shuffles: 2 or more are needed, got 1")
-    check_fields(templates[template], reader.form, "options")
+    templates[template].check_fields(reader.form, "options")
     picker = _Picker(tasks, reader, templates, template, calibration == "letters", progress)
     generators = [seeded(seed) for _ in tasks]
     orders: list[list[list[int]]] = [
@@ -154,7 +156,7 @@ class _Picker:
             taken = range(len(longest) - 1)
             try:
                 prompt = self.templates.list(task, longest, taken, self.reader.form, self.template)
-                self.reader.encoder.encode([prompt], [option_labels(len(longest))])
+                self.reader.prompt_tokenizer.encode([prompt], [option_labels(len(longest))])
             except CcrankError:
                 if len(longest) <= 2:
                     raise
@@ -229,3 +231,25 @@ def _settle(picking: _Picking, table: np.ndarray) -> None:
     if len(left) == 1:
         picking.chosen.append(left.pop())
     picking.guess = left
+
+
+def list_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
+    """What one shuffle of `prompt-list` reads of a task, every step of every window.
+
+    Which items share a window is not known in advance, but their number is.
+    """
+    places = range(len(task.items))
+    windows = [places[start : start + MOST_AT_ONCE] for start in window_starts(len(places), MOST_AT_ONCE)]
+    steps = [
+        templates.list(task, window, range(taken), form)
+        for window in windows
+        for taken in range(len(window) - 1)
+    ]
+    return [(steps, option_labels(min(len(places), MOST_AT_ONCE)))]
+
+
+def describe_shuffles(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
+    """How far the shuffles agree, in words."""
+    if "shuffles_agree" not in consistency:
+        return []
+    return [f"τ between shuffles {consistency['shuffles_agree']:+.2f} (0 by chance)"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,9 +22,10 @@ from ccrank.aggregate import (
 from ccrank.errors import CcrankError
 from ccrank.lm import Cost, Reader
 from ccrank.lm.reader import Progress
-from ccrank.prompting.asking import check_fields, read_groups, reference_prompts, seeded
+from ccrank.lm.reading import Request
+from ccrank.prompting.asking import read_groups, reference_prompts, seeded
 from ccrank.prompting.calibration import calibrate
-from ccrank.prompts import Prompt, Templates
+from ccrank.prompts import Form, Prompt, Templates
 from ccrank.ranking import Answer
 from ccrank.sorting import quick_sort, random_opponents
 from ccrank.task import Task
@@ -59,7 +61,7 @@ def prompt_pair(
         raise CcrankError(
             f"template {template!r} needs two candidates, for yes and for no, got {list(candidates)}"
         )
-    check_fields(templates[template], reader.form, "item_a", "item_b")
+    templates[template].check_fields(reader.form, "item_a", "item_b")
     asker = _Asker(reader, templates, template, calibration, progress)
     plans = [_plan(len(task.items), pairs, seeded(seed)) for task in tasks]
     together = [index for index, plan in enumerate(plans) if plan is not None]
@@ -198,3 +200,26 @@ def pair_consistency(margins: np.ndarray) -> Mapping[str, float]:
         "circular_triads_by_chance": float(triads.expected),
         "first_wins": bias.first_share,
     }
+
+
+def pair_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
+    """What `prompt-pair` reads of a task if all pairs are asked."""
+    places = range(len(task.items))
+    pairs = [(first, second) for first in places for second in places if first != second]
+    prompts = [templates.pair(task, first, second, form) for first, second in pairs]
+    return [(prompts, templates["pair"].candidates)]
+
+
+def describe_pairs(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
+    """How consistent the pairwise answers are, in words."""
+    phrases = []
+    # Few opponents leave pairs that were asked in one order only, and no triad that could be circular.
+    if math.isfinite(agree := consistency.get("both_orders_agree", math.nan)):
+        phrases.append(f"both orders agree on {agree:.0%} of pairs (50% by chance)")
+    if expected := consistency.get("circular_triads_by_chance"):
+        phrases.append(f"{consistency['circular_triads']:g} circular triads ({expected:g} by chance)")
+    if "first_wins" in consistency:
+        phrases.append(f"first item wins {consistency['first_wins']:.0%}")
+    if "comparisons" in details:
+        phrases.append(f"{details['comparisons']:,} comparisons")
+    return phrases

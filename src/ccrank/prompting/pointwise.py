@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -10,9 +11,10 @@ from scipy.special import softmax
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader
 from ccrank.lm.reader import Progress
-from ccrank.prompting.asking import check_fields, read_groups, reference_prompts
+from ccrank.lm.reading import Request
+from ccrank.prompting.asking import read_groups, reference_prompts
 from ccrank.prompting.calibration import calibrate
-from ccrank.prompts import Templates
+from ccrank.prompts import Form, Templates
 from ccrank.ranking import Answer
 from ccrank.task import Task
 
@@ -41,7 +43,7 @@ def prompt_point(
     name = template or ("single-scale" if scale else "single")
     candidates = templates[name].candidates or RATINGS
     values = _numbers(candidates, name)
-    check_fields(templates[name], reader.form, "item")
+    templates[name].check_fields(reader.form, "item")
     groups = []
     for task in tasks:
         prompts = [templates.single(task, index, reader.form, name) for index in range(len(task.items))]
@@ -87,3 +89,18 @@ def _numbers(candidates: Sequence[str], template: str) -> np.ndarray:
             f"template {template!r}: two or more different, finite ratings are needed, got {list(candidates)}"
         )
     return values
+
+
+def point_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
+    """What `prompt-point` reads of a task."""
+    prompts = [templates.single(task, index, form, "single-scale") for index in range(len(task.items))]
+    return [(prompts, RATINGS)]
+
+
+def describe_ratings(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
+    """How many of the possible ratings were given, in words."""
+    return (
+        [f"{consistency['distinct_ratings']:.0%} of ratings in use"]
+        if "distinct_ratings" in consistency
+        else []
+    )

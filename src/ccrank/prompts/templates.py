@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
+from ccrank.lexicon import plural, poles_of
 from ccrank.prompts.prompt import Form, Piece, Prompt
 from ccrank.task import Task
 from ccrank.toml import parse_toml
-from ccrank.words import ends_of, plural
 
-CRITERION_FIELDS = ("name", "more", "category", "categories", "low", "high", "least", "most")
-CONTENT_FIELDS = ("item", "item_a", "item_b", "options", "chosen", "end")
+CRITERION_FIELDS = ("name", "comparative", "category", "categories", "low", "high", "least", "most")
+CONTENT_FIELDS = ("item", "item_a", "item_b", "options", "chosen", "pole")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +69,29 @@ class Template:
         special = {"masked": self.masked, "encoder_decoder": self.encoder_decoder}.get(form)
         return special or self.text
 
+    def check_fields(self, form: Form, *needed: str) -> None:
+        """Refuse a template that would show the model the same words whatever the items are."""
+        wording = self.wording(form)
+        if missing := [name for name in needed if f"{{{name}}}" not in wording]:
+            raise CcrankError(
+                f"template {self.name!r} needs {' and '.join(f'{{{name}}}' for name in missing)}: {wording!r}"
+            )
+
     def render(
         self, task: Task, content: Mapping[str, Sequence[Piece]], form: Form, context: Template
     ) -> Prompt:
         """Fill the template. User text goes in as pieces of its own and is never parsed again."""
         criterion = task.criterion
-        ends = ends_of(criterion)
+        poles = poles_of(criterion)
         words = {
             "name": criterion.name,
-            "more": criterion.more,
+            "comparative": criterion.comparative_phrase,
             "category": criterion.kind,
             "categories": plural(criterion.kind),
-            "low": ends.low[0],
-            "high": ends.high[0],
-            "least": ends.least,
-            "most": ends.most,
+            "low": poles.low[0],
+            "high": poles.high[0],
+            "least": poles.least,
+            "most": poles.most,
         }
         pieces: list[Piece] = []
         if task.context:
@@ -133,9 +141,9 @@ class Templates:
         """ItemSingle with a made-up item in the item's place: "a very large country"."""
         return self[template].render(task, {"item": [Piece(text, "item")]}, form, self["context"])
 
-    def end(self, task: Task, word: str, form: Form = "causal", template: str = "such-as") -> Prompt:
-        """A prompt about one end of the scale, whose answers are the items themselves."""
-        return self[template].render(task, {"end": [Piece(word, "criterion")]}, form, self["context"])
+    def pole(self, task: Task, word: str, form: Form = "causal", template: str = "such-as") -> Prompt:
+        """A prompt about one pole of the scale, whose answers are the items themselves."""
+        return self[template].render(task, {"pole": [Piece(word, "criterion")]}, form, self["context"])
 
     def list(
         self,

@@ -25,8 +25,7 @@ from ccrank.report.figures_style import (
     side_title,
     title,
 )
-from ccrank.report.scale import _short
-from ccrank.report.tables import (
+from ccrank.results.tables import (
     FAMILIES,
     kind_summary,
     main_setting,
@@ -34,6 +33,7 @@ from ccrank.report.tables import (
     one_layer,
     summary,
 )
+from ccrank.text import one_line
 
 KIND_NAMES = {"facts": "fact-based", "context": "context-based", "other": "other"}
 MOST_DATASETS_ACROSS = 6
@@ -88,7 +88,7 @@ def figure_datasets(results: pd.DataFrame, metric: str = "abs_tau") -> Figure | 
         axes = grid[line, column]
         axes.set_visible(True)
         _bars(axes, table[(table["model"] == model) & (table["dataset"] == dataset)], methods, metric)
-        title(axes, _short(dataset, 18))
+        title(axes, one_line(dataset, 18))
         if (line + 1, column) not in places.values():
             axes.set_xlabel(_FREE[metric])
         if (line, column + 1) not in places.values() or column == columns - 1:
@@ -115,7 +115,7 @@ def figure_across(results: pd.DataFrame) -> Figure | None:
         axes = grid[line, column]
         axes.set_visible(True)
         _dumbbells(axes, table[(table["model"] == model) & (table["dataset"] == dataset)], twins)
-        title(axes, _short(dataset, 18))
+        title(axes, one_line(dataset, 18))
         if (line + 1, column) not in places.values():
             axes.set_xlabel("Kendall's |τ|")
             axes.tick_params(labelbottom=True)
@@ -233,7 +233,7 @@ def _sign_marks(axes: Axes, value: pd.Series, y: pd.Series, start: float) -> Non
 def _method_rows(axes: Axes, methods: Sequence[str]) -> None:
     axes.set_xticks([0, 0.5, 1.0], ["0", "0.5", "1"])
     axes.set_ylim(len(methods) - 0.4, -0.6)
-    axes.set_yticks(range(len(methods)), [_short(name, 24) for name in methods], parse_math=False)
+    axes.set_yticks(range(len(methods)), [one_line(name, 24) for name in methods], parse_math=False)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=GRID_COLOUR, lw=0.5)
 

@@ -26,9 +26,9 @@ from ccrank.report.figures_style import (
     spread,
     title,
 )
-from ccrank.report.scale import _short
-from ccrank.report.tables import FAMILIES, floor_of, main_setting, method_order, one_layer, summary
+from ccrank.results.tables import FAMILIES, floor_of, main_setting, method_order, one_layer, summary
 from ccrank.task import Task
+from ccrank.text import one_line
 
 Tasks = Mapping[tuple[str, str], Task]
 """Tasks by dataset and id."""
@@ -82,7 +82,7 @@ def figure_scales(results: pd.DataFrame, tasks: Tasks) -> Figure | None:
             scores[order], range(len(order)), c=gold, cmap="cividis", vmin=0, vmax=1, s=26, edgecolor="0.2", lw=0.5,
             zorder=2,
         )  # fmt: skip
-        names = [_short(task.items[index], 20) for index in order]
+        names = [one_line(task.items[index], 20) for index in order]
         axes.set_yticks(range(len(order)), names, parse_math=False)
         # The same distance between items in every panel.
         axes.set_ylim(len(order) - int(rows["n_items"].max()) - 0.7, len(order) - 0.3)
@@ -91,8 +91,8 @@ def figure_scales(results: pd.DataFrame, tasks: Tasks) -> Figure | None:
         axes.tick_params(axis="y", length=0)
         sign = "τ" if row["directed"] else "|τ|"
         value = row["tau"] if row["directed"] else row["abs_tau"]
-        title(axes, f"{_short(row['dataset'], 18)}, by {_short(task.criterion.name, 22)}")
-        axes.set_xlabel(f"{_short(row['method'], 20)} score, {sign} = {value:.2f}", parse_math=False)
+        title(axes, f"{one_line(row['dataset'], 18)}, by {one_line(task.criterion.name, 22)}")
+        axes.set_xlabel(f"{one_line(row['method'], 20)} score, {sign} = {value:.2f}", parse_math=False)
     for axes in list(grid.flat)[len(rows) :]:
         axes.set_visible(False)
     if points is not None:
@@ -146,13 +146,13 @@ def figure_layers(results: pd.DataFrame) -> Figure | None:
                 axes.set_xlabel("layer")
             if last:
                 axes.annotate(
-                    _short(model, 34, keep_end=True), (1.0, 1.03), xycoords="axes fraction", ha="right", va="bottom",
+                    one_line(model, 34, keep_end=True), (1.0, 1.03), xycoords="axes fraction", ha="right", va="bottom",
                     fontweight="bold", fontsize=7, parse_math=False,
                 )  # fmt: skip
     handles: list[Line2D] = [
         Line2D(
             [], [], color=colour, ls=style, lw=1.2, marker=marker, ms=3, mec="0.15", mew=0.4,
-            label=_short(" ".join(key), 28),
+            label=one_line(" ".join(key), 28),
         )
         for key, (colour, style, marker) in styles.items()
     ]  # fmt: skip
@@ -224,7 +224,7 @@ def _layer_lines(
         places = spread([end[0] for end in ends], 0.083 * (high - low))
         for (_, name, colour), place in zip(ends, places, strict=True):
             axes.text(
-                1.02, place, _short(name, 20), ha="left", va="center", fontsize=5.5, color=_shade(colour, 1),
+                1.02, place, one_line(name, 20), ha="left", va="center", fontsize=5.5, color=_shade(colour, 1),
                 parse_math=False, clip_on=False, transform=axes.get_yaxis_transform(),
             )  # fmt: skip
     axes.grid(axis="y", color=GRID_COLOUR, lw=0.5)
@@ -290,7 +290,7 @@ def _label_points(axes: Axes, x: np.ndarray, y: np.ndarray, names: list[str], ga
         members = np.flatnonzero(column == one)
         for index, place in zip(members, spread(y[members].tolist(), gap), strict=True):
             axes.annotate(
-                _short(names[index], 20), (x[index], y[index]), (float(x[members].max()) * 1.18, place),
+                one_line(names[index], 20), (x[index], y[index]), (float(x[members].max()) * 1.18, place),
                 textcoords="data", va="center", fontsize=6.5, parse_math=False,
                 arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.6", "shrinkA": 0, "shrinkB": 2},
             )  # fmt: skip

@@ -20,7 +20,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ccrank.errors import CcrankError
-from ccrank.report.scale import _fonts, _short
+from ccrank.report.scale import _fonts
+from ccrank.text import one_line
 
 TEXT_WIDTH = 7.1
 """Inches of a two-column page."""
@@ -118,7 +119,7 @@ def bare(axes: Axes) -> None:
 
 def title(axes: Axes, text: str, **options: Any) -> None:
     """A title to the left; a name's dollars are not maths."""
-    axes.set_title(_short(text, 44), loc="left", parse_math=False, **options)
+    axes.set_title(one_line(text, 44), loc="left", parse_math=False, **options)
 
 
 def side_title(axes: Axes, text: str) -> None:
@@ -127,7 +128,7 @@ def side_title(axes: Axes, text: str) -> None:
     rows = {one.get_position().y0 for one in figure.axes}
     height = 72 * (figure.get_figheight() - 0.75) / len(rows) - 36
     axes.annotate(
-        _short(text, max(6, int(height / 5.5)), keep_end=True),
+        one_line(text, max(6, int(height / 5.5)), keep_end=True),
         (1.03, 0.5),
         xycoords="axes fraction",
         rotation=-90,

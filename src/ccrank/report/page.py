@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from ccrank.report.figures_style import image_bytes
 from ccrank.report.rankings import pack_rankings, script_json
-from ccrank.report.tables import Best, Headline, headlines, kind_summary
+from ccrank.results.tables import Best, Headline, headlines, kind_summary
 
 if TYPE_CHECKING:
     from ccrank.report.figures import DrawnFigure

@@ -10,6 +10,7 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.ranking import Ranking
+from ccrank.text import one_line
 
 MOST_ITEMS = 1000
 """A longer list would make a taller image than PNG writers take."""
@@ -37,7 +38,7 @@ def plot_scale(ranking: Ranking, path: Path) -> None:
         raise CcrankError(f"a plot shows up to {MOST_ITEMS} items, got {len(ranking.scores)}")
     order = ranking.order[::-1]
     scores = np.asarray([ranking.scores[index] for index in order])
-    names = [_short(ranking.task.items[index], 40) for index in order]
+    names = [one_line(ranking.task.items[index], 40) for index in order]
     # A user's dollars are money, not maths.
     words: dict[str, Any] = {"parse_math": False, "fontfamily": _fonts()}
     figure = Figure(figsize=(6.4, 1.1 + 0.3 * len(order)), layout="constrained")
@@ -58,9 +59,9 @@ def plot_scale(ranking: Ranking, path: Path) -> None:
     axes.set_yticks(range(len(order)), names, **words)
     axes.set_ylim(-0.7, len(order) - 0.3)
     # On the figure, not the axes: long names push these to the right and would push the words off the page.
-    source = f"score by {ranking.method} ({_short(ranking.model, 40, keep_end=True)})"
+    source = f"score by {ranking.method} ({one_line(ranking.model, 40, keep_end=True)})"
     figure.supxlabel(source, fontsize=10, **words)
-    title = f"by {_short(ranking.task.criterion.name, 44)}"
+    title = f"by {one_line(ranking.task.criterion.name, 44)}"
     title += "" if ranking.directed else ", direction unknown"
     figure.suptitle(title, x=0.01, horizontalalignment="left", fontsize=11, **words)
     for side in ("top", "right", "left"):
@@ -80,11 +81,3 @@ def _fonts() -> list[str]:
 
     installed = {font.name for font in fontManager.ttflist}
     return ["DejaVu Sans", *(name for name in MORE_FONTS if name in installed)]
-
-
-def _short(text: str, most: int, keep_end: bool = False) -> str:
-    """On one line, without what cannot be printed, cut when long: a folder's name says more at its end."""
-    flat = "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))
-    if len(flat) <= most:
-        return flat
-    return "…" + flat[1 - most :] if keep_end else flat[: most - 1] + "…"

@@ -1,0 +1,5 @@
+"""`python -m ccrank` is the command `ccrank`."""
+
+from ccrank.cli import main
+
+main()

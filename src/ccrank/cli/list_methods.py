@@ -1,0 +1,47 @@
+"""`ccrank methods`: every method with one line each, or one with its options."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated
+
+import typer
+
+from ccrank.cli.options import AsJson
+from ccrank.cli.screen import out, print_json, simple_table
+
+
+def methods_command(
+    name: Annotated[str | None, typer.Argument(help="Show this method with its options.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the methods, or explain one and its options."""
+    from ccrank.methods import METHODS, get_method
+
+    chosen = [get_method(name)] if name else list(METHODS.values())
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": method.name,
+                    "summary": method.summary,
+                    "family": method.family,
+                    "directed": method.directed,
+                    "calls": method.calls,
+                    "options": dict(method.options),
+                }
+                for method in chosen
+            ]
+        )
+        return
+    table = simple_table("method", "what it does", "family", "directed", "model calls")
+    for method in chosen:
+        table.add_row(
+            method.name, method.summary, method.family, "yes" if method.directed else "no", method.calls
+        )
+    out().print(table)
+    if name:
+        typer.echo("\n" + inspect.cleandoc(chosen[0].run.__doc__ or ""))
+        typer.echo("\nOptions (--option NAME=VALUE), with their defaults:")
+        for option, default in chosen[0].options.items():
+            typer.echo(f"  {option.replace('_', '-')}={'' if default is None else default}")

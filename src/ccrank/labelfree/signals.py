@@ -1,0 +1,215 @@
+"""Label-free signals of a directed ranking. Each gives raw scores of items, higher = more, without a label.
+
+- poles: the log-odds of the high pole's words against the low pole's, said of the item;
+- likelihood: the log-probability of the item where the high pole is named, less that where the low pole is;
+- axis: the projection of the item's state on the direction from exemplars of the low pole to those of the high pole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+from scipy.special import logsumexp
+
+from ccrank.errors import CcrankError
+from ccrank.lexicon import Poles, poles_of
+from ccrank.lm import Cost, Reader
+from ccrank.lm.reader import Progress
+from ccrank.lm.reading import checked_logits
+from ccrank.prompts import Form, Prompt, Templates
+from ccrank.standardise import z_scores
+from ccrank.task import Task
+
+EXEMPLAR_WORDS = 2
+"""How many words of each pole are made into exemplars."""
+
+LONGEST_NAME = 60
+"""Items with more characters than this, on average, are treated as texts and not as names."""
+
+
+@dataclass(frozen=True)
+class PoleReadings:
+    """What one pass over a template's prompts gives: pole scores, and states for the axis and for probes."""
+
+    poles: list[np.ndarray]
+    """Per task (N,); empty if no words were asked for, as of a model without a language-model head."""
+    axis: list[np.ndarray]
+    """Per task (N,)."""
+    states: list[np.ndarray]
+    """Per task (N, L, d), at the slot."""
+    item_states: list[np.ndarray]
+    """Per task (N, L, d), at the item's last token."""
+    layers: tuple[int, ...]
+    cost: Cost
+
+
+Against = Literal["low", "context", "nothing"]
+
+
+@dataclass(frozen=True)
+class Wording:
+    """A template that asks for items of the high pole, and what their log-probability is compared with."""
+
+    template: str
+    against: Against = "low"
+    """low: the same prompt about the low pole; context: the prompt without its context, per token; nothing."""
+
+    def __post_init__(self) -> None:
+        if self.against not in get_args(Against):
+            raise CcrankError(f"against={self.against!r}: it is one of {', '.join(get_args(Against))}")
+
+
+NAMES = (Wording("such-as"), Wording("considered"))
+TEXTS = (Wording("list-of"),)
+WITH_CONTEXT = (Wording("that-are"), Wording("this-is", "context"))
+
+
+def wordings_of(task: Task) -> tuple[Wording, ...]:
+    """The wordings for a task's kind of items.
+
+    A name can follow "such as", a whole text cannot; and reading texts as answers is expensive: they get one wording.
+    With a context, what counts is how much more likely it makes an item.
+    """
+    if task.context:
+        return WITH_CONTEXT
+    texts = sum(map(len, task.items)) > LONGEST_NAME * len(task.items)
+    return TEXTS if texts else NAMES
+
+
+def read_poles(
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    template: str = "poles",
+    words: bool = True,
+    layers: Sequence[int] = (),
+    progress: Progress | None = None,
+) -> PoleReadings:
+    """Score each item by the pole words; with `layers`, read its states and those of the exemplars as well.
+
+    The score is log Σ_h p(h) − log Σ_l p(l) over the adjectives h of the high pole and l of the low pole.
+    """
+    asked = words and not reader.loaded.missing_head
+    per_task = [pole_prompts(task, reader.form, templates, template, bool(layers)) for task in tasks]
+    prompts = [prompt for own, _ in per_task for prompt in own]
+    candidates = [pole_words for own, pole_words in per_task for _ in own]
+    readings = reader.read(
+        prompts,
+        candidates if asked else None,
+        layers,
+        items=bool(layers),
+        log_probabilities=True,
+        progress=progress,
+    )
+    poles, axis, states, item_states = [], [], [], []
+    start = 0
+    for task, (own, pole_words) in zip(tasks, per_task, strict=True):
+        count, size = len(task.items), len(own)
+        if readings.logits is not None:
+            split, stop = len(poles_of(task.criterion).low), len(pole_words)
+            table = checked_logits(readings.logits[start : start + count, :stop].astype(float), task.id)
+            poles.append(logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1))
+        if readings.item_states is not None and readings.states is not None:
+            both = [one[start : start + size] for one in (readings.item_states, readings.states)]
+            axis.append(sum((axis_scores(one, count) for one in both), np.zeros(count)))
+            item_states.append(both[0][:count])
+            states.append(both[1][:count])
+        start += size
+    return PoleReadings(poles, axis, states, item_states, readings.layers, readings.cost)
+
+
+def pole_prompts(
+    task: Task, form: Form, templates: Templates, template: str = "poles", with_exemplars: bool = False
+) -> tuple[list[Prompt], list[str]]:
+    """A prompt for each item and, if asked for, each exemplar; and the words for the low and the high pole."""
+    poles = poles_of(task.criterion)
+    prompts = [templates.single(task, index, form, template) for index in range(len(task.items))]
+    if with_exemplars:
+        prompts += [templates.exemplar(task, text, form, template) for text in exemplars(task, poles)]
+    return prompts, [*poles.low, *poles.high]
+
+
+def exemplars(task: Task, poles: Poles) -> list[str]:
+    """Made-up items such as "a very large country": those of the high pole first, as many of each pole."""
+    kind = task.criterion.kind
+    return [
+        f"a very {word} {kind}"
+        for words in (poles.high, poles.low)
+        for word in (words * EXEMPLAR_WORDS)[:EXEMPLAR_WORDS]
+    ]
+
+
+def axis_scores(states: np.ndarray, count: int) -> np.ndarray:
+    """Projections on mean(high exemplars) − mean(low exemplars), standardised per layer, averaged, standardised.
+
+    states (N + 2E, L, d): the items, then the exemplars of the high and of the low pole. -> (N,)
+    """
+    items, made = states[:count].astype(float), states[count:].astype(float)
+    half = len(made) // 2
+    direction = made[:half].mean(axis=0) - made[half:].mean(axis=0)  # (L, d)
+    length = np.linalg.norm(direction, axis=1, keepdims=True)
+    direction /= np.where(length > 0, length, 1.0)
+    return np.asarray(z_scores(z_scores(np.einsum("nld,ld->ln", items, direction)).mean(axis=0)))
+
+
+def read_likelihood(
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    wordings: Sequence[Wording] | None = None,
+    progress: Progress | None = None,
+) -> tuple[list[Mapping[str, np.ndarray]], Cost]:
+    """The item as the answer: log p(item | high pole) − log p(item | low pole), which cancels how common an item is.
+
+    With a context, the pointwise mutual information says more: (log p(item | context) − log p(item)) / tokens. All
+    wordings of all tasks are one reading, so that shared prefixes are computed once. -> per task: template → (N,)
+    """
+    asked = [wordings_of(task) if wordings is None else wordings for task in tasks]
+    prompts: list[Prompt] = []
+    candidates: list[list[str]] = []
+    for task, own in zip(tasks, asked, strict=True):
+        both = likelihood_prompts(task, reader.form, templates, own)
+        prompts += both
+        candidates += [[item.strip() for item in task.items]] * len(both)
+    readings = reader.read(prompts, candidates, log_probabilities=True, progress=progress)
+    assert readings.logits is not None
+    assert readings.answer_tokens is not None
+    found: list[Mapping[str, np.ndarray]] = []
+    place = 0
+    for task, own in zip(tasks, asked, strict=True):
+        count, scores = len(task.items), {}
+        for wording in own:
+            ways = 1 if wording.against == "nothing" else 2
+            table = checked_logits(readings.logits[place : place + ways, :count].astype(float), task.id)
+            gain = table[0] - table[1] if ways == 2 else table[0]
+            length = readings.answer_tokens[place, :count]
+            scores[wording.template] = gain if wording.against == "low" else gain / length
+            place += ways
+        found.append(scores)
+    return found, readings.cost
+
+
+def likelihood_prompts(
+    task: Task, form: Form, templates: Templates, wordings: Sequence[Wording]
+) -> list[Prompt]:
+    """The prompts of each wording in turn, all of which the items answer."""
+    return [prompt for wording in wordings for prompt in _both_sides(task, wording, form, templates)]
+
+
+def _both_sides(task: Task, wording: Wording, form: Form, templates: Templates) -> list[Prompt]:
+    """The prompt about the high pole, and the one that it is compared with, if any."""
+    poles = poles_of(task.criterion)
+    prompts = [templates.pole(task, poles.high[0], form, wording.template)]
+    if wording.against == "low":
+        prompts.append(templates.pole(task, poles.low[0], form, wording.template))
+    elif wording.against == "context":
+        if not task.context:
+            raise CcrankError(
+                "against=context compares the prompt with and without its context; this task has no context"
+            )
+        bare = replace(task, context=None)
+        prompts.append(templates.pole(bare, poles.high[0], form, wording.template))
+    return prompts

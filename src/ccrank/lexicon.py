@@ -1,0 +1,401 @@
+"""Words for the two ends of any criterion: what a user typed, a small table, rules, and sensible fall-backs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from importlib import resources
+from typing import Any
+
+from ccrank.task import Criterion
+from ccrank.toml import parse_toml
+
+IRREGULAR = {
+    "better": "good",
+    "best": "good",
+    "worse": "bad",
+    "worst": "bad",
+    "more": "high",
+    "most": "high",
+    "greater": "high",
+    "less": "low",
+    "lesser": "low",
+    "least": "low",
+    "fewer": "few",
+    "farther": "far",
+    "further": "far",
+}
+SUPERLATIVES = {
+    "good": "best",
+    "bad": "worst",
+    "far": "farthest",
+    "many": "most",
+    "few": "fewest",
+    "little": "smallest",
+    "northern": "northernmost",
+    "north": "northernmost",
+    "southern": "southernmost",
+    "south": "southernmost",
+    "eastern": "easternmost",
+    "east": "easternmost",
+    "western": "westernmost",
+    "west": "westernmost",
+    "nearby": "nearest",
+    "gooey": "gooiest",
+    # One syllable to the rules below, or one that takes no ending.
+    **{
+        word: f"most {word}"
+        for word in (
+            *("bent", "broke", "dried", "fluent", "fun", "grown", "just", "known", "loyal", "matt", "naive"),
+            *("niche", "paid", "pious", "real", "right", "shut", "viable", "whole", "worn", "wrong"),
+        )
+    },
+}
+PLURALS = {
+    "person": "people",
+    "man": "men",
+    "woman": "women",
+    "child": "children",
+    "foot": "feet",
+    "tooth": "teeth",
+    "goose": "geese",
+    "mouse": "mice",
+    "leaf": "leaves",
+    "loaf": "loaves",
+    "wolf": "wolves",
+    "bucket": "buckets",
+    "thief": "thieves",
+    "life": "lives",
+    "knife": "knives",
+    "hero": "heroes",
+    "potato": "potatoes",
+    "tomato": "tomatoes",
+    "volcano": "volcanoes",
+    "quiz": "quizzes",
+    "lens": "lenses",
+    **{
+        same: same
+        for same in ("species", "series", "sheep", "deer", "aircraft", "spacecraft", "fish", "people")
+    },
+}
+PREPOSITION = r"of|in|per|by|for|at|to|on|from|with|since|among|between"
+PREPOSITIONS = frozenset((*PREPOSITION.split("|"), "than"))
+MEASURES = ("amount", "quantity", "level", "degree", "score", "rating", "index", "measure")
+"""Heads that say how much and leave it to another word of what: "level of noise", "noise level"."""
+OPPOSITES = ("lack", "absence", "loss", "reduction", "decline", "aversion")
+"""Heads that turn round what the word beside them says, so that its scale would be upside down."""
+NEGATED = r"dis|il|im|in|ir|mis|non|out|over|un"
+"""Beginnings of words that are negated, or turned some other way, already; a word with one by chance loses little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poles:
+    """The words for the low and the high end of a criterion."""
+
+    low: tuple[str, ...]
+    """Adjectives for the low end, the usual one first."""
+    high: tuple[str, ...]
+    least: str
+    """The superlative of the low end: "smallest"."""
+    most: str
+    source: str
+    """Where the words are from: "poles", "comparative", "name", or "fallback"."""
+
+    def reversed(self) -> Poles:
+        """The same scale upside down."""
+        return Poles(self.high, self.low, self.most, self.least, self.source)
+
+
+FALLBACK = Poles(("low", "small", "little"), ("high", "great", "strong"), "lowest", "highest", "fallback")
+
+
+@lru_cache(maxsize=4096)
+def poles_of(criterion: Criterion) -> Poles:
+    """Words for a criterion: its poles if given, else by its comparative, else by its name, else low and high.
+
+    >>> poles_of(Criterion("size")).high[0], poles_of(Criterion("era", comparative="earlier")).high[0]
+    ('large', 'early')
+    """
+    if criterion.poles is not None:
+        return _of_poles(*(pole.strip() for pole in criterion.poles))
+    if criterion.comparative is not None:
+        found = _of_comparative(criterion.comparative, criterion.name)
+        if found is not None:
+            return found
+    return _of_name(criterion.name) or FALLBACK
+
+
+def _of_poles(low: str, high: str) -> Poles:
+    """The user's words first; synonyms join where the table has the very pair on one scale."""
+    for scale in _scales():
+        for one in (scale, scale.reversed()):
+            if low.lower() in one.low and high.lower() in one.high:
+                lows, highs = _first(low, one.low), _first(high, one.high)
+                return Poles(lows, highs, superlative(low), superlative(high), "poles")
+    return Poles((low,), (high,), superlative(low), superlative(high), "poles")
+
+
+def _of_comparative(comparative: str, name: str) -> Poles | None:
+    """The comparative says which end is the high one; the words are its own, or the name's where it has none."""
+    words = re.sub(r"^\s*((the|a|an|much|far|even|slightly) )+", "", comparative.lower()).split()
+    turned = False
+    if words[:1] in (["more"], ["less"]) and len(words) > 1 and words[1] not in PREPOSITIONS:
+        if _is_thing(words[1], name):
+            adjective: str | None = "low" if words[0] == "less" else "high"
+        else:
+            adjective, turned = words[1], words[0] == "less"
+    else:
+        adjective = positive_form(" ".join(words))
+    if adjective is None:
+        return None
+    found = _of_adjective(adjective, name)
+    return found.reversed() if turned else found
+
+
+def _is_thing(word: str, name: str) -> bool:
+    """Whether "more …" goes on with a noun ("more goals", "more power"), which is no word for an end."""
+    if word in _adjectives():
+        return False
+    plural_noun = word.endswith("s") and not word.endswith(("ous", "ss"))
+    return plural_noun or word in ("people", "money") or word in _nouns() or word in _words(name)
+
+
+def _of_adjective(adjective: str, name: str) -> Poles:
+    """The scale on which the adjective is the high end."""
+    named = _of_name(name)
+    if adjective in ("high", "low"):
+        # "more" and "less" say nothing of their own: the name gives the words, the comparative the direction.
+        scale = FALLBACK if named is None else replace(named, source="comparative")
+        return scale if adjective == "high" else scale.reversed()
+    # Of several scales with the word, the one that the name belongs to, else the one where it comes first.
+    if named is not None and (adjective in named.high or adjective in named.low):
+        scale = named if adjective in named.high else named.reversed()
+    else:
+        known = _scale_with(adjective)
+        if known is None:
+            return _made_up(adjective, "comparative")
+        scale = known
+    most = superlative(adjective) if adjective != scale.high[0] else scale.most
+    return Poles(scale.low, _first(adjective, scale.high), scale.least, most, "comparative")
+
+
+def _scale_with(adjective: str) -> Poles | None:
+    """The scale with the adjective at its high end, turned round if need be: the one that lists it earliest."""
+    sides = [one for scale in _scales() for one in (scale, scale.reversed()) if adjective in one.high]
+    return min(sides, key=lambda one: one.high.index(adjective), default=None)
+
+
+def _of_name(name: str) -> Poles | None:
+    """The scale whose noun is the head of the name, else one in the name; "how loud it is" goes by its adjective."""
+    text = " ".join(_words(name))
+    found = _found(text)
+    how = re.match(r"how (?:very )?([a-z]+)", text)
+    if how:
+        phrases = [one for one in found if one[0] == 0]
+        if phrases:
+            return max(phrases, key=lambda one: one[1])[2]
+        adjective = how.group(1)
+        known = _upwards(adjective)
+        if known is not None:
+            return known
+        if adjective not in ("much", "many", "often", "far", "well"):
+            return _made_up(adjective, "name")
+    cut = re.search(rf" (?:{PREPOSITION})\b", text)
+    head = len(text) if cut is None else cut.start()
+    last = text[:head].rpartition(" ")[2]
+    if last in OPPOSITES:
+        return None
+    heads = [one for one in found if one[0] < head <= one[1]]
+    others = [one for one in found if one not in heads]
+    # "noise level" is about noise and "level of noise" as well; "interest rate" is about a rate.
+    chosen = others if heads and last in MEASURES and others and not _covers(heads, last) else heads or others
+    if chosen:
+        return max(chosen, key=lambda one: one[1] - one[0])[2]
+    stem = re.fullmatch(r"(?!business)([a-z]+?)(i?)ness", last)
+    return _upwards(stem[1] + stem[2].replace("i", "y")) if stem else None
+
+
+def _found(text: str) -> list[tuple[int, int, Poles]]:
+    """Where the nouns of the table stand in the words of a text: start, end and the scale of each."""
+    nouns = _nouns()
+    starts = [0, *(match.end() for match in re.finditer(" ", text))]
+    ends = [*(start - 1 for start in starts[1:]), len(text)]
+    spans = [(start, end) for start in starts for end in ends if start < end]
+    return [(start, end, nouns[text[start:end]]) for start, end in spans if text[start:end] in nouns]
+
+
+def _upwards(adjective: str) -> Poles | None:
+    """The scale with the adjective as the first word of its high end: for "how loud it is" and "noisiness"."""
+    scale = _scale_with(adjective)
+    if scale is None:
+        return None
+    return Poles(scale.low, _first(adjective, scale.high), scale.least, superlative(adjective), "name")
+
+
+def _covers(heads: list[tuple[int, int, Poles]], last: str) -> bool:
+    """Whether the table lists the head with more than its last word, as it does "degree of intensity"."""
+    return any(end - start > len(last) for start, end, _ in heads)
+
+
+def _made_up(adjective: str, source: str) -> Poles:
+    """An adjective that the table does not know: itself and its negation, or what it is the negation of."""
+    plain = _affirmed(adjective)
+    if plain is not None:
+        return Poles((plain,), (adjective,), superlative(plain), superlative(adjective), source)
+    return Poles((negation(adjective),), (adjective,), f"least {adjective}", superlative(adjective), source)
+
+
+def negation(adjective: str) -> str:
+    """The opposite by a prefix or by -less where English has that word, else by "not".
+
+    >>> negation("walkable"), negation("edible"), negation("cheerful"), negation("zippy")
+    ('unwalkable', 'inedible', 'cheerless', 'not zippy')
+    """
+    listed = _negations().get(adjective)
+    if listed is not None:
+        return listed
+    # Of the other endings too few take "un-": "unmoving" is no opposite of "moving", "unterrible" no word at all.
+    regular = re.fullmatch(rf"(?!{NEGATED})[a-z]{{3,}}([^e]ed|able)", adjective)
+    return f"un{adjective}" if regular else f"not {adjective}"
+
+
+def _affirmed(adjective: str) -> str | None:
+    """The adjective that this one is the negation of: "unwalkable" → "walkable"; None where it is no negation."""
+    listed = next((plain for plain, negated in _negations().items() if negated == adjective), None)
+    if listed is not None:
+        return listed
+    plain = adjective.removeprefix("un")
+    # "united" and "understated" are not "un-" before a word.
+    if plain == adjective or re.match(r"un(?:der|du|i[fqtv])", adjective):
+        return None
+    return plain if negation(plain) == adjective else None
+
+
+def positive_form(comparative: str) -> str | None:
+    """The adjective of a comparative: "larger in area" → "large", "more expensive" → "expensive"; None if unclear."""
+    words = comparative.lower().split()
+    if not words:
+        return None
+    first = words[0]
+    if first == "more" and len(words) > 1 and words[1] not in PREPOSITIONS:
+        return words[1]
+    if first in IRREGULAR:
+        return IRREGULAR[first]
+    known = _adjectives()
+    if first in known:
+        return first
+    if not first.endswith("er"):
+        return None
+    stem = first[:-2]
+    guesses = (stem, stem + "e", stem[:-1] + "y" if stem.endswith("i") else stem, stem[:-1])
+    return next((guess for guess in guesses if guess in known), None) or _unbent(stem)
+
+
+def _unbent(stem: str) -> str:
+    """What stands before "-er", by the rules of spelling: zippi → zippy, redd → red, nic → nice."""
+    if stem.endswith("i"):
+        return stem[:-1] + "y"
+    if re.search(r"([bdgmnprt])\1$", stem):
+        return stem[:-1]
+    if re.search(r"[uvcz]$|[^aeious]s$|oos$|^[^aeiou]+e$", stem) or re.fullmatch(
+        r"[^aeiou]*[aeiou][^aeiouwxy]", stem
+    ):
+        return stem + "e"
+    return stem
+
+
+def superlative(adjective: str) -> str:
+    """The superlative by the usual rules: largest, busiest, biggest, most expensive."""
+    if adjective.startswith("not "):
+        return f"least {adjective.removeprefix('not ')}"
+    if " " in adjective:
+        return f"most {adjective}"
+    if adjective in SUPERLATIVES:
+        return SUPERLATIVES[adjective]
+    vowels = len(re.findall(r"[aeiouy]+", adjective.removesuffix("e")))
+    if re.search(r"[^aeiou]y$", adjective) and vowels <= 2:
+        return adjective[:-1] + "iest"
+    if vowels > 1 and not re.search(r"[^aeiou]ow$", adjective):
+        return f"most {adjective}"
+    if adjective.endswith("e"):
+        return adjective + "st"
+    if vowels == 1 and re.search(r"[^aeiou][aeiou][bdgmnpt]$", adjective):
+        return adjective + adjective[-1] + "est"
+    return adjective + "est"
+
+
+def plural(noun: str) -> str:
+    """The plural by the usual rules, of the noun before any preposition: countries, moons of Jupiter."""
+    cut = re.search(rf" (?:{PREPOSITION}) ", noun)
+    head, rest = (noun, "") if cut is None else (noun[: cut.start()], noun[cut.start() :])
+    start, blank, last = head.rpartition(" ")
+    low = last.lower()
+    if low in PLURALS:
+        last = PLURALS[low] if last == low else PLURALS[low].capitalize()
+    elif re.search(r"(wo|s|e|y)man$", low) and low != "talisman":
+        last = last[:-2] + "en"
+    elif low.endswith("person"):
+        last = last[:-6] + "people"
+    elif low.endswith("sis"):
+        last = last[:-2] + "es"
+    elif re.search(r"[^aeiou]y$", low):
+        last = last[:-1] + "ies"
+    elif re.search(r"(s|x|z|ch|sh)$", low) and (not low.endswith("s") or re.search(r"[suiao]s$", low)):
+        last += "es"
+    elif not low.endswith("s"):  # what ends in any other s is a plural already: "animals"
+        last += "s"
+    return start + blank + last + rest
+
+
+def _first(word: str, others: tuple[str, ...]) -> tuple[str, ...]:
+    """The word, then those of the others that are not the same: 3 in all."""
+    return (word, *(one for one in others if one != word.lower()))[:3]
+
+
+def _words(text: str) -> list[str]:
+    """Lower-case words, without what stands in brackets: "price (USD)" is about a price."""
+    return re.findall(r"[a-z]+", re.sub(r"(?<=\w )\(.*?\)", " ", text.lower()))
+
+
+@cache
+def _table() -> Mapping[str, Any]:
+    return parse_toml(resources.files("ccrank") / "lexicon.toml")
+
+
+@cache
+def _scales() -> tuple[Poles, ...]:
+    return tuple(_scale(entry) for entry in _table()["scale"])
+
+
+@cache
+def _nouns() -> Mapping[str, Poles]:
+    upright = {noun: _scale(entry) for entry in _table()["scale"] for noun in entry["nouns"]}
+    turned = {
+        noun: _scale(entry).reversed() for entry in _table()["scale"] for noun in entry.get("low_nouns", ())
+    }
+    return upright | turned
+
+
+@cache
+def _negations() -> Mapping[str, str]:
+    """Adjectives to their listed negations; to "not …" for those that the rules would get wrong."""
+    listed = dict(_table()["negation"])
+    plain = {adjective: f"not {adjective}" for adjective in listed.pop("none")}
+    ending = {f"{stem}ful": f"{stem}less" for stem in listed.pop("less")}
+    prefixed = {word: prefix + word for prefix, words in listed.items() for word in words}
+    return plain | ending | prefixed
+
+
+@cache
+def _adjectives() -> frozenset[str]:
+    return frozenset(word for scale in _scales() for word in (*scale.high, *scale.low))
+
+
+def _scale(entry: Mapping[str, Any]) -> Poles:
+    low: tuple[str, ...] = tuple(entry["low"])
+    high: tuple[str, ...] = tuple(entry["high"])
+    least = str(entry.get("least") or superlative(low[0]))
+    most = str(entry.get("most") or superlative(high[0]))
+    return Poles(low, high, least, most, "name")

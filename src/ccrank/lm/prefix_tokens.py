@@ -1,0 +1,52 @@
+"""Tokenizing many texts that begin with the same long context: the context once, what follows it for each.
+
+Joining tokens of two halves is right only if the tokenizer cuts there anyway, so it is tried on one whole text of each
+context first; where it does not hold, all texts of that context are tokenized whole.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from ccrank.prompts import Piece
+
+Tokenize = Callable[[list[str]], list[list[int]]]
+
+WORTHWHILE = 200
+"""Contexts of fewer characters are not worth the trouble."""
+
+
+def context_cut(pieces: Sequence[Piece]) -> int:
+    """Where a prompt's text may be cut: before the last word of its context; 0 for a short context or none."""
+    end = 0
+    for piece in pieces:
+        if piece.role == "context":
+            cut = end + piece.text.rstrip().rfind(" ")
+            return cut if cut - end >= WORTHWHILE else 0
+        end += len(piece.text)
+    return 0
+
+
+def prefix_shared_tokens(texts: Sequence[str], cuts: Sequence[int], tokenize: Tokenize) -> list[list[int]]:
+    """The tokens of each text; `cuts[i]` says where text i may be cut in two, 0 that it may not."""
+    first_use: dict[str, int] = {}
+    uses: Counter[str] = Counter()
+    for index, (text, cut) in enumerate(zip(texts, cuts, strict=True)):
+        if cut:
+            first_use.setdefault(text[:cut], index)
+            uses[text[:cut]] += 1
+    heads = [head for head, count in uses.items() if count > 2]  # fewer uses than trials gain nothing
+    tokens_of = dict(zip(heads, tokenize(heads), strict=True))
+    trials = [texts[first_use[head]] for head in heads]
+    rests = [trial[len(head) :] for head, trial in zip(heads, trials, strict=True)]
+    for head, whole, rest in zip(heads, tokenize(trials), tokenize(rests), strict=True):
+        if tokens_of[head] + rest != whole:
+            del tokens_of[head]
+    parts = [
+        text[cut:] if cut and text[:cut] in tokens_of else text for text, cut in zip(texts, cuts, strict=True)
+    ]
+    return [
+        tokens_of.get(text[: len(text) - len(part)], []) + row if len(part) < len(text) else row
+        for text, part, row in zip(texts, parts, tokenize(parts), strict=True)
+    ]

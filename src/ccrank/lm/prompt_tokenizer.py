@@ -1,0 +1,428 @@
+"""Prompts to tokens: where the answer slot is, and what each candidate answer really is after this very prompt.
+
+Nothing here assumes that "Yes" is one token, that it starts with a space, or that a prompt's tokens stay the same
+when an answer follows: each candidate is tokenized behind the whole prompt and compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ccrank.errors import CcrankError
+from ccrank.lm.prefix_tokens import context_cut, prefix_shared_tokens
+from ccrank.prompts import Form, Piece, Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedPrompt:
+    """A prompt as the model takes it."""
+
+    tokens: tuple[int, ...]
+    """All input tokens, special ones included; for an encoder-decoder model the encoder's."""
+    slot: int
+    """The position that is read for the answer: in `tokens`, or in `decoder` where there is one."""
+    item: int | None
+    """The last token of the last item."""
+    answers: tuple[tuple[int, ...], ...]
+    """The tokens of each candidate as they stand in the slot."""
+    decoder: tuple[int, ...] = ()
+    """What the decoder is given before it answers; empty but for encoder-decoder models."""
+
+
+@dataclass(frozen=True)
+class PromptTokenizer:
+    """Turns prompts into tokens for one tokenizer and one form of model."""
+
+    tokenizer: Any
+    form: Form
+    bos: tuple[int, ...] = ()
+    """What the model was trained to see first (causal models; others get theirs from the tokenizer)."""
+    decoder_start: tuple[int, ...] = ()
+    window: int | None = None
+    """The longest input that the model takes."""
+    chat: bool = False
+    """Put the prompt into the model's chat template, as a user's turn."""
+    truncate: bool = False
+    """Cut what is too long from the middle of the context (then of the items) instead of refusing it."""
+
+    def encode(
+        self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
+    ) -> list[TokenizedPrompt]:
+        """One TokenizedPrompt per prompt; `candidates[i]` are the answers wanted of prompt i (none for states alone).
+
+        The place of the item is looked for only where `items` asks for it: that takes a tokenizer much longer.
+        """
+        encode = {
+            "causal": self._causal,
+            "masked": self._masked,
+            "encoder_decoder": self._encoder_decoder,
+        }[self.form]
+        for prompt, answers in zip(prompts, candidates, strict=True):
+            for answer in (*answers, *(() if prompt.answer is None else (prompt.answer,))):
+                if not answer.strip():
+                    raise CcrankError(f"task {prompt.task!r}: the answer {answer!r} is blank")
+        return encode([self._prepared(prompt) for prompt in prompts], candidates, items)
+
+    def _prepared(self, prompt: Prompt) -> Prompt:
+        """User text made harmless, the chat template put around."""
+        prompt = replace(
+            prompt,
+            pieces=tuple(
+                piece if piece.role in ("text", "slot") else replace(piece, text=self._spell_out(piece.text))
+                for piece in prompt.pieces
+            ),
+        )
+        if self.chat:
+            head, tail = self._chat_frame
+            # The template's own blank before the slot has no place at the end of a user's turn.
+            words = _without_last_blanks(prompt.before)
+            prompt = replace(prompt, pieces=(Piece(head), *words, Piece(tail), Piece("", "slot")))
+        return prompt
+
+    def _spell_out(self, text: str) -> str:
+        """A special token's name in a user's text is broken by a blank, so that it is read as text."""
+        for token in self._special_tokens:
+            if token in text:
+                text = text.replace(token, f"{token[0]} {token[1:]}")
+        return text
+
+    @cached_property
+    def _special_tokens(self) -> tuple[str, ...]:
+        """Every text that the tokenizer takes for one special token, longest first; a lone character is no name."""
+        added = getattr(self.tokenizer, "added_tokens_decoder", {}).values()
+        names = {*self.tokenizer.all_special_tokens, *(str(token) for token in added if token.special)}
+        return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))
+
+    @cached_property
+    def _chat_frame(self) -> tuple[str, str]:
+        """What the chat template puts before and after a user's words, less the BOS that `bos` brings anyway."""
+        if self.form != "causal":
+            raise CcrankError(f"a chat template needs a causal model, this one is {self.form}")
+        if not getattr(self.tokenizer, "chat_template", None):
+            raise CcrankError("this model has no chat template; leave --chat out")
+        marker = "\ue000ccrank\ue001"  # private-use characters: no template writes them
+        framed = self.tokenizer.apply_chat_template(
+            [{"role": "user", "content": marker}], tokenize=False, add_generation_prompt=True
+        )
+        head, found, tail = framed.partition(marker)
+        if not found:
+            raise CcrankError("this model's chat template drops the user's words; leave --chat out")
+        return head.removeprefix(self.tokenizer.bos_token) if self.bos else head, tail
+
+    # causal ---------------------------------------------------------------------------------------------------
+
+    def _causal(
+        self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool
+    ) -> list[TokenizedPrompt]:
+        texts, leads = [], []
+        for prompt in prompts:
+            text = "".join(piece.text for piece in prompt.before)
+            open_text = text.rstrip(" ")
+            # The blank before the slot belongs to the answer's first token: " Yes".
+            leads.append(text[len(open_text) :])
+            texts.append(open_text)
+        spoken = [
+            answers if prompt.answer is None else (prompt.answer,)
+            for prompt, answers in zip(prompts, candidates, strict=True)
+        ]
+        answered = [
+            text + lead + answer
+            for text, lead, answers in zip(texts, leads, spoken, strict=True)
+            for answer in answers
+        ]
+        if items:
+            rows = self._tokens(texts, special=False, offsets=True)
+            filled = any(prompt.answer is not None for prompt in prompts)
+            wholes = iter(self._tokens(answered, special=False, offsets=filled))
+        else:
+            cuts = [context_cut(prompt.before) for prompt in prompts]
+            repeated = [cut for cut, answers in zip(cuts, spoken, strict=True) for _ in answers]
+            found = prefix_shared_tokens([*texts, *answered], [*cuts, *repeated], self._ids)
+            rows = [Row(ids, ()) for ids in found[: len(texts)]]
+            wholes = iter([Row(ids, ()) for ids in found[len(texts) :]])
+        encoded = []
+        for prompt, row, answers, text, lead in zip(prompts, rows, candidates, texts, leads, strict=True):
+            whole_text = text
+            if prompt.answer is not None:
+                whole, whole_text = next(wholes), text + lead + prompt.answer
+                one = TokenizedPrompt((*self.bos, *whole.ids), len(self.bos) + len(whole.ids) - 1, None, ())
+                row_for_item = whole
+            else:
+                full = [next(wholes).ids for _ in answers]
+                stem = _common_prefix([row.ids, *full])
+                tails = tuple(tuple(ids[len(stem) :]) for ids in full)
+                self._check_answers(prompt, answers, tails)
+                tokens = (*self.bos, *stem)
+                if not tokens:
+                    raise CcrankError(f"task {prompt.task!r}: the prompt {text!r} has no token to read from")
+                one = TokenizedPrompt(tokens, len(tokens) - 1, None, tails)
+                row_for_item = row
+            # A candidate may melt into the item's last token, which is then no part of what the model is given.
+            item = _last_token_of_item(prompt.before, row_for_item, len(one.tokens) - len(self.bos))
+            one = replace(one, item=None if item is None else len(self.bos) + item)
+            encoded.append(self._fit(prompt, prompt.before, one, whole_text, len(self.bos)))
+        return encoded
+
+    # masked ---------------------------------------------------------------------------------------------------
+
+    def _masked(
+        self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool
+    ) -> list[TokenizedPrompt]:
+        mask = self.tokenizer.mask_token
+        if mask is None:
+            raise CcrankError("this tokenizer has no mask token, so a masked prompt cannot be written")
+        # A filled prompt has no slot left for candidates.
+        candidates = [
+            answers if prompt.answer is None else ()
+            for prompt, answers in zip(prompts, candidates, strict=True)
+        ]
+        laid_out: list[tuple[Piece, ...]] = []
+        spans, answered = [], []
+        takes_blank = self._mask_takes_blank()
+        for prompt, answers in zip(prompts, candidates, strict=True):
+            before = prompt.before
+            if prompt.answer is None and not takes_blank:
+                before = _without_last_blanks(before, " ")
+            filler = mask if prompt.answer is None else prompt.answer
+            laid_out.append((*before, Piece(filler), *prompt.after))
+            start = len(_text(before))
+            spans.append((start, start + len(filler)))
+            answered += [(_text(prompt.before), answer, _text(prompt.after)) for answer in answers]
+        texts = [_text(pieces) for pieces in laid_out]
+        rows = self._tokens(texts, special=True, offsets=True)
+        wholes = iter(self._tokens(["".join(parts) for parts in answered], special=True, offsets=True))
+        ends = iter(len(before) + len(answer) for before, answer, _ in answered)
+        encoded = []
+        for prompt, row, span, pieces, text, answers in zip(
+            prompts, rows, spans, laid_out, texts, candidates, strict=True
+        ):
+            inside = [
+                index
+                for index, (start, end) in enumerate(row.offsets)
+                if start < span[1] and end > span[0] and end > start
+            ]
+            if prompt.answer is None:
+                inside = [index for index in inside if row.ids[index] == self.tokenizer.mask_token_id]
+            if not inside:
+                raise CcrankError(f"task {prompt.task!r}: the tokenizer dropped the answer slot of {text!r}")
+            slot, after = inside[-1], _text(prompt.after)
+            tails = []
+            for answer in answers:
+                whole = next(wholes)
+                tail = _tail(row.ids[:slot], whole, next(ends))
+                # A tokenizer may begin anew behind a mask ("▁." for "."): harmless, unless it parts a word.
+                glued = after[:1].isalnum() and whole.ids[slot + len(tail or ()) :] != row.ids[slot + 1 :]
+                if tail is None or glued:
+                    raise CcrankError(
+                        f"task {prompt.task!r}: the answer {answer!r} melts into the words around the slot in "
+                        f"{text!r}; put a blank before and after {{slot}} in the template"
+                    )
+                tails.append(tail)
+            self._check_answers(prompt, answers, tuple(tails))
+            item = _last_token_of_item(pieces, row)
+            encoded.append(
+                self._fit(prompt, pieces, TokenizedPrompt(tuple(row.ids), slot, item, tuple(tails)), text, 0)
+            )
+        return encoded
+
+    def _mask_takes_blank(self) -> bool:
+        """Whether the tokenizer swallows a blank before the mask, as it would one before a word.
+
+        Where it does not, the blank would be a token of its own that no answer has before it.
+        """
+        mask = self.tokenizer.mask_token
+        with_blank, without = self._tokens([f"a {mask}", f"a{mask}"], special=False, offsets=False)
+        return with_blank.ids == without.ids
+
+    # encoder-decoder ------------------------------------------------------------------------------------------
+
+    def _encoder_decoder(
+        self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool
+    ) -> list[TokenizedPrompt]:
+        """T5's own task: the encoder sees a sentinel in the slot, the decoder says what stands there."""
+        sentinel = "<extra_id_0>"
+        sentinel_id = self.tokenizer.convert_tokens_to_ids(sentinel)
+        if sentinel_id is None or sentinel_id == self.tokenizer.unk_token_id:
+            raise CcrankError(f"this tokenizer has no {sentinel}, so the slot cannot be marked")
+        texts = [
+            "".join(sentinel if piece.role == "slot" else piece.text for piece in prompt.pieces)
+            for prompt in prompts
+        ]
+        rows = self._tokens(texts, special=True, offsets=items)
+        encoded = []
+        for prompt, row, text, answers in zip(prompts, rows, texts, candidates, strict=True):
+            spoken = [prompt.answer] if prompt.answer is not None else list(answers)
+            tails = tuple(
+                tuple(one.ids[one.ids.index(sentinel_id) + 1 :])
+                for one in self._tokens(
+                    [f"{sentinel} {answer}" for answer in spoken], special=False, offsets=False
+                )
+            )
+            decoder = (*self.decoder_start, sentinel_id)
+            self._check_answers(prompt, spoken, tails)
+            if prompt.answer is not None:
+                decoder, tails = (*decoder, *tails[0]), ()
+            pieces = tuple(Piece(sentinel) if piece.role == "slot" else piece for piece in prompt.pieces)
+            item = _last_token_of_item(pieces, row)
+            one = TokenizedPrompt(tuple(row.ids), len(decoder) - 1, item, tails, decoder)
+            encoded.append(self._fit(prompt, pieces, one, text, 0))
+        return encoded
+
+    # shared ---------------------------------------------------------------------------------------------------
+
+    def _tokens(self, texts: Sequence[str], special: bool, offsets: bool) -> list[Row]:
+        if not texts:
+            return []
+        batch = self.tokenizer(
+            list(texts),
+            add_special_tokens=special,
+            return_offsets_mapping=offsets and self.tokenizer.is_fast,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            truncation=False,
+            verbose=False,
+        )
+        mapping = batch.get("offset_mapping") or [()] * len(texts)
+        return [Row(list(ids), where) for ids, where in zip(batch["input_ids"], mapping, strict=True)]
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        return [row.ids for row in self._tokens(texts, special=False, offsets=False)]
+
+    def _check_answers(
+        self, prompt: Prompt, answers: Sequence[str], tails: Sequence[tuple[int, ...]]
+    ) -> None:
+        seen: dict[tuple[int, ...], str] = {}
+        for answer, tail in zip(answers, tails, strict=True):
+            if not tail:
+                raise CcrankError(f"task {prompt.task!r}: the candidate {answer!r} has no token of its own")
+            if self.tokenizer.unk_token_id is not None and self.tokenizer.unk_token_id in tail:
+                raise CcrankError(
+                    f"task {prompt.task!r}: the tokenizer does not know the candidate {answer!r}"
+                )
+            if tail in seen:
+                raise CcrankError(
+                    f"task {prompt.task!r}: the candidates {seen[tail]!r} and {answer!r} are the same tokens"
+                )
+            seen[tail] = answer
+
+    def _fit(
+        self, prompt: Prompt, pieces: Sequence[Piece], encoded: TokenizedPrompt, text: str, shift: int
+    ) -> TokenizedPrompt:
+        """Refuse, or cut from the middle, what does not fit the model's window."""
+        # All but the last token of an answer are input too: behind the slot, or as further masks.
+        more = max(map(len, encoded.answers), default=1) - 1 if self.form != "encoder_decoder" else 0
+        length = len(encoded.tokens) + more
+        if self.window is None or length <= self.window:
+            return encoded
+        if not self.truncate:
+            raise CcrankError(
+                f"task {prompt.task!r}: a prompt of {length:,} tokens does not fit the model's window of "
+                f"{self.window:,}; shorten the context or the items, or let ccrank cut them (--truncate)"
+            )
+        [row] = self._tokens([text], special=self.form != "causal", offsets=True)
+        dropped = _cut_middle(pieces, row, length - self.window)
+        if dropped is None:
+            raise CcrankError(
+                f"task {prompt.task!r}: a prompt of {length:,} tokens does not fit the model's window of "
+                f"{self.window:,}, and there is too little context to cut"
+            )
+        kept = [index for index in range(len(encoded.tokens)) if index - shift not in dropped]
+        place = {index: position for position, index in enumerate(kept)}
+        return replace(
+            encoded,
+            tokens=tuple(encoded.tokens[index] for index in kept),
+            slot=encoded.slot if encoded.decoder else place[encoded.slot],
+            item=None if encoded.item is None else place.get(encoded.item),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A tokenized text: ids, and the stretch of characters that each token covers."""
+
+    ids: list[int]
+    offsets: Sequence[tuple[int, int]]
+
+
+def _text(pieces: Sequence[Piece]) -> str:
+    return "".join(piece.text for piece in pieces)
+
+
+def _without_last_blanks(pieces: Sequence[Piece], blanks: str | None = None) -> tuple[Piece, ...]:
+    """The pieces less the blanks (by default any white space) that they end in, be they in one piece or in several."""
+    kept = list(pieces)
+    while kept:
+        kept[-1] = replace(kept[-1], text=kept[-1].text.rstrip(blanks))
+        if kept[-1].text:
+            break
+        kept.pop()
+    return tuple(kept)
+
+
+def _tail(left: Sequence[int], whole: Row, end: int) -> tuple[int, ...] | None:
+    """The tokens behind `left` up to the character `end`; None where a token straddles either side."""
+    if list(whole.ids[: len(left)]) != list(left):
+        return None
+    tail = []
+    for token, (token_start, token_end) in list(zip(whole.ids, whole.offsets, strict=True))[len(left) :]:
+        if token_start >= end or token_end <= token_start:
+            break
+        if token_end > end:
+            return None
+        tail.append(token)
+    return tuple(tail)
+
+
+def _common_prefix(rows: Sequence[Sequence[int]]) -> list[int]:
+    first = list(rows[0])
+    if all(list(row[: len(first)]) == first for row in rows):
+        return first  # nearly always: an answer changes no token of its prompt
+    stem: list[int] = []
+    for column in zip(*rows, strict=False):
+        if any(token != column[0] for token in column):
+            break
+        stem.append(column[0])
+    return stem
+
+
+def _tokens_of(pieces: Sequence[Piece], row: Row) -> list[tuple[Piece, list[int]]]:
+    """Each piece of a user's text with the tokens that overlap it."""
+    found, end = [], 0
+    for piece in pieces:
+        start, end = end, end + len(piece.text)
+        if piece.role in ("context", "item"):
+            inside = [
+                index
+                for index, (token_start, token_end) in enumerate(row.offsets)
+                if token_start < end and token_end > start and token_end > token_start
+            ]
+            found.append((piece, inside))
+    return found
+
+
+def _last_token_of_item(pieces: Sequence[Piece], row: Row, before: int | None = None) -> int | None:
+    """The last token (`before` a place) that overlaps the last item; None where there is no item or no offsets."""
+    items = [inside for piece, inside in _tokens_of(pieces, row) if piece.role == "item" and inside]
+    if not items:
+        return None
+    return max((index for index in items[-1] if before is None or index < before), default=None)
+
+
+def _cut_middle(pieces: Sequence[Piece], row: Row, surplus: int) -> set[int] | None:
+    """The token places to drop: the middle of the context, then the middle of the longest items."""
+    spans = _tokens_of(pieces, row)
+    users = [inside for piece, inside in spans if piece.role == "context"]
+    users += sorted((inside for piece, inside in spans if piece.role == "item"), key=len, reverse=True)
+    dropped: set[int] = set()
+    for inside in users:
+        # The first and last tokens stay: they may straddle the words around, and an item must keep its end.
+        spare = inside[1:-1]
+        count = min(surplus - len(dropped), max(0, len(spare) - 8))
+        start = (len(spare) - count) // 2
+        dropped.update(spare[start : start + count])
+        if len(dropped) >= surplus:
+            return dropped
+    return None

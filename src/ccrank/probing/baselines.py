@@ -1,0 +1,64 @@
+"""Surface baselines: an item's length, and its likelihood under the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ccrank.lm import Reader
+from ccrank.lm.reader import Progress
+from ccrank.lm.reading import Request, share_of
+from ccrank.prompts import Form, Piece, Prompt, Templates
+from ccrank.ranking import Answer
+from ccrank.task import Task
+
+LEAD = "This is"
+
+
+def item_length(
+    tasks: Sequence[Task], reader: Reader, templates: Templates, *, progress: Progress | None = None
+) -> list[Answer]:
+    """The number of characters: what a method that looks at surfaces would find."""
+    return [Answer(np.array([float(len(item)) for item in task.items])) for task in tasks]
+
+
+def item_frequency(
+    tasks: Sequence[Task],
+    reader: Reader,
+    templates: Templates,
+    *,
+    lead: str = LEAD,
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """The item's log-probability under the model after a neutral lead, without context or criterion.
+
+    It stands for how often the model has met the item; a probe that does no better has found fame, not the criterion.
+    """
+    prompts = [_lead_prompt(task, lead) for task in tasks]
+    readings = reader.read(
+        prompts,
+        [[item.strip() for item in task.items] for task in tasks],
+        log_probabilities=True,
+        progress=progress,
+    )
+    assert readings.logits is not None
+    total = sum(len(task.items) for task in tasks)
+    return [
+        Answer(row[: len(task.items)].astype(float), {}, share_of(readings.cost, len(task.items), total))
+        for task, row in zip(tasks, readings.logits, strict=True)
+    ]
+
+
+def _lead_prompt(task: Task, lead: str) -> Prompt:
+    return Prompt((Piece(f"{lead} "), Piece("", "slot")), task=task.id)
+
+
+def frequency_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
+    """What `frequency` reads of a task."""
+    return [([_lead_prompt(task, LEAD)], [item.strip() for item in task.items])]
+
+
+def no_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
+    """What a method that reads no model reads."""
+    return []

@@ -1,0 +1,29 @@
+"""How a model is loaded and read, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    """Options of `Reader.open`; the same names are flags of the command line and entries of a study's `[reader]` table.
+
+    >>> ReaderOptions(dtype="bfloat16").device
+    'auto'
+    """
+
+    device: str = "auto"
+    """auto (CUDA, then Apple's GPU, then the CPU), cpu, cuda, cuda:1, mps."""
+    dtype: str = "auto"
+    """auto (float32 on a CPU, bfloat16 on a GPU), float32, bfloat16 or float16."""
+    batch_tokens: str | int = "auto"
+    """Tokens per forward pass; auto takes what fits in memory."""
+    chat: bool = False
+    """Put prompts into the model's chat template."""
+    truncate: bool = False
+    """Cut contexts that exceed the model's window from their middle, instead of refusing them."""
+    allow_pickle: bool = False
+    """Open pickled weights, which can run any code."""
+    allow_new_head: bool = False
+    """Prompt a model although its checkpoint lacks (part of) the language-model head."""

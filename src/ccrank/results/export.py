@@ -1,0 +1,148 @@
+"""Results in the formats that other tools read: CSV, LaTeX, and the run and judgement files of TREC."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ccrank.task import Task, normal_form
+from ccrank.text import encodable
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Tasks = Mapping[tuple[str, str], Task]
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+}
+_HEADS = {
+    "model": "Model",
+    "dataset": "Dataset",
+    "kind": "Kind",
+    "method": "Method",
+    "split": "Split",
+    "layer": "Layer",
+    "graded": "Tasks",
+    "tau": r"$\tau$",
+    "abs_tau": r"$|\tau|$",
+    "chance_abs_tau": "chance",
+    "accuracy": "Acc.",
+    "free_accuracy": "Free acc.",
+    "chance_free_accuracy": "chance",
+    "seconds": "s/task",
+    "distinct_tokens": "Tokens/task",
+}
+
+
+def to_csv(entries: Sequence[Mapping[str, Any]]) -> str:
+    """One line for each entry; what is not a number is left empty."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(entries[0])
+    for entry in entries:
+        writer.writerow(
+            ["" if isinstance(value, float) and math.isnan(value) else value for value in entry.values()]
+        )
+    return buffer.getvalue()
+
+
+def to_latex(entries: Sequence[Mapping[str, Any]]) -> str:
+    """A table in the manner of booktabs."""
+    names = [
+        name for name in _HEADS if name in entries[0] and not (name == "kind" and "dataset" in entries[0])
+    ]
+    words = ("model", "dataset", "kind", "method", "split")
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        rf"\begin{{tabular}}{{{''.join('l' if name in words else 'r' for name in names)}}}",
+        r"\toprule",
+        " & ".join(_HEADS[name] for name in names) + r" \\",
+        r"\midrule",
+    ]
+    lines += [" & ".join(_cell(entry, name) for name in names) + r" \\" for entry in entries]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def _cell(entry: Mapping[str, Any], name: str) -> str:
+    value = entry[name]
+    if isinstance(value, str):
+        return "".join(_LATEX.get(char, char) for char in value)
+    if name == "layer":
+        return "--" if value < 0 else str(value)
+    if isinstance(value, int):
+        return str(value)
+    if math.isnan(value):
+        return "--"
+    if name == "tau":
+        between = (
+            "" if math.isnan(entry["tau_low"]) else f" [{entry['tau_low']:+.2f}, {entry['tau_high']:+.2f}]"
+        )
+        return f"${value:+.3f}${between}"
+    if name == "distinct_tokens":
+        return f"{value:.0f}"
+    return f"{value:.2f}" if name == "seconds" else f"{value:.3f}"
+
+
+def trec_run(frame: pd.DataFrame, tasks: Tasks) -> Iterator[str]:
+    """Lines `qid Q0 docid rank score tag`: a query for each task, a document for each item, a tag for each run.
+
+    The tag is model/method, with split, layer and seed where there are any.
+    """
+    documents = {key: document_ids(task) for key, task in tasks.items()}
+    columns = ("dataset", "task", "model", "method", "split", "layer", "seed", "scores")
+    for dataset, name, model, method, split, layer, seed, scores in zip(
+        *(frame[column] for column in columns), strict=True
+    ):
+        task = tasks[dataset, name]
+        tag = "/".join(
+            [
+                safe(model),
+                safe(method),
+                *([split] if split != "none" else []),
+                *([f"layer-{layer}", f"seed-{seed}"] if layer >= 0 else []),
+            ]
+        )
+        order = sorted(range(len(scores)), key=lambda one: (-scores[one], normal_form(task.items[one])))
+        for rank, index in enumerate(order, start=1):
+            query = query_id(dataset, name)
+            yield f"{query} Q0 {documents[dataset, name][index]} {rank} {scores[index]:.9g} {tag}\n"
+
+
+def trec_judgements(tasks: Tasks) -> Iterator[str]:
+    """Lines `qid 0 docid grade` for tasks with gold: the lowest item has grade 0, the next 1, and so on."""
+    for (dataset, name), task in tasks.items():
+        if task.values is not None:
+            grades = {value: grade for grade, value in enumerate(sorted(task.values))}
+            for document, value in zip(document_ids(task), task.values, strict=True):
+                yield f"{query_id(dataset, name)} 0 {document} {grades[value]}\n"
+
+
+def query_id(dataset: str, task: str) -> str:
+    """A task's name in TREC files."""
+    return f"{safe(dataset)}/{safe(task)}"
+
+
+def document_ids(task: Task) -> list[str]:
+    """Items as ids without white space, no two the same."""
+    ids: list[str] = []
+    taken: set[str] = set()
+    for item in task.items:
+        base = name = safe(item)
+        number = 2
+        while name in taken:
+            name, number = f"{base}#{number}", number + 1
+        taken.add(name)
+        ids.append(name)
+    return ids
+
+
+def safe(text: str) -> str:
+    """A text without white space or control characters, never empty."""
+    folded = "_".join(encodable(text).split())
+    return "".join(char if char.isprintable() else "_" for char in folded) or "_"

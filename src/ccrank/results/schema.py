@@ -1,0 +1,46 @@
+"""The results of a study: one tidy table, one row for each task, seed and layer of a model, method and split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ccrank.text import encodable
+
+SCHEMA = pa.schema(
+    [
+        ("dataset", pa.string()),
+        ("task", pa.string()),
+        ("n_items", pa.int32()),
+        ("model", pa.string()),
+        ("method", pa.string()),
+        ("layer", pa.int32()),  # −1 where a method has none
+        ("seed", pa.int32()),
+        ("split", pa.string()),  # none, same-task, leave-one-out, across-tasks
+        ("tau", pa.float64()),  # NaN, like the next three, for a task without gold
+        ("abs_tau", pa.float64()),
+        ("accuracy", pa.float64()),
+        ("free_accuracy", pa.float64()),
+        ("chance_abs_tau", pa.float64()),
+        ("chance_free_accuracy", pa.float64()),
+        ("consistency", pa.float64()),  # the method's own measure (`Method.consistency`); else NaN
+        ("distinct_tokens", pa.int64()),
+        ("seconds", pa.float64()),
+        ("directed", pa.bool_()),
+        ("kind", pa.string()),  # facts, context, other
+        ("family", pa.string()),  # label-free, prompting, probing, supervised, baseline
+        ("scores", pa.list_(pa.float64())),  # aligned with the task's items
+    ]
+)
+RESULTS, TASKS, UNITS, FAILURES = "results.parquet", "tasks.jsonl", "units", "failures.jsonl"
+FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environment.json"
+"""The files of a study's folder."""
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Rows as a table of the schema."""
+    columns = {name: [row[name] for row in rows] for name in SCHEMA.names}
+    columns["task"] = [encodable(text) for text in columns["task"]]
+    return pa.table(columns, schema=SCHEMA)

@@ -1,0 +1,115 @@
+"""Summaries of results: mean over seeds first, then over tasks, with bootstrap intervals over tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ccrank.errors import CcrankError
+from ccrank.metrics.tasks import macro_mean_with_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESAMPLES = 2000
+UNIT = ["model", "dataset", "kind", "family", "method", "split", "layer"]
+MEASURES = ["tau", "abs_tau", "accuracy", "free_accuracy", "chance_abs_tau", "chance_free_accuracy"]
+COSTS = ["consistency", "seconds", "distinct_tokens"]
+FACETS = ("model", "dataset", "method", "split", "layer")
+
+
+def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str, Any]]:
+    """One entry for each model, dataset, method, split and layer; with `by="kind"` each kind in place of a dataset.
+
+    The mean of a kind is the mean of its datasets' means, each dataset counting the same, as in the paper; its interval
+    comes from resampling tasks within each dataset. Tasks without gold count in `tasks` but in no metric. Where each
+    dataset has one layer of its own, as `auto` chooses it, the mean of a kind is over those, and its layer is −1.
+    """
+    if by not in ("dataset", "kind"):
+        raise CcrankError(f"summaries are by dataset or by kind, not by {by!r}")
+    tasks = task_means(frame)
+    if by == "dataset":
+        return [_entry(dict(zip(UNIT, key, strict=True)), [group]) for key, group in _groups(tasks, UNIT)]
+    method = [tasks[name] for name in ("model", "method", "split")]
+    most = (
+        tasks["layer"]
+        .groupby([*method, tasks["dataset"]])
+        .transform("nunique")
+        .groupby(method)
+        .transform("max")
+    )
+    differ = tasks["layer"].groupby(method).transform("nunique") > 1
+    tasks["layer"] = tasks["layer"].mask((most == 1) & differ, -1)
+    keys = [name for name in UNIT if name != "dataset"]
+    return [
+        _entry(dict(zip(keys, key, strict=True)), [part for _, part in _groups(group, ["dataset"])])
+        for key, group in _groups(tasks, keys)
+    ]
+
+
+def task_means(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds: one row for each task of each unit, in the order of the table."""
+    found: pd.DataFrame = (
+        frame.groupby([*UNIT, "task", "n_items"], sort=False, observed=True)[[*MEASURES, *COSTS]]
+        .mean()
+        .reset_index()
+    )
+    return found
+
+
+def choose(frame: pd.DataFrame, **wanted: Sequence[str]) -> pd.DataFrame:
+    """The rows of the models, datasets, methods, splits and layers named; a facet without names keeps all."""
+    for facet, names in wanted.items():
+        if not names:
+            continue
+        column = frame[facet].astype(str)
+        known = list(dict.fromkeys(column))
+        for name in names:
+            if name not in known:
+                raise CcrankError(f"the results have no {facet} {name!r}; they have {', '.join(known)}")
+        frame = frame[column.isin(list(names))]
+    if frame.empty:
+        raise CcrankError("no results are left of that choice")
+    return frame
+
+
+def _groups(frame: pd.DataFrame, keys: list[str]) -> list[tuple[tuple[Any, ...], pd.DataFrame]]:
+    return [
+        (key if isinstance(key, tuple) else (key,), group)
+        for key, group in frame.groupby(keys, sort=False, observed=True)
+    ]
+
+
+def _entry(key: dict[str, Any], parts: list[pd.DataFrame]) -> dict[str, Any]:
+    """Means over the parts' means; each part is the tasks of one dataset."""
+    entry = {name: value.item() if isinstance(value, np.generic) else value for name, value in key.items()}
+    if "dataset" not in entry:
+        entry["datasets"] = len(parts)
+    entry["tasks"] = sum(map(len, parts))
+    known = [part for part in parts if part["tau"].notna().any()]
+    graded = [part[part["tau"].notna()] for part in known]
+    entry["graded"] = sum(map(len, graded))
+
+    def mean(name: str, of: list[pd.DataFrame]) -> float:
+        values = [part[name].mean() for part in of]
+        return float(np.mean(values)) if values else float("nan")
+
+    # Each entry has a generator of its own, so that an interval does not depend on what else is in the table.
+    low, high = _interval([part["tau"].to_numpy() for part in graded])
+    return entry | {
+        "tau": mean("tau", graded),
+        "tau_low": low,
+        "tau_high": high,
+        **{name: mean(name, graded) for name in MEASURES[1:]},
+        **{name: mean(name, parts) for name in COSTS},
+    }
+
+
+def _interval(samples: list[np.ndarray]) -> tuple[float, float]:
+    """The bootstrap interval of the mean of the samples' means, tasks resampled within each sample."""
+    if not samples:
+        return float("nan"), float("nan")
+    found = macro_mean_with_interval(samples, np.random.default_rng(0), resamples=RESAMPLES)
+    return found.low, found.high

@@ -1,0 +1,58 @@
+"""Z-scores, for numpy arrays and torch tensors alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+FLOAT32_ROUNDING = 16 * float(np.finfo(np.float32).eps)
+"""Of numbers computed in float32, such as hidden states, a deviation below this share of the largest is rounding."""
+ROUNDING = 1e-9
+"""The same for scores, which are computed in float64."""
+
+
+def mean_and_deviation(values: Any, axis: int = -1, rounding: float = ROUNDING) -> tuple[Any, Any]:
+    """Mean and population standard deviation along an axis, which is kept with length 1.
+
+    The deviation is 0 where the values are constant up to rounding: what is left of a constant feature, divided by
+    itself, would count as much as a real one.
+
+    Parameters
+    ----------
+    values
+        A numpy array or a torch tensor.
+    axis
+        The axis to reduce.
+    rounding
+        The share of the largest absolute value below which a deviation counts as 0.
+    """
+    if isinstance(values, np.ndarray):
+        mean, deviation = values.mean(axis, keepdims=True), values.std(axis, keepdims=True)
+        largest = np.abs(values).max(axis, keepdims=True)
+        return mean, np.where(deviation <= rounding * largest, 0.0, deviation)
+    import torch
+
+    deviation, mean = torch.std_mean(values, dim=axis, correction=0, keepdim=True)
+    largest = values.abs().amax(axis, keepdim=True)
+    return mean, deviation.masked_fill(deviation <= rounding * largest, 0.0)
+
+
+def z_scores(values: Any, axis: int = -1, rounding: float = ROUNDING) -> Any:
+    """(x − mean) / deviation along an axis; 0 where all values are equal up to rounding.
+
+    Parameters
+    ----------
+    values
+        A numpy array or a torch tensor.
+    axis
+        The axis along which items differ.
+    rounding
+        See `mean_and_deviation`.
+
+    >>> z_scores(np.array([1.0, 2.0, 3.0])).round(2).tolist(), z_scores(np.array([5.0, 5.0])).tolist()
+    ([-1.22, 0.0, 1.22], [0.0, 0.0])
+    """
+    mean, deviation = mean_and_deviation(values, axis, rounding)
+    varies = deviation > 0
+    return (values - mean) / (deviation + ~varies) * varies

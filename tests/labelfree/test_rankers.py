@@ -1,0 +1,239 @@
+"""The label-free methods on tiny models: which end is up, what is shared, what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+
+import numpy as np
+import pytest
+from ccrank.rank import rank, rank_tasks
+from scipy.special import expit
+
+from ccrank.datasets import load_dataset
+from ccrank.errors import CcrankError
+from ccrank.labelfree.anchored import smoothed
+from ccrank.labelfree.combine import DOUBT, read_signals
+from ccrank.lm import Cost, Reader
+from ccrank.metrics import kendall_tau
+from ccrank.prompts import load_templates
+from ccrank.ranking import canonical
+from ccrank.task import Criterion, Task
+from tiny import tiny_model
+
+ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco", "the tower")
+SIZE = Criterion("size", poles=("small", "large"), category="country")
+DIRECTED = ("auto", "poles", "likelihood", "axis")
+
+
+@cache
+def tiny(family="llama", headless=False):
+    loaded = tiny_model(family, max_position_embeddings=512) if family != "t5" else tiny_model(family)
+    return Reader(dataclasses.replace(loaded, missing_head=("lm_head.weight",)) if headless else loaded)
+
+
+def pool(criterion, count=5):
+    """Tasks of one criterion, each with its own items."""
+    return [
+        Task(criterion, tuple(f"{item} {number}" for item in ITEMS[:4]), id=f"task {number}")
+        for number in range(count)
+    ]
+
+
+def by_item(ranking):
+    return {item: float(score) for item, score in zip(ranking.task.items, ranking.scores, strict=True)}
+
+
+@pytest.mark.parametrize("method", DIRECTED)
+@pytest.mark.parametrize("family", ["llama", "bert"])
+@pytest.mark.parametrize(
+    "criteria",
+    [
+        (SIZE, Criterion("size", poles=("large", "small"), category="country")),
+        (Criterion("size", "more lazy"), Criterion("size", "less lazy")),
+        (Criterion("zorb", "higher"), Criterion("zorb", "lower")),
+    ],
+    ids=["poles", "made up", "fallback"],
+)
+def test_swapped_ends_turn_the_scores(method, family, criteria):
+    """Every directed method: the ends the other way round, the scores times −1. No prompt names the comparative."""
+    up, down = (rank(ITEMS, criterion, model=tiny(family), method=method) for criterion in criteria)
+    assert down.scores == pytest.approx(-up.scores, abs=2e-3 * np.abs(up.scores).max())
+    assert np.ptp(up.scores) > 1e-3
+
+
+@pytest.mark.parametrize("context", [None, "Chad is small."])
+def test_swapped_ends_turn_anchored_scores(context):
+    """A probe that was fitted to turned anchors is the turned probe; only per-token likelihood asks one end alone."""
+    scores = []
+    for poles in (("small", "large"), ("large", "small")):
+        tasks = pool(Criterion("size", poles=poles))
+        tasks = [dataclasses.replace(task, context=context) for task in tasks]
+        scores.append([one.scores for one in rank_tasks(tasks, tiny(), "anchored")])
+    if context is None:
+        for up, down in zip(*scores, strict=True):
+            assert down == pytest.approx(-up, abs=2e-2)
+    else:
+        assert all(np.isfinite(one).all() for half in scores for one in half)
+
+
+@pytest.mark.parametrize("method", [*DIRECTED, "anchored"])
+def test_the_order_of_the_items_does_not_matter(method):
+    """The very same score for each item, for one list and for a pool."""
+    tasks = pool(SIZE)
+    turned = [dataclasses.replace(task, items=task.items[::-1]) for task in tasks]
+    for first, second in zip(
+        rank_tasks(tasks, tiny(), method), rank_tasks(turned, tiny(), method), strict=True
+    ):
+        assert by_item(first) == by_item(second)
+        assert first.items == second.items
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bert", "t5"])
+@pytest.mark.parametrize("context", [None, "Chad is large."])
+def test_every_form_of_model(family, context):
+    """Causal, masked and encoder-decoder models serve the default, with a context and without."""
+    found = rank(ITEMS, "size", context=context, model=tiny(family))
+    assert sorted(found.items) == sorted(ITEMS)
+    assert np.isfinite(found.scores).all()
+    assert found.directed
+
+
+def test_few_tasks_are_no_pool():
+    """Three tasks of a criterion get no probe, four get one: anchored, and auto by itself. Four items are no pool."""
+    for method in ("anchored", "auto"):
+        few = rank_tasks(pool(SIZE, 3), tiny(), method)
+        plain = rank_tasks(pool(SIZE, 3), tiny(), "auto", anchor=False)
+        for one, other in zip(few, plain, strict=True):
+            assert one.scores == pytest.approx(other.scores, abs=1e-4)
+            assert one.probe is None
+        assert all(one.probe is not None for one in rank_tasks(pool(SIZE, 4), tiny(), method))
+    assert all(one.probe is None for one in rank_tasks(pool(SIZE, 4), tiny(), "auto", anchor=False))
+
+
+def test_a_long_list_is_its_own_pool():
+    """Eight items or more lend each other their scores, by the states at the item; `anchor=no` leaves the mean."""
+    items = tuple(f"{item} {number}" for item in ITEMS[:4] for number in range(3))
+    task = canonical(Task(SIZE, items, id="long"))[0]
+    plain = rank_tasks([task], tiny(), anchor=False)[0]
+    read = read_signals([task], tiny(), load_templates())
+    assert plain.scores == pytest.approx(read.parts[0].total(), abs=1e-4)
+    expected = smoothed(read.states[0][1], read.parts[0].total())
+    for method in ("auto", "anchored"):
+        found = rank_tasks([task], tiny(), method)[0]
+        assert found.scores == pytest.approx(expected, abs=1e-3)
+        assert found.probe is None
+    assert np.abs(expected - plain.scores).max() > 0.1
+    short = dataclasses.replace(task, items=items[:7])
+    one, other = (rank_tasks([short], tiny(), anchor=anchor)[0] for anchor in (True, False))
+    assert one.scores == pytest.approx(other.scores)
+
+
+def test_criteria_are_pooled_apart():
+    """Tasks of two criteria in one call: each criterion as if it were alone, in the order given."""
+    age = Criterion("age", category="country")
+    large, old = pool(SIZE, 4), pool(age, 2)
+    mixed = [large[0], old[0], *large[1:3], old[1], large[3]]
+    mixed = [dataclasses.replace(task, id=str(number)) for number, task in enumerate(mixed)]
+    found = rank_tasks(mixed, tiny())
+    assert [one.task.id for one in found] == list("012345")
+    alone = {**dict(zip((0, 2, 3, 5), rank_tasks(large, tiny()), strict=True))}
+    alone |= dict(zip((1, 4), rank_tasks(old, tiny()), strict=True))
+    for number, one in alone.items():
+        assert found[number].scores == pytest.approx(one.scores, abs=1e-3)
+
+
+def test_a_saved_probe_scores_as_it_was_fitted(tmp_path):
+    """σ(wᵀx) of the Z-scored states of its one layer: the file, applied to the same items, gives just that."""
+    tasks = pool(SIZE)
+    probe = rank_tasks(tasks, tiny(), "anchored")[0].probe
+    probe.save(tmp_path / "probe.safetensors")
+    applied = rank_tasks(tasks, tiny(), "probe", file=str(tmp_path / "probe.safetensors"))
+    read = read_signals([canonical(task)[0] for task in tasks], tiny(), load_templates(), with_states=True)
+    place, position = read.layers.index(probe.about["layer"]), ("slot", "item").index(probe.about["position"])
+    for number, (task, ranking) in enumerate(zip(tasks, applied, strict=True)):
+        own = read.states[number][position][:, place].astype(float)
+        expected = expit((own - own.mean(0)) / own.std(0) @ probe.weights)
+        found = [by_item(ranking)[item] for item in canonical(task)[0].items]
+        assert found == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_model_without_head():
+    """auto goes by states alone and knows of no agreement; what needs words is refused with a way out."""
+    found = rank(ITEMS, SIZE, model=tiny(headless=True))
+    assert set(found.details["parts"]) == {"axis"}
+    assert found.to_json()["consistency"] == {"signals_agree": None, "signals_p_value": None}
+    axis = rank(ITEMS, SIZE, model=tiny(headless=True), method="axis")
+    assert kendall_tau(found.scores, axis.scores) == 1
+    assert all(one.probe for one in rank_tasks(pool(SIZE), tiny(headless=True), "anchored"))
+    for method in ("poles", "likelihood"):
+        with pytest.raises(CcrankError, match="no language-model head"):
+            rank(ITEMS, SIZE, model=tiny(headless=True), method=method)
+
+
+def test_the_cost_is_what_was_read():
+    """One list bears all that its reader spent; of several, the shares add up."""
+    reader = Reader(tiny_model("llama", max_position_embeddings=512))
+    assert rank(ITEMS, SIZE, model=reader).cost == reader.spent
+    before = reader.spent
+    shares = sum((one.cost for one in rank_tasks(pool(SIZE), reader)), Cost())
+    for field in ("prompts", "prompt_tokens", "distinct_tokens"):
+        total = getattr(reader.spent, field) - getattr(before, field)
+        assert getattr(shares, field) == pytest.approx(total, abs=5)
+
+
+def test_parts_warnings_and_hints():
+    """Signals stand by item; a warning comes just where chance agrees as well; a hint where no words are known."""
+    seen = set()
+    for seed in range(6):
+        reader = Reader(tiny_model("llama", seed=seed, max_position_embeddings=512))
+        found = rank(ITEMS, SIZE, model=reader)
+        doubtful = found.consistency["signals_p_value"] > DOUBT
+        assert ("warning" in found.details) == doubtful
+        seen.add(doubtful)
+        total = np.mean([[part[item] for item in ITEMS] for part in found.details["parts"].values()], axis=0)
+        assert found.scores == pytest.approx(total, abs=1e-3)
+        assert found.details["ends"] == ["small", "large"]
+        assert "hint" not in found.details
+    assert True in seen
+    assert "--poles LOW HIGH" in rank(ITEMS, "zorb", model=tiny()).details["hint"]
+
+
+ANIMALS = {
+    "a blue whale": 140_000,
+    "an elephant": 5_000,
+    "a horse": 500,
+    "a lion": 190,
+    "a wolf": 45,
+    "a fox": 6,
+    "a rabbit": 2,
+    "a mouse": 0.02,
+    "an ant": 0.000003,
+}
+
+
+@pytest.mark.real
+def test_the_default_ranks_animals_by_weight(default_reader):
+    """The parts agree, and the order is far better than chance, with its direction."""
+    found = rank(ANIMALS, "weight", category="animal", model=default_reader)
+    assert found.consistency["signals_agree"] > 0
+    assert kendall_tau(found.scores, [*ANIMALS.values()]) > 0.3
+
+
+@pytest.mark.real
+def test_the_default_reads_no_more_than_four_times_what_ratings_do(default_reader):
+    """10 items, short names (countries) and long ones (buildings): distinct tokens against prompt-point's."""
+    lists = [
+        task for task in load_dataset("worldlists") if task.criterion.category in ("country", "building")
+    ]
+    assert {task.criterion.category for task in lists} == {"country", "building"}
+    for kind in ("country", "building"):
+        own = [task for task in lists if task.criterion.category == kind]
+        names = list(dict.fromkeys(item for task in own for item in task.items))[:10]
+        task = Task(own[0].criterion, tuple(names))
+        assert len(names) == 10
+        most, least = (
+            rank_tasks([task], default_reader, method)[0].cost.distinct_tokens
+            for method in ("auto", "prompt-point")
+        )
+        assert most <= 4 * least

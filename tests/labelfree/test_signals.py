@@ -1,0 +1,243 @@
+"""The routes against the model asked by hand, and against planted directions."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccrank.errors import CcrankError
+from ccrank.labelfree.signals import (
+    Wording,
+    axis_scores,
+    exemplars,
+    middle_and_late,
+    read_likelihood,
+    read_poles,
+    standard,
+    wordings_of,
+)
+from ccrank.lexicon import poles_of
+from ccrank.lm import Reader
+from ccrank.prompts import load_templates
+from ccrank.task import Criterion, Task
+from tiny import tiny_model
+
+TEMPLATES = load_templates()
+SIZE = Criterion("size", poles=("small", "large"), category="country")
+TASKS = [
+    Task(SIZE, ("Russia", "Chad", "the new tower"), id="one"),
+    Task(Criterion("how zorby it is"), ("Peru", "a fox"), id="two"),
+    Task(SIZE, ("Canada", "Brazil", "Monaco", "dog"), "The tower is high.", id="three"),
+]
+
+
+@cache
+def tiny():
+    return Reader(tiny_model("llama", max_position_embeddings=512))
+
+
+@torch.no_grad()
+def said(prompt, answer):
+    """log p(answer | prompt), token by token, by the plain model: (k,) for its k tokens."""
+    loaded = tiny().loaded
+    start = loaded.tokenizer(prompt, add_special_tokens=False)["input_ids"]
+    whole = loaded.tokenizer(f"{prompt} {answer}", add_special_tokens=False)["input_ids"]
+    assert whole[: len(start)] == start
+    begin = [] if loaded.bos is None else list(np.atleast_1d(loaded.bos))
+    logits = loaded.model(torch.tensor([begin + whole])).logits[0].double().log_softmax(-1)
+    places = range(len(begin) + len(start), len(begin) + len(whole))
+    return np.array([logits[place - 1, (begin + whole)[place]].item() for place in places])
+
+
+def context_of(task):
+    return f"{task.context}\n\n" if task.context else ""
+
+
+def test_poles_are_log_odds_of_the_ends_words():
+    """log Σ p(high words) − log Σ p(low words) behind the prompt, several tasks with ends of unlike length at once."""
+    found = read_poles(TASKS, tiny(), TEMPLATES).poles
+    for task, scores in zip(TASKS, found, strict=True):
+        ends, many = poles_of(task.criterion), "countries" if task.criterion.category else "items"
+        for item, score in zip(task.items, scores, strict=True):
+            asked = (
+                f"Compared to other {many} in terms of {task.criterion.name}, {item} is considered extremely"
+            )
+            prompt = context_of(task) + asked
+            high, low = (
+                sum(np.exp(said(prompt, word).sum()) for word in end) for end in (ends.high, ends.low)
+            )
+            assert score == pytest.approx(np.log(high / low), abs=2e-3)
+
+
+WORDINGS = {
+    "such-as": "In terms of {name}, there are many very {word} {many}, such as",
+    "considered": "In terms of {name}, there are many {many} considered very {word}, such as",
+    "list-of": "Here is a list of very {word} {many}:",
+    "that-are": "Here is a list of {many} that are very {word}:",
+    "this-is": "This is a very {word} {kind}:",
+}
+
+
+def asked(task, template, word, context=True):
+    """A wording about one end, as a reader would write it."""
+    many = "countries" if task.criterion.category else "items"
+    words = {"name": task.criterion.name, "word": word, "many": many, "kind": task.criterion.kind}
+    return (context_of(task) if context else "") + WORDINGS[template].format(**words)
+
+
+@pytest.mark.parametrize("template", WORDINGS)
+def test_likelihood_is_the_contrast_of_both_ends(template):
+    """log p(item | the high end is named) − log p(item | the low end is), for every wording."""
+    found, _ = read_likelihood(TASKS, tiny(), TEMPLATES, [Wording(template)])
+    for task, scores in zip(TASKS, found, strict=True):
+        ends = poles_of(task.criterion)
+        assert [*scores] == [template]
+        for item, score in zip(task.items, scores[template], strict=True):
+            high, low = (
+                said(asked(task, template, word), item).sum() for word in (ends.high[0], ends.low[0])
+            )
+            assert score == pytest.approx(high - low, abs=2e-3)
+
+
+def test_likelihood_per_token():
+    """Against nothing: the mean log-probability of the item's tokens, so that long names do not lose."""
+    found, _ = read_likelihood(TASKS, tiny(), TEMPLATES, [Wording("this-is", "nothing")])
+    for task, scores in zip(TASKS, found, strict=True):
+        word = poles_of(task.criterion).high[0]
+        for item, score in zip(task.items, scores["this-is"], strict=True):
+            assert score == pytest.approx(said(asked(task, "this-is", word), item).mean(), abs=2e-3)
+
+
+def test_likelihood_against_no_context():
+    """What the context adds to the item's log-probability, per token; without one there is nothing to add."""
+    [found], _ = read_likelihood(TASKS[2:], tiny(), TEMPLATES, [Wording("this-is", "context")])
+    for item, score in zip(TASKS[2].items, found["this-is"], strict=True):
+        told, bare = (said(asked(TASKS[2], "this-is", "large", context), item) for context in (True, False))
+        assert len(told) == len(bare)
+        assert score == pytest.approx((told - bare).mean(), abs=2e-3)
+    with pytest.raises(CcrankError, match="no context"):
+        read_likelihood(TASKS, tiny(), TEMPLATES, [Wording("this-is", "context")])
+    with pytest.raises(CcrankError, match="low, context, nothing"):
+        Wording("this-is", "high")
+
+
+def test_names_texts_and_contexts_are_asked_for_in_their_own_words():
+    """Names after "such as", texts after a colon, and with a context what the context makes likely."""
+    names, texts, told = (
+        [wording.template for wording in wordings_of(task)]
+        for task in (TASKS[0], Task(SIZE, ("So good! " * 20, "So bad. " * 20)), TASKS[2])
+    )
+    assert (names, texts, told) == (["such-as", "considered"], ["list-of"], ["that-are", "this-is"])
+
+
+@pytest.mark.parametrize("route", ["poles", "likelihood"])
+def test_tasks_do_not_touch_each_other(route):
+    """Read together or alone, a task has the same scores."""
+
+    def read(tasks):
+        if route == "poles":
+            return read_poles(tasks, tiny(), TEMPLATES, layers=[2]).poles
+        return [np.stack([*one.values()]) for one in read_likelihood(tasks, tiny(), TEMPLATES)[0]]
+
+    for task, scores in zip(TASKS, read(TASKS), strict=True):
+        assert scores == pytest.approx(read([task])[0], abs=1e-4)
+
+
+def test_the_axis_is_that_of_both_positions():
+    """The item's last token and the slot count the same; the states of both come along."""
+    looks = read_poles(TASKS, tiny(), TEMPLATES, words=False, layers=[1, 2])
+    assert looks.poles == []
+    for task, scores, slot, item in zip(TASKS, looks.axis, looks.states, looks.item_states, strict=True):
+        prompts = [TEMPLATES.single(task, place, template="poles") for place in range(len(task.items))]
+        made_up = exemplars(task, poles_of(task.criterion))
+        prompts += [TEMPLATES.exemplar(task, text, template="poles") for text in made_up]
+        found = tiny().read(prompts, layers=[1, 2], items=True)
+        count = len(task.items)
+        assert slot == pytest.approx(found.states[:count], abs=1e-4)
+        assert item == pytest.approx(found.item_states[:count], abs=1e-4)
+        expected = axis_scores(found.states, count) + axis_scores(found.item_states, count)
+        assert scores == pytest.approx(expected, abs=1e-3)
+
+
+def test_numbers_that_are_none_are_refused():
+    """A model that overflows says so, instead of an order made of nothing."""
+    loaded = tiny_model("llama", max_position_embeddings=512)
+    with torch.no_grad():
+        loaded.model.lm_head.weight.fill_(float("nan"))
+    for read in (read_poles, read_likelihood):
+        with pytest.raises(CcrankError, match=r"task .one..*not all finite.*--dtype float32"):
+            read(TASKS[:1], Reader(loaded), TEMPLATES)
+
+
+def planted(seed, items=8, layers=3, width=16, noise=0.1):
+    """States along one direction per layer, with exemplars at its two ends. -> states, places of the items"""
+    rng = np.random.default_rng(seed)
+    direction = rng.normal(size=(layers, width))
+    place = rng.permutation(np.linspace(-1, 1, items))
+    ends = np.array([2.0, 1.5, -2.0, -1.5])
+    states = np.concatenate([place, ends])[:, None, None] * direction
+    return states + noise * rng.normal(size=states.shape), place
+
+
+@given(st.integers(0, 1000))
+def test_axis_recovers_a_planted_direction(seed):
+    """The projections follow the places of the items, with their sign."""
+    states, place = planted(seed)
+    assert np.corrcoef(axis_scores(states, len(place)), place)[0, 1] > 0.9
+
+
+@given(st.integers(0, 1000), st.floats(-50, 50), st.floats(0.1, 20))
+def test_axis_does_not_see_shift_or_scale(seed, shift, scale):
+    """What all states have in common, and how long they are in a layer, makes no difference; other ends turn it."""
+    states, place = planted(seed)
+    rng = np.random.default_rng(seed)
+    moved = states * scale + shift * rng.normal(size=(1, *states.shape[1:]))
+    scores = axis_scores(states, len(place))
+    assert axis_scores(moved, len(place)) == pytest.approx(scores, abs=1e-8)
+    turned = np.concatenate([states[:8], states[10:], states[8:10]])
+    assert axis_scores(turned, len(place)) == pytest.approx(-scores, abs=1e-10)
+
+
+def test_axis_without_a_direction_says_nothing():
+    """Exemplars of both ends in one place: all items score 0, and nothing breaks."""
+    states, place = planted(0)
+    states[8:] = 1.0
+    assert axis_scores(states, len(place)) == pytest.approx(0)
+
+
+def test_made_up_items():
+    """As many of each end, the high end first, also where an end has one word only."""
+    assert exemplars(TASKS[0], poles_of(SIZE)) == [
+        "a very large country",
+        "a very big country",
+        "a very small country",
+        "a very little country",
+    ]
+    assert exemplars(TASKS[1], poles_of(TASKS[1].criterion))[:2] == ["a very zorby item"] * 2
+    assert len(exemplars(TASKS[1], poles_of(TASKS[1].criterion))) == 4
+
+
+@given(st.integers(1, 200))
+def test_layers_from_the_middle_on(depth):
+    """The last layer is always among them, none is from the first third, every second is left out."""
+    layers = middle_and_late(depth)
+    assert layers[-1] == depth
+    assert layers[0] in (depth // 3, depth // 3 + 1)
+    assert set(np.diff(layers)) <= {2}
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=20), st.floats(-9, 9), st.floats(0.01, 9))
+def test_standard_scores(values, shift, scale):
+    """Mean 0 and deviation 1, whatever the unit; 0 where all are equal."""
+    scores = np.array(values)
+    found = standard(scores)
+    assert found.mean() == pytest.approx(0, abs=1e-6)
+    if scores.std() > 1e-3:
+        assert found.std() == pytest.approx(1)
+        assert standard(scores * scale + shift) == pytest.approx(found, abs=1e-5)
+    assert not standard(np.full(3, shift)).any()

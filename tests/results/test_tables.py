@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ccrank.metrics import Floor, abs_tau, chance_floor, kendall_tau, p_value_abs_tau, p_value_tau
+from ccrank.results.tables import (
+    FAMILIES,
+    floor_of,
+    headlines,
+    kind_summary,
+    macro_floor,
+    main_setting,
+    method_order,
+    one_layer,
+    over_seeds,
+    signed_floor,
+    summary,
+)
+
+
+def test_summary_is_the_mean_over_tasks_and_its_spread_over_seeds(results: pd.DataFrame) -> None:
+    """Every row of the summary equals a plain loop over its own results, chance and p-value included."""
+    table = summary(results)
+    assert len(table) == len(results.drop_duplicates(["model", "dataset", "method", "layer", "split"]))
+    for row in table.sample(12, random_state=0).itertuples():
+        own = results[
+            (results["model"] == row.model)
+            & (results["dataset"] == row.dataset)
+            & (results["method"] == row.method)
+            & (results["layer"] == row.layer)
+            & (results["split"] == row.split)
+        ]
+        by_seed = [np.mean(own.loc[own["seed"] == seed, "abs_tau"]) for seed in sorted(set(own["seed"]))]
+        assert row.abs_tau == pytest.approx(np.mean(by_seed))
+        assert row.abs_tau_sd == pytest.approx(np.std(by_seed, ddof=1) if len(by_seed) > 1 else 0.0)
+        sizes = [int(own.loc[own["task"] == task, "n_items"].iloc[0]) for task in set(own["task"])]
+        assert (row.tasks, row.seeds) == (len(sizes), len(by_seed))
+        floor = chance_floor(sizes)
+        assert (row.chance, row.chance_low, row.chance_high) == pytest.approx(
+            (floor.mean, floor.low, floor.high)
+        )
+        expected = p_value_tau(row.tau, sizes) if row.directed else p_value_abs_tau(row.abs_tau, sizes)
+        assert row.p_value == pytest.approx(expected)
+
+
+def test_summary_does_not_depend_on_the_order_of_rows(results: pd.DataFrame) -> None:
+    """Shuffled results give the same numbers."""
+    keys = ["model", "dataset", "method", "layer", "split"]
+    one = summary(results).set_index(keys).sort_index()
+    other = summary(results.sample(frac=1, random_state=1)).set_index(keys).sort_index()
+    pd.testing.assert_frame_equal(one, other[one.columns])
+
+
+def test_every_dataset_weighs_the_same_in_a_kind(results: pd.DataFrame) -> None:
+    """A dataset whose rows are doubled under new task names does not move the mean over its kind."""
+    twice = results[results["dataset"] == "reviews"].assign(task=lambda rows: rows["task"] + " again")
+    keys = ["model", "kind", "method"]
+    one = kind_summary(results).set_index(keys).sort_index()
+    other = kind_summary(pd.concat([results, twice])).set_index(keys).sort_index()
+    np.testing.assert_allclose(one["abs_tau"], other["abs_tau"])
+    assert (other["chance_high"] - other["chance_low"]).sum() < (one["chance_high"] - one["chance_low"]).sum()
+
+
+def test_a_method_run_once_on_one_dataset_stands_for_every_seed(results: pd.DataFrame) -> None:
+    """Where one dataset has only its first seed, that run is its share in every seed's mean."""
+    cut = results[(results["dataset"] != "reviews") | (results["seed"] == 0)]
+    table = kind_summary(cut).set_index(["model", "kind", "method"])
+    rows = main_setting(cut)
+    rows = rows[
+        (rows["model"] == rows["model"].iloc[0]) & (rows["method"] == "triplet") & (rows["kind"] == "context")
+    ]
+    datasets = list(dict.fromkeys(rows["dataset"]))
+    means = rows.groupby(["dataset", "seed"])["abs_tau"].mean()
+    by_seed = [
+        np.mean([means.get((dataset, seed), means.get((dataset, 0))) for dataset in datasets])
+        for seed in range(3)
+    ]
+    row = table.loc[(rows["model"].iloc[0], "context", "triplet")]
+    assert row["abs_tau"] == pytest.approx(np.mean(by_seed))
+    assert row["abs_tau_sd"] == pytest.approx(np.std(by_seed, ddof=1))
+
+
+def test_floor_of_a_mean_over_datasets_covers_random_orders() -> None:
+    """About 95 % of simulated means over two datasets of random orders lie in the interval, around the same mean."""
+    rng = np.random.default_rng(0)
+    sizes = {"a": [4, 4, 5], "b": [6] * 8}
+    floor = macro_floor([floor_of(own) for own in sizes.values()])
+    draws = [
+        np.mean([np.mean([abs_tau(rng.permutation(n), range(n)) for n in own]) for own in sizes.values()])
+        for _ in range(1500)
+    ]
+    assert np.mean(draws) == pytest.approx(floor.mean, abs=4 * np.std(draws) / math.sqrt(len(draws)))
+    inside = np.mean([floor.low <= one <= floor.high for one in draws])
+    assert 0.92 <= inside <= 0.985
+    assert macro_floor([floor]) == Floor(floor.mean, pytest.approx(floor.low), pytest.approx(floor.high))
+
+
+def test_signed_floor_covers_random_orders() -> None:
+    """About 95 % of simulated means of signed τ lie in the interval."""
+    rng = np.random.default_rng(0)
+    sizes = [4, 5, 6, 8, 10]
+    floor = signed_floor(sizes)
+    draws = [np.mean([kendall_tau(rng.permutation(n), range(n)) for n in sizes]) for _ in range(1500)]
+    assert 0.93 <= np.mean([floor.low <= one <= floor.high for one in draws]) <= 0.97
+
+
+def test_one_layer_takes_the_most_runs_then_the_last() -> None:
+    """The layer with the most rows is kept, of equals the last; gold plays no part."""
+    base = {"model": "m", "split": "none", "dataset": "d"}
+    rows = [
+        *(
+            {**base, "method": "a", "layer": layer, "tau": tau}
+            for layer, tau in ((3, 0.9), (7, 0.1), (7, 0.1))
+        ),
+        *({**base, "method": "b", "layer": layer, "tau": 0.9 - layer} for layer in (2, 5, 4)),
+    ]
+    kept = one_layer(pd.DataFrame(rows))
+    assert set(zip(kept["method"], kept["layer"], strict=True)) == {("a", 7), ("b", 5)}
+    chosen = [
+        {**base, "dataset": name, "method": "c", "layer": layer} for name, layer in (("d", 3), ("e", 8))
+    ]
+    assert (
+        len(one_layer(pd.DataFrame(chosen))) == 2
+    )  # each dataset has its own layer, as `--layers auto` leaves it
+
+
+def test_main_setting_has_each_label_free_method_once_and_ceilings_on_the_same_task(
+    results: pd.DataFrame,
+) -> None:
+    """One split and one layer for each method; supervised ones only as same-task ceilings."""
+    rows = main_setting(results)
+    assert (rows.groupby(["model", "method"])[["split", "layer"]].nunique() == 1).all().all()
+    assert set(rows.loc[rows["family"] == "supervised", "split"]) == {"same-task"}
+    assert set(rows["method"]) == set(results["method"])
+    only_across = results[(results["method"] != "triplet") | (results["split"] == "across-tasks")]
+    assert "triplet" in set(main_setting(only_across)["method"])
+
+
+def test_methods_stand_by_family(results: pd.DataFrame) -> None:
+    """The order of methods follows the order of families."""
+    family = dict(zip(results["method"], results["family"], strict=True))
+    places = [FAMILIES.index(family[method]) for method in method_order(results)]
+    assert places == sorted(places)
+
+
+def test_headlines_name_the_best_without_labels(results: pd.DataFrame) -> None:
+    """Directed by signed τ, any by |τ|, none of them supervised; the ceiling is one tested on other tasks."""
+    table = summary(results)
+    found = headlines(table)
+    assert len(found) == 2 * 6
+    for one in found:
+        rows = table[(table["model"] == one.model) & (table["dataset"] == one.dataset) & table["main_layer"]]
+        free = rows[rows["family"] != "supervised"]
+        assert one.free is not None
+        assert one.directed is not None
+        assert one.ceiling is not None
+        assert one.free.value == free["abs_tau"].max()
+        assert one.directed.value == free.loc[free["directed"], "tau"].max()
+        assert one.directed.family == "prompting"
+        assert one.ceiling.split == "across-tasks"
+        assert one.free.above_chance == (one.free.value > one.free.chance.high)
+
+
+def test_one_seed_has_no_spread(results: pd.DataFrame) -> None:
+    """The deviation of a single run is 0, not missing."""
+    table = over_seeds(results[results["seed"] == 0], ["model", "method"], ["tau"])
+    assert (table["tau_sd"] == 0).all()

@@ -1,0 +1,183 @@
+"""`rank` and `rank_tasks`: no method hangs on the order in which the items are given."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+from ccrank.rank import rank, rank_tasks
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ccrank
+from ccrank.cli.cost import costs
+from ccrank.errors import CcrankError
+from ccrank.lm import Reader
+from ccrank.methods import METHODS
+from ccrank.task import Criterion, Task
+from fake import FakeReader, logits_among, random_logits
+from tiny import tiny_model
+
+ASKING = [name for name in METHODS if name.startswith("prompt-")]
+ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco", "the tower")
+WAYS = [
+    ("prompt-pair", {}),
+    ("prompt-pair", {"pairs": "sort"}),
+    ("prompt-pair", {"pairs": 2, "aggregate": "bradley-terry"}),
+    ("prompt-pair", {"aggregate": "kemeny", "calibration": "pmi"}),
+    ("prompt-point", {}),
+    ("prompt-point", {"score": "expected", "calibration": "contextual"}),
+    ("prompt-list", {"shuffles": 3}),
+    ("prompt-list", {"calibration": "letters", "window": 4, "aggregate": "kemeny"}),
+]
+
+
+@cache
+def tiny_reader(family="llama"):
+    return Reader(tiny_model(family, max_position_embeddings=512))
+
+
+def by_item(ranking):
+    return {item: float(score) for item, score in zip(ranking.task.items, ranking.scores, strict=True)}
+
+
+def test_every_method_is_tried_here():
+    """The list of ways leaves no way of asking out."""
+    assert {name for name, _ in WAYS} == set(ASKING)
+
+
+@pytest.mark.parametrize(("method", "options"), WAYS)
+@given(items=st.permutations(ITEMS), seed=st.integers(0, 1000), tied=st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_the_order_given_does_not_matter(method, options, items, seed, tied):
+    """Any shuffle of the items gives each item the same score, and the same order: for any answers, tied ones too."""
+    logit = logits_among([0.0, 1.0], seed) if tied else random_logits(seed)
+    first, second = (
+        rank_tasks([Task(Criterion("size"), given)], FakeReader(logit), method, **options)[0]
+        for given in (ITEMS, tuple(items))
+    )
+    assert by_item(first) == by_item(second)
+    assert first.items == second.items
+
+
+@pytest.mark.parametrize(("method", "options"), WAYS)
+def test_the_order_given_does_not_matter_to_a_model(method, options):
+    """The same on a tiny model: prompts, tokens and sums are the very same."""
+    reversed_items = ITEMS[::-1]
+    first, second = (
+        rank(items, "size", model=tiny_reader(), method=method, **options)
+        for items in (ITEMS, reversed_items)
+    )
+    assert by_item(first) == by_item(second)
+    assert first.items == second.items
+    assert sorted(first.items) == sorted(ITEMS)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "bert", "t5"])
+@pytest.mark.parametrize("method", ASKING)
+def test_every_form_of_model_ranks(family, method):
+    """Causal, masked and encoder-decoder models serve every method."""
+    found = rank(["Russia", "Canada", "Brazil"], "size", model=tiny_reader(family), method=method)
+    assert sorted(found.items) == ["Brazil", "Canada", "Russia"]
+    assert np.isfinite(found.scores).all()
+    assert found.cost.prompts > 0
+
+
+def test_results_come_in_the_order_of_the_tasks():
+    """Each ranking carries its own task, untouched."""
+    tasks = [Task(Criterion("size"), ("b", "a"), id="1"), Task(Criterion("age"), ("d", "c", "e"), id="2")]
+    rankings = rank_tasks(tasks, FakeReader(random_logits(0)), "prompt-point")
+    assert [ranking.task for ranking in rankings] == tasks
+    assert [len(ranking.scores) for ranking in rankings] == [2, 3]
+    assert rank_tasks([], FakeReader(random_logits(0))) == []
+
+
+def test_the_module_of_the_same_name_does_not_hide_the_function():
+    """`ccrank.rank` can be called the first time and the second, and after its module was imported."""
+    import importlib
+
+    importlib.import_module("ccrank.rank")
+    for _ in range(2):
+        assert ccrank.rank(["Chad", "Peru"], by="size", model=tiny_reader()).model == "tiny-llama"
+
+
+def test_public_names():
+    """`ccrank.rank` is the function, with the reader's name in the result."""
+    found = ccrank.rank(
+        ["Chad", "Peru"],
+        by="size",
+        more="larger",
+        poles=("small", "large"),
+        category="country",
+        model=tiny_reader(),
+    )
+    assert isinstance(found, ccrank.Ranking)
+    assert found.model == "tiny-llama"
+    assert found.task.criterion == Criterion("size", "larger", ("small", "large"), "country")
+
+
+@pytest.mark.parametrize(
+    ("items", "by", "message"),
+    [
+        ("one text", "size", "items is a list of texts"),
+        (["a"], "size", "at least 2 items"),
+        ([], "size", "at least 2 items"),
+        (["a", "b"], "", "needs a name"),
+        (["a", "a "], "size", "item 2 repeats item 1"),
+        (["a", ""], "size", "item 2 is empty"),
+        (["a", 3], "size", "item 2 is not text"),
+        (["a", "b\ud800"], "size", r"not valid Unicode: 'b\\ud800'"),
+        (["a", "b"], "size\udce9", "not valid Unicode"),
+    ],
+)
+def test_bad_input_is_refused(items, by, message):
+    """With the value, and before a model is asked."""
+    with pytest.raises(CcrankError, match=message):
+        rank(items, by, model=tiny_reader())
+
+
+@pytest.mark.parametrize("method", ASKING)
+def test_odd_items_are_ranked(method):
+    """Quotes, braces, breaks, answer words, right-to-left text and emoji are items like others."""
+    items = [
+        'say "no"',
+        "{item}",
+        "two\nlines",
+        "Yes",
+        "10",
+        "A, B",
+        "מגדל גבוה",
+        "👩‍👩‍👧 family",
+        "<mask>",
+        "</s>",
+    ]
+    found = rank(items, "size", model=tiny_reader(), method=method)
+    assert sorted(found.items) == sorted(items)
+
+
+@pytest.mark.parametrize("method", ASKING)
+def test_an_item_too_long_for_the_model_is_named(method):
+    """5,000 words do not fit a window of 512 tokens: the message says so and what to do."""
+    with pytest.raises(CcrankError, match=r"does not fit the model's window of 512.*--truncate"):
+        rank(["word " * 5000, "short"], "size", model=tiny_reader(), method=method)
+
+
+@pytest.mark.real
+def test_the_default_model_ranks_by_size(default_reader):
+    """The real default model gives every item a score, in one order however they are given."""
+    animals = ["a mouse", "an elephant", "a dog", "a whale"]
+    found = rank(animals, by="size", more="larger", model=default_reader)
+    assert sorted(found.items) == sorted(animals)
+    assert rank(animals[::-1], by="size", more="larger", model=default_reader).items == found.items
+
+
+@pytest.mark.real
+def test_what_prefixes_save(default_reader):
+    """prompt-pair reads ≤ 45 % of its tokens at N = 10, and ≤ 8 % at N = 8 behind 300 tokens of context."""
+    for count, context, most in ((10, 0, 0.45), (8, 300, 0.08)):
+        [row] = [row for row in costs(default_reader, count, context) if row["method"] == "prompt-pair"]
+        assert row["calls"] == count * (count - 1)
+        assert math.isclose(row["share"], row["distinct_tokens"] / row["prompt_tokens"], abs_tol=1e-4)
+        assert row["share"] <= most
