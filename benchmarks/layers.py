@@ -20,14 +20,15 @@ from dataclasses import asdict, dataclass
 from itertools import groupby
 
 import numpy as np
-from ccrank.probing.methods import seed_scores
-from ccrank.probing.selection import TEMPLATES, closest_to_anchors, read_anchors
 
-from ccrank import Reader, Task, load_dataset
+from ccrank import Reader, ReaderOptions, Task, load_dataset
 from ccrank.experiment.units import spread
+from ccrank.lm.layers import parse_layers
 from ccrank.metrics import chance_abs_tau, kendall_tau
+from ccrank.probe_pipeline.fitting import ProbeSpec, seed_scores
+from ccrank.probe_pipeline.selection import TEMPLATES, closest_to_anchors, read_anchors
 from ccrank.probing.objectives import Settings, objective_of
-from ccrank.probing.reading import parse_layers, read_single_states
+from ccrank.probing.reading import read_single_states
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import canonical
 
@@ -95,9 +96,8 @@ def measure_dataset(
             protocol = "leave-one-out" if objective_of(probe).supervised else "same-task"
             for column, layer in enumerate(layers):
                 own = [one[:, column] for one in states]
-                found[probe][template, layer] = seed_scores(
-                    tasks, own, probe, range(seeds), Settings(), protocol, device
-                )[0]
+                spec = ProbeSpec(probe, tuple(range(seeds)), Settings(), protocol, device)
+                found[probe][template, layer] = seed_scores(tasks, own, spec)[0]
     lines = []
     for probe in probes:
         measures = ("|τ|", "τ") if objective_of(probe).supervised else ("|τ|",)
@@ -202,7 +202,7 @@ def main() -> None:
     if paired := [probe for probe in probes if objective_of(probe).prompt == "pair"]:
         parser.error(f"{paired[0]} reads pairs of items, which have no such templates")
     # What is too long for a model is cut, and not left out: all choices are then over the same tasks.
-    reader = Reader.open(asked.model, device=asked.device, dtype=asked.dtype, truncate=True)
+    reader = Reader.open(asked.model, ReaderOptions(device=asked.device, dtype=asked.dtype, truncate=True))
     device = reader.loaded.model.device
     lines: list[Line] = []
     for dataset in asked.datasets.split(","):

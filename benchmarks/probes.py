@@ -24,8 +24,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 
-from ccrank.probing import OBJECTIVES, fit_each, standardise
+from ccrank.probing import OBJECTIVES, fit_each
 from ccrank.probing.trainer import initial_weights
+from ccrank.standardise import z_scores
 
 SIZES = [10] * 48 + [9] * 6 + [8] * 7 + [7] * 2 + [6] * 2 + [5] * 4
 WIDTH, SEEDS, EPOCHS, MARGIN = 576, range(5), 200, 0.2
@@ -116,10 +117,12 @@ def compare(method: str, states: list[np.ndarray], every: int) -> tuple[float, f
         fits = fit_each(states, method, seeds=SEEDS)
         together.append(time.perf_counter() - start)
     chosen = range(0, len(states), every)
-    train_alone(method, standardise(torch.from_numpy(states[0])), 0)  # what a first call loads is not counted
+    train_alone(
+        method, z_scores(torch.from_numpy(states[0]), axis=0), 0
+    )  # what a first call loads is not counted
     start = time.perf_counter()
     losses = [
-        [train_alone(method, standardise(torch.from_numpy(states[task])), seed) for seed in SEEDS]
+        [train_alone(method, z_scores(torch.from_numpy(states[task]), axis=0), seed) for seed in SEEDS]
         for task in chosen
     ]
     alone = (time.perf_counter() - start) * len(states) / len(chosen)

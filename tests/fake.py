@@ -26,7 +26,7 @@ class FakeReader:
         self.logit = logit
         self.window = window
         """The most words that a prompt may have."""
-        self.encoder = self
+        self.prompt_tokenizer = self
         self.readings = 0
         self.asked: list[str] = []
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 
 import numpy as np
 import pytest
-from ccrank.rank import rank, rank_tasks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ccrank
+from ccrank.api import rank, rank_tasks
 from ccrank.cli.cost import costs
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader
 from ccrank.methods import METHODS
 from ccrank.task import Criterion, Task
 from fake import FakeReader, logits_among, random_logits
-from tiny import tiny_model
+from tiny import tiny_reader
 
 ASKING = [name for name in METHODS if name.startswith("prompt-")]
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco", "the tower")
@@ -32,11 +30,6 @@ WAYS = [
     ("prompt-list", {"shuffles": 3}),
     ("prompt-list", {"calibration": "letters", "window": 4, "aggregate": "kemeny"}),
 ]
-
-
-@cache
-def tiny_reader(family="llama"):
-    return Reader(tiny_model(family, max_position_embeddings=512))
 
 
 def by_item(ranking):
@@ -55,7 +48,7 @@ def test_the_order_given_does_not_matter(method, options, items, seed, tied):
     """Any shuffle of the items gives each item the same score, and the same order: for any answers, tied ones too."""
     logit = logits_among([0.0, 1.0], seed) if tied else random_logits(seed)
     first, second = (
-        rank_tasks([Task(Criterion("size"), given)], FakeReader(logit), method, **options)[0]
+        rank_tasks([Task(Criterion("size"), given)], FakeReader(logit), method, options=options)[0]
         for given in (ITEMS, tuple(items))
     )
     assert by_item(first) == by_item(second)
@@ -108,7 +101,7 @@ def test_public_names():
     found = ccrank.rank(
         ["Chad", "Peru"],
         by="size",
-        more="larger",
+        comparative="larger",
         poles=("small", "large"),
         category="country",
         model=tiny_reader(),
@@ -168,9 +161,9 @@ def test_an_item_too_long_for_the_model_is_named(method):
 def test_the_default_model_ranks_by_size(default_reader):
     """The real default model gives every item a score, in one order however they are given."""
     animals = ["a mouse", "an elephant", "a dog", "a whale"]
-    found = rank(animals, by="size", more="larger", model=default_reader)
+    found = rank(animals, by="size", comparative="larger", model=default_reader)
     assert sorted(found.items) == sorted(animals)
-    assert rank(animals[::-1], by="size", more="larger", model=default_reader).items == found.items
+    assert rank(animals[::-1], by="size", comparative="larger", model=default_reader).items == found.items
 
 
 @pytest.mark.real

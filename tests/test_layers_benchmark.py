@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
-from ccrank.rank import rank_tasks
 
-from ccrank.lm import Reader
+from ccrank.api import rank_tasks
 from ccrank.metrics import chance_abs_tau, kendall_tau
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from tiny import tiny_model
+from tiny import tiny_reader
 
 ITEMS = [("Russia", "Canada", "Brazil", "Chad", "Peru"), ("red", "fox", "dog", "tower", "bridge", "Peru")]
 TASKS = [
@@ -36,15 +34,12 @@ def _script() -> ModuleType:
     return module
 
 
-@cache
-def tiny() -> Reader:
-    return Reader(tiny_model("llama", max_position_embeddings=512, num_hidden_layers=6))
-
-
 def test_lines_say_what_auto_does(capsys: pytest.CaptureFixture[str]) -> None:
     """Chosen is what layer=auto and template=auto take, and each candidate reaches what it does by name."""
     script = _script()
-    lines = script.measure_dataset("mine", TASKS, tiny(), load_templates(), ["pca", "sup-margin"], 1)
+    lines = script.measure_dataset(
+        "mine", TASKS, tiny_reader(num_hidden_layers=6), load_templates(), ["pca", "sup-margin"], 1
+    )
     assert [(one.probe, one.measure, one.template) for one in lines] == [
         (probe, measure, template)
         for probe, measure in (("pca", "|τ|"), ("sup-margin", "|τ|"), ("sup-margin", "τ"))
@@ -55,7 +50,12 @@ def test_lines_say_what_auto_does(capsys: pytest.CaptureFixture[str]) -> None:
         options = {"seeds": 1, "protocol": protocol}
         [own] = {
             (one.details["template"], one.details["layer"])
-            for one in rank_tasks(TASKS, tiny(), line.probe, layer="auto", template=line.template, **options)
+            for one in rank_tasks(
+                TASKS,
+                tiny_reader(num_hidden_layers=6),
+                line.probe,
+                options={"layer": "auto", "template": line.template, **options},
+            )
         }
         assert line.candidates[line.chosen] == f"{own[0]}:{own[1]}"
         assert line.candidates[line.last] == f"{'poles' if line.template == 'poles' else 'single'}:6"
@@ -63,7 +63,12 @@ def test_lines_say_what_auto_does(capsys: pytest.CaptureFixture[str]) -> None:
         taus = [
             kendall_tau(one.scores, task.values)  # type: ignore[arg-type]
             for one, task in zip(
-                rank_tasks(TASKS, tiny(), line.probe, layer=str(own[1]), template=own[0], **options),
+                rank_tasks(
+                    TASKS,
+                    tiny_reader(num_hidden_layers=6),
+                    line.probe,
+                    options={"layer": str(own[1]), "template": own[0], **options},
+                ),
                 TASKS,
                 strict=True,
             )

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import sys
+
+import numpy as np
 import pytest
 
+from ccrank.api import rank_tasks
+from ccrank.cli import main
 from ccrank.errors import CcrankError
-from ccrank.methods import METHODS, get_method
+from ccrank.methods import METHODS, Method, get_method, register
+from ccrank.ranking import Answer
+from ccrank.task import Criterion, Task
+from ccrank.taskfiles import write_tasks
+from tiny import tiny_model, tiny_reader
+
+TASK = Task(Criterion("size"), ("tower", "queue", "dry"), values=(2.0, 3.0, 1.0))
 
 
 def test_names_and_functions_form_a_grid():
@@ -15,13 +27,13 @@ def test_names_and_functions_form_a_grid():
         assert method.summary
         assert method.calls
         assert method.run.__doc__
-        if name.startswith("prompt-"):
+        if method.family == "prompting":
             assert name == method.run.__name__.replace("_", "-")
 
 
 def test_unknown_methods_are_refused():
     """The message has the value and the known names."""
-    with pytest.raises(CcrankError, match=r"no method 'magic'; there are auto, .*ccrank methods"):
+    with pytest.raises(CcrankError, match=r"no method 'magic'; .*there are auto, .*ccrank methods"):
         get_method("magic")
 
 
@@ -54,7 +66,10 @@ def test_texts_become_the_types_of_the_defaults(method, given, parsed):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"shuffle": "3"}, r"no option 'shuffle'; it has aggregate, calibration, seed, shuffles"),
+        (
+            {"shuffle": "3"},
+            r"no option 'shuffle'; did you mean 'shuffles'\? it has aggregate, calibration, seed, shuffles",
+        ),
         ({"shuffles": "many"}, "prompt-list: shuffles is a number, not 'many'"),
         ({"shuffles": ""}, "is a number, not ''"),
         ({"progress": "1"}, "no option 'progress'"),
@@ -71,3 +86,76 @@ def test_yes_or_no():
     """A switch is not a number."""
     with pytest.raises(CcrankError, match="scale is yes or no, not '2'"):
         get_method("prompt-point").parse_options({"scale": "2"})
+
+
+def test_a_new_method_is_one_function_and_one_line(monkeypatch, tmp_path, ccrank_command):
+    """Registered, a method can be ranked with, studied, summarised, listed and costed; no other code knows its name."""
+    run = ccrank_command
+
+    def toy(tasks, reader, templates, *, sign: float = 1.0, progress=None):
+        """Vowels first."""
+        return [
+            Answer(
+                np.array([sign * sum(letter in "aeiou" for letter in item) for item in task.items]),
+                {"vowels": 0.25},
+            )
+            for task in tasks
+        ]
+
+    def requests(task, form, templates):
+        return [([templates.single(task, index, form) for index in range(len(task.items))], None)]
+
+    monkeypatch.delitem(METHODS, "toy", raising=False)  # so that it is gone after the test
+    register(
+        Method(
+            "toy", "counts vowels", toy, "baseline", directed=True, calls="N", requests=requests,
+            consistency="vowels", describe=lambda consistency, details: [f"{consistency['vowels']} vowels"],
+        )
+    )  # fmt: skip
+    with pytest.raises(CcrankError, match="there is a method 'toy' already"):
+        register(get_method("toy"))
+
+    [ranking] = rank_tasks([TASK], tiny_reader(), "toy")
+    assert ranking.items == ("queue", "tower", "dry")
+    [ranking] = rank_tasks([TASK], tiny_reader(), "toy", options={"sign": "-1"})
+    assert ranking.items == ("dry", "tower", "queue")
+    out = run("rank", *TASK.items, "--by", "size", "--method", "toy")
+    assert "toy on " in out
+    assert "0.25 vowels" in out
+
+    write_tasks([TASK], tmp_path / "tasks.jsonl")
+    study = tmp_path / "study"
+    run(
+        "bench",
+        "--datasets",
+        str(tmp_path / "tasks.jsonl"),
+        "--methods",
+        "toy,length",
+        "--out",
+        str(study),
+        models=True,
+    )
+    [entry] = json.loads(run("results", str(study), "--method", "toy", "--json", model=False))
+    assert (entry["family"], entry["tau"], entry["consistency"]) == ("baseline", pytest.approx(1.0), 0.25)
+    assert "toy" in (study / "report.html").read_text(encoding="utf-8")
+    rows = json.loads(run("cost", "--items", "3", "--json"))
+    assert [row["calls"] for row in rows if row["method"] == "toy"] == [3]
+    assert "counts vowels" in run("methods", "toy", model=False)
+
+
+@pytest.fixture
+def ccrank_command(monkeypatch, capsys, tmp_path):
+    """Runs a command that must succeed, on the tiny model where one is asked for, and gives its output."""
+    folder = tmp_path / "tiny"
+    loaded = tiny_model("llama", max_position_embeddings=512)
+    loaded.model.save_pretrained(folder)
+    loaded.tokenizer.save_pretrained(folder)
+
+    def run(*arguments, model=True, models=False):
+        extra = ["--models", str(folder)] if models else ["--model", str(folder)] if model else []
+        monkeypatch.setattr(sys, "argv", ["ccrank", *arguments, *extra])
+        capsys.readouterr()
+        main()
+        return capsys.readouterr().out
+
+    return run

@@ -196,10 +196,10 @@ def test_criteria_that_are_refused(fields):
 
 def test_criterion_phrases():
     """Without a comparative the paper's own phrase is used, without a category the word item."""
-    assert Criterion("size").more == "more in terms of size"
+    assert Criterion("size").comparative_phrase == "more in terms of size"
     assert Criterion("size").kind == "item"
     full = Criterion("size", "larger", ("small", "large"), "country")
-    assert (full.more, full.kind) == ("larger", "country")
+    assert (full.comparative_phrase, full.kind) == ("larger", "country")
     assert Criterion.parse(full) is full
     assert Criterion.parse("size") == Criterion("size")
 

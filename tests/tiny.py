@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,10 @@ from tokenizers import (
     trainers,
 )
 
+from ccrank.lm import Reader
 from ccrank.lm.loading import LoadedModel, form_of
+from ccrank.prompts import Form, Prompt, load_templates
+from ccrank.task import Task
 
 CORPUS = [
     "Is Russia larger than Canada? Yes No. On a scale from 0 to 10, the size of Brazil is 1 2 3 4 5 6 7 8 9 10.",
@@ -187,3 +191,18 @@ def tiny_model(family: str, seed: int = 0, **changes: Any) -> LoadedModel:
             if parameter.dim() > 1:
                 torch.nn.init.normal_(parameter, std=0.25)
     return LoadedModel(f"tiny-{family}", None, model, tokenizer_of(family), form, f"tiny-{family}-{seed}")
+
+
+@cache
+def tiny_reader(family: str = "llama", *, headless: bool = False, **changes: Any) -> Reader:
+    """A reader of a tiny model, shared by all tests that ask for the same one; `headless` as of an encoder alone."""
+    if family != "t5":
+        changes = {"max_position_embeddings": 512, **changes}
+    loaded = tiny_model(family, **changes)
+    return Reader(replace(loaded, missing_head=("lm_head.weight",)) if headless else loaded)
+
+
+def pair_prompts(task: Task, form: Form = "causal") -> list[Prompt]:
+    """Every ordered pair of a task's items, asked with the shipped template."""
+    templates, places = load_templates(), range(len(task.items))
+    return [templates.pair(task, a, b, form) for a in places for b in places if a != b]

@@ -26,7 +26,7 @@ def refused(result, *words):
         (["a", "--by", "size"], ["at least 2 items, got 1"]),
         (["a", "b", "a", "--by", "size"], ["item 3 repeats item 1", "'a'"]),
         (["a", " ", "--by", "size"], ["item 2 is empty"]),
-        (["a", "b", "--by", "size", "--more", ""], ["comparative must be a word"]),
+        (["a", "b", "--by", "size", "--comparative", ""], ["comparative must be a word"]),
         (["a", "b", "--by", "size", "--poles", "x", "x"], ["poles are two different words"]),
         (["a", "b", "--by", "size", "--method", "magic"], ["no method 'magic'", "prompt-pair"]),
         (["a", "b", "--by", "size", "-o", "magic=1"], ["no option 'magic'", "calibration"]),

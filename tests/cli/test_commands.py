@@ -142,7 +142,9 @@ def test_cost(ccrank, model_folder):
         assert calls[count, "probes on ItemPair states"] == 2 * count * (count - 1)
         for name in ("auto", "poles", "likelihood", "axis"):
             assert calls[count, name] == eval(METHODS[name].calls, {"N": count})
-    assert all(0 < row["distinct_tokens"] <= row["prompt_tokens"] for row in rows)
+    for row in rows:
+        assert row["distinct_tokens"] <= row["prompt_tokens"]
+        assert (row["calls"] > 0) == (row["distinct_tokens"] > 0) == (row["method"] != "length")
     out = ok(ccrank("cost", "--items", "3", "--context-tokens", "50", "--model", model_folder))
     assert "50 tokens of context" in out
     assert "prompt-pair" in out
@@ -159,8 +161,10 @@ def test_cost_of_a_long_list_is_that_of_its_windows(ccrank, model_folder):
     assert row["calls"] == len(reader.asked)
 
 
-@pytest.mark.parametrize("method", ["auto", "poles", "likelihood", "axis", "prompt-pair"])
-def test_cost_foretells_what_a_ranking_reads(ccrank, rank, model_folder, method):
+@pytest.mark.parametrize(
+    "method", ["auto", "anchored", "poles", "likelihood", "axis", "prompt-pair", "frequency"]
+)
+def test_cost_predicts_what_a_ranking_reads(ccrank, rank, model_folder, method):
     """The distinct tokens counted are those computed when the same list is ranked."""
     from ccrank.cli.cost import costs, sample_task
     from ccrank.lm import Reader

@@ -1,4 +1,4 @@
-"""`ccrank rank --gold`: labels from a file."""
+"""`ccrank rank --labels`: labels from a file."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def test_labels_from_a_file(rank):
     Path("labels.csv").write_text("country,area\nRussia,17\nChad,1.3\nMonaco,0\n")
     Path("labels.txt").write_text("Russia > Chad > Monaco\n")
     first, second = (
-        rank(*ITEMS, "--by", "size", "--json", "--gold", f"labels.{form}") for form in ("csv", "txt")
+        rank(*ITEMS, "--by", "size", "--json", "--labels", f"labels.{form}") for form in ("csv", "txt")
     )
     assert (first.code, first.err) == (0, "")
     assert first.out == second.out
-    assert json.loads(first.out)["details"]["gold"]["labelled"] == 3
-    table = " ".join(rank(*ITEMS, "--by", "size", "--gold", "labels.csv").out.split())
-    assert "3 labelled items: τ " in table
+    assert json.loads(first.out)["details"]["labels"]["labelled"] == 3
+    table = " ".join(rank(*ITEMS, "--by", "size", "--labels", "labels.csv").out.split())
+    assert "3 labelled items: τ = " in table
     assert "where left out of the fit" in table
     assert "labelled" not in rank(*ITEMS, "--by", "size").out
 
@@ -29,17 +29,20 @@ def test_labels_from_a_file(rank):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--method", "prompt-pair"), "--gold goes with --method auto, not with prompt-pair"),
-        (("--probe", "probe.safetensors"), "--gold goes with --method auto, not with --probe"),
-        (("--method", "auto", "--gold", "other.csv"), "gold names 'Mars', which is not among the items"),
-        (("--gold", "none.csv"), "there is no file none.csv"),
+        (
+            ("--method", "prompt-pair"),
+            "prompt-pair takes no labels; leave --labels out, or use --method auto",
+        ),
+        (("--probe", "probe.safetensors"), "probe takes no labels; leave --labels out, or use --method auto"),
+        (("--method", "auto", "--labels", "other.csv"), "labels name 'Mars', which is not among the items"),
+        (("--labels", "none.csv"), "there is no file none.csv"),
     ],
 )
 def test_what_does_not_go_together(rank, arguments, message):
     """Bad input ends with code 2 and a message, before a model is loaded."""
     Path("labels.csv").write_text("Russia,17\nChad,1.3\n")
     Path("other.csv").write_text("Russia,17\nMars,1.3\n")
-    result = rank(*ITEMS, "--by", "size", "--gold", "labels.csv", *arguments)
+    result = rank(*ITEMS, "--by", "size", "--labels", "labels.csv", *arguments)
     assert result.code == 2
     assert message in " ".join(result.err.split())
 
@@ -50,7 +53,23 @@ def test_labels_are_for_one_list(rank):
     Path("labels.csv").write_text("Russia,17\nChad,1.3\n")
     Path("one.jsonl").write_text(json.dumps(task) + "\n")
     Path("two.jsonl").write_text(2 * (json.dumps(task) + "\n"))
-    assert rank("--tasks", "one.jsonl", "--gold", "labels.csv").code == 0
-    result = rank("--tasks", "two.jsonl", "--gold", "labels.csv")
+    assert rank("--tasks", "one.jsonl", "--labels", "labels.csv").code == 0
+    result = rank("--tasks", "two.jsonl", "--labels", "labels.csv")
     assert result.code == 2
-    assert "--gold labels the items of one list; the tasks file has 2" in " ".join(result.err.split())
+    assert "--labels is for the items of one list; the tasks file has 2" in " ".join(result.err.split())
+
+
+def test_old_spellings_still_work_with_a_notice(rank):
+    """--gold, --more and --parts give what --labels, --comparative and --signals give, and name the new spelling."""
+    Path("labels.csv").write_text("Russia,17\nChad,1.3\n")
+    new = rank(*ITEMS, "--by", "size", "--comparative", "larger", "--signals", "--labels", "labels.csv")
+    old = rank(
+        *ITEMS, "--by", "size", "--more", "larger", "--parts", "--gold", "labels.csv", "--method", "auto"
+    )
+    assert (new.code, new.err) == (0, "")
+    assert old.out == new.out
+    for spelling in ("--gold is now --labels", "--more is now --comparative", "--parts is now --signals"):
+        assert spelling in old.err
+    both = rank(*ITEMS, "--by", "size", "--gold", "labels.csv", "--labels", "labels.csv")
+    assert both.code == 2
+    assert "--gold is the old spelling of --labels; give one of the two" in both.err

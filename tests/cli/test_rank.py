@@ -18,7 +18,7 @@ GOLD = (
 
 def test_json(rank):
     """The documented keys, best first, and nothing but JSON on stdout."""
-    result = rank(*ITEMS, "--by", "size", "--more", "larger", "--poles", "small", "large", "--json")
+    result = rank(*ITEMS, "--by", "size", "--comparative", "larger", "--poles", "small", "large", "--json")
     assert (result.code, result.err) == (0, "")
     found = json.loads(result.out)
     assert {"criterion", "model", "method", "directed", "items", "consistency"} <= set(found)

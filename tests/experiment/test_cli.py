@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from ccrank.cli.app import app
 from ccrank.cli.bench import method_options, study_of
 from ccrank.errors import CcrankError
-from ccrank.experiment import load_results
+from ccrank.results import load_results
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_tasks, write_tasks
 from tiny import tiny_model

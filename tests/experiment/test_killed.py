@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from ccrank.experiment import load_results
+from ccrank.results import load_results
 from ccrank.taskfiles import read_tasks, write_tasks
 from tiny import tiny_model
 

@@ -10,19 +10,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from ccrank.experiment.states import SharedStates
-from ccrank.probing.selection import read_anchors
 from scipy.stats import kendalltau
 
 from ccrank.errors import CcrankError
-from ccrank.experiment import Study, Watcher, load_results, run_study, states, summarise_results
+from ccrank.experiment import Study, Watcher, run_study
 from ccrank.experiment.choice import Choice
-from ccrank.experiment.execute import Fitted, closest_layer, run_probe
+from ccrank.experiment.execute import run_probe
 from ccrank.experiment.units import TaskSet, Unit
 from ccrank.lm import Cost, Reader, ReadingCache
+from ccrank.probe_pipeline import LayerFit, TaskFit, TaskStates, closest_layer, states
+from ccrank.probe_pipeline.selection import read_anchors
 from ccrank.probing.objectives import Settings
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical, from_canonical
+from ccrank.results import load_results, summarise_results
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_tasks, write_tasks
 from tiny import tiny_model
@@ -100,7 +101,7 @@ def test_planted_anchors_choose_the_layer() -> None:
     unit = Unit("m", "d", Choice("pca", "none"), "auto")
     for place in range(3):
         with tempfile.TemporaryFile() as file:
-            shared = SharedStates([5, 7, 9], [], [], 8.0, anchors=anchors, _file=file, _row=(6,), _rows=32)
+            shared = TaskStates((5, 7, 9), seconds=8.0, anchors=anchors, _file=file, _row=(6,), _rows=32)
             for index in range(4):
                 table = generator.normal(size=(8, 3, 6))
                 table[:, place] += 30 * np.outer(anchors[index], generator.normal(size=6))
@@ -117,12 +118,12 @@ def test_a_choice_is_charged_for_all_layers_that_were_fitted() -> None:
     """The seconds of a task are the sum over layers; of layers that agree as well the last is taken."""
     anchor = np.arange(4.0)
     by_layer = [
-        (layer, [Fitted(0, 3, anchor[None], seconds), Fitted(1, 5, -anchor[None], 2 * seconds)])
+        LayerFit(layer, (TaskFit(3, anchor[None], seconds), TaskFit(5, -anchor[None], 2 * seconds)))
         for layer, seconds in ((2, 1.0), (4, 2.5), (6, 0.25))
     ]
-    layer, fitted = closest_layer(by_layer, {3: anchor, 5: anchor})
-    assert layer == 6
-    assert [one.seconds for one in fitted] == [3.75, 7.5]
+    chosen = closest_layer(by_layer, {3: anchor, 5: anchor})
+    assert chosen.layer == 6
+    assert [one.seconds for one in chosen.tasks] == [3.75, 7.5]
 
 
 def test_anchors_are_read_once_for_a_group(

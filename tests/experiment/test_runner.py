@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from ccrank.probing.methods import seed_scores
-from ccrank.rank import rank_tasks
 
+from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.experiment import Study, Watcher, load_failures, load_results, load_tasks, run_study
+from ccrank.experiment import Study, Watcher, run_study
 from ccrank.experiment.folder import StudyFolder
 from ccrank.experiment.units import load_task_sets, plan_units
 from ccrank.lm import Reader
 from ccrank.metrics import evaluate
+from ccrank.probe_pipeline.fitting import ProbeSpec, seed_scores
 from ccrank.probing.objectives import Settings
 from ccrank.probing.reading import read_single_states
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical, from_canonical
-from ccrank.results.schema import SCHEMA
+from ccrank.results import SCHEMA, load_failures, load_results, load_tasks
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_tasks, write_tasks
 
@@ -79,7 +79,9 @@ def test_rows_are_the_grid_and_what_the_methods_give(
     sorted_tasks, orders = zip(*map(canonical, given), strict=True)
     states, _ = read_single_states(sorted_tasks, reader, load_templates(), [3])
     scores, _ = seed_scores(
-        sorted_tasks, [one[:, 0] for one in states], "triplet", range(2), Settings(epochs=4), "across-tasks"
+        sorted_tasks,
+        [one[:, 0] for one in states],
+        ProbeSpec("triplet", (0, 1), Settings(epochs=4), "across-tasks"),
     )
     twins = frame[
         (frame["model"] == "llama")

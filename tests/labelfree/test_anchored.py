@@ -17,9 +17,9 @@ from ccrank.labelfree.anchored import (
     anchored_scores,
     smoothed,
 )
-from ccrank.labelfree.signals import standard
 from ccrank.metrics import kendall_tau
 from ccrank.probing.crossval import task_folds
+from ccrank.standardise import z_scores
 
 PLACES = (("slot", 3), ("item", 5))
 
@@ -75,7 +75,7 @@ def test_tasks_are_held_out():
         after = anchored_scores(states, wild, PLACES)
         assert np.array_equal(after.by_place[index], before.by_place[index])
         chosen = after.by_place[index][after.best]
-        assert after.scores[index] == pytest.approx(chosen + OWN_ANCHOR * standard(wild[index]))
+        assert after.scores[index] == pytest.approx(chosen + OWN_ANCHOR * z_scores(wild[index]))
         fold = task_folds(9, 4)
         others = [other for other in range(9) if fold[other] != fold[index]]
         assert not any(np.allclose(after.by_place[other], before.by_place[other]) for other in others)
@@ -139,7 +139,7 @@ def test_the_layers_and_the_position_that_agree_make_the_scores():
     found = anchored_scores(more, anchors, places)
     assert found.places[found.best] in (("item", 1), ("item", 2))
     for own, anchor, score in zip(found.by_place, anchors, found.scores, strict=True):
-        expected = standard(own[3:5].mean(axis=0)) + OWN_ANCHOR * standard(anchor)
+        expected = z_scores(own[3:5].mean(axis=0)) + OWN_ANCHOR * z_scores(anchor)
         assert score == pytest.approx(expected)
 
 

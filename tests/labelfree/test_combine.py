@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from functools import cache
 from itertools import combinations, permutations, product
 
 import numpy as np
@@ -12,24 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from ccrank.labelfree.combine import Signals, chance_of_agreement, read_signals, tied_tau
-from ccrank.lm import Reader
-from ccrank.metrics import chance_tau_sd
+from ccrank.labelfree.combine import Signals, chance_of_agreement, read_signals
+from ccrank.metrics import chance_tau_sd, tau_b
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from tiny import tiny_model
+from tiny import tiny_reader
 
 TEMPLATES = load_templates()
 SIZE = Criterion("size", category="country")
 ITEMS = ("Russia", "Chad", "Peru", "Monaco")
 PLAIN = Task(SIZE, ITEMS, id="plain")
 WITH_CONTEXT = Task(SIZE, ITEMS, "Chad is large. Peru is small.", id="told")
-
-
-@cache
-def tiny(headless=False):
-    loaded = tiny_model("llama", max_position_embeddings=512)
-    return Reader(dataclasses.replace(loaded, missing_head=("lm_head.weight",)) if headless else loaded)
 
 
 def mean_taus(orders):
@@ -100,8 +91,8 @@ def test_agreement_at_its_ends():
 def test_routes_may_tie():
     """Logits of half precision tie; a route that ties in all agrees with none and breaks nothing."""
     tied, flat = np.array([0.0, 0.0, 1.0, 1.0, 2.0]), np.zeros(5)
-    assert tied_tau(tied, flat) == tied_tau(flat, tied) == 0
-    assert tied_tau(tied, tied) == pytest.approx(1)
+    assert tau_b(tied, flat) == tau_b(flat, tied) == 0
+    assert tau_b(tied, tied) == pytest.approx(1)
     mean, p_value = Signals({"a": tied, "b": tied, "c": flat}).agreement()
     assert mean == pytest.approx(1 / 3)
     assert 0 < p_value < 1
@@ -117,13 +108,13 @@ TEXTS = Task(
 )
 def test_which_routes_are_taken(tasks):
     """Without context poles, axis and likelihood; with one the likelihoods; for mixed tasks each its own."""
-    read = read_signals(tasks, tiny(), TEMPLATES)
+    read = read_signals(tasks, tiny_reader(), TEMPLATES)
     prompts = 0
     for task, part in zip(tasks, read.parts, strict=True):
         asked = {"that-are", "this-is"} if task.context else {"such-as", "considered"}
         expected = asked if task.context else {"poles", "axis"} | ({"list-of"} if task is TEXTS else asked)
         assert set(part.scores) == expected
-        [alone] = read_signals([task], tiny(), TEMPLATES).parts
+        [alone] = read_signals([task], tiny_reader(), TEMPLATES).parts
         for name, scores in part.scores.items():
             assert scores == pytest.approx(alone.scores[name], abs=1e-3)
         made_up = 0 if task.context else 4
@@ -133,7 +124,7 @@ def test_which_routes_are_taken(tasks):
 
 def test_parts_are_standardised_and_their_total_is_the_mean():
     """No route counts more because its numbers are large."""
-    [part] = read_signals([PLAIN], tiny(), TEMPLATES).parts
+    [part] = read_signals([PLAIN], tiny_reader(), TEMPLATES).parts
     for scores in part.scores.values():
         assert scores.mean() == pytest.approx(0, abs=1e-9)
         # The axis is a mean over layers and positions, standardised once more.
@@ -144,17 +135,17 @@ def test_parts_are_standardised_and_their_total_is_the_mean():
 @pytest.mark.parametrize("task", [PLAIN, WITH_CONTEXT])
 def test_a_model_without_head_has_the_axis_alone(task):
     """No word can be asked of it; its states still lie somewhere between the ends."""
-    [part] = read_signals([task], tiny(headless=True), TEMPLATES).parts
+    [part] = read_signals([task], tiny_reader(headless=True), TEMPLATES).parts
     assert set(part.scores) == {"axis"}
-    [whole] = read_signals([PLAIN], tiny(), TEMPLATES).parts
+    [whole] = read_signals([PLAIN], tiny_reader(), TEMPLATES).parts
     if task is PLAIN:
         assert part.scores["axis"] == pytest.approx(whole.scores["axis"], abs=1e-4)
 
 
 def test_states_come_along_where_they_are_wanted():
     """For every task, with a context or without: a probe needs them all. Else only where they are read anyway."""
-    read = read_signals([WITH_CONTEXT, PLAIN], tiny(), TEMPLATES, with_states=True)
+    read = read_signals([WITH_CONTEXT, PLAIN], tiny_reader(), TEMPLATES, with_states=True)
     assert [one.shape for pair in read.states.values() for one in pair] == [(4, len(read.layers), 32)] * 4
     assert "axis" not in read.parts[0].scores
     assert "axis" in read.parts[1].scores
-    assert [*read_signals([WITH_CONTEXT, PLAIN], tiny(), TEMPLATES).states] == [1]
+    assert [*read_signals([WITH_CONTEXT, PLAIN], tiny_reader(), TEMPLATES).states] == [1]

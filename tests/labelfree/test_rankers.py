@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
 
 import numpy as np
 import pytest
-from ccrank.rank import rank, rank_tasks
 from scipy.special import expit
 
+from ccrank.api import rank, rank_tasks
 from ccrank.datasets import load_dataset
 from ccrank.errors import CcrankError
 from ccrank.labelfree.anchored import smoothed
@@ -19,17 +18,11 @@ from ccrank.metrics import kendall_tau
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
 from ccrank.task import Criterion, Task
-from tiny import tiny_model
+from tiny import tiny_model, tiny_reader
 
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco", "the tower")
 SIZE = Criterion("size", poles=("small", "large"), category="country")
 DIRECTED = ("auto", "poles", "likelihood", "axis")
-
-
-@cache
-def tiny(family="llama", headless=False):
-    loaded = tiny_model(family, max_position_embeddings=512) if family != "t5" else tiny_model(family)
-    return Reader(dataclasses.replace(loaded, missing_head=("lm_head.weight",)) if headless else loaded)
 
 
 def pool(criterion, count=5):
@@ -57,7 +50,7 @@ def by_item(ranking):
 )
 def test_swapped_ends_turn_the_scores(method, family, criteria):
     """Every directed method: the ends the other way round, the scores times −1. No prompt names the comparative."""
-    up, down = (rank(ITEMS, criterion, model=tiny(family), method=method) for criterion in criteria)
+    up, down = (rank(ITEMS, criterion, model=tiny_reader(family), method=method) for criterion in criteria)
     assert down.scores == pytest.approx(-up.scores, abs=2e-3 * np.abs(up.scores).max())
     assert np.ptp(up.scores) > 1e-3
 
@@ -69,7 +62,7 @@ def test_swapped_ends_turn_anchored_scores(context):
     for poles in (("small", "large"), ("large", "small")):
         tasks = pool(Criterion("size", poles=poles))
         tasks = [dataclasses.replace(task, context=context) for task in tasks]
-        scores.append([one.scores for one in rank_tasks(tasks, tiny(), "anchored")])
+        scores.append([one.scores for one in rank_tasks(tasks, tiny_reader(), "anchored")])
     if context is None:
         for up, down in zip(*scores, strict=True):
             assert down == pytest.approx(-up, abs=2e-2)
@@ -83,7 +76,7 @@ def test_the_order_of_the_items_does_not_matter(method):
     tasks = pool(SIZE)
     turned = [dataclasses.replace(task, items=task.items[::-1]) for task in tasks]
     for first, second in zip(
-        rank_tasks(tasks, tiny(), method), rank_tasks(turned, tiny(), method), strict=True
+        rank_tasks(tasks, tiny_reader(), method), rank_tasks(turned, tiny_reader(), method), strict=True
     ):
         assert by_item(first) == by_item(second)
         assert first.items == second.items
@@ -93,7 +86,7 @@ def test_the_order_of_the_items_does_not_matter(method):
 @pytest.mark.parametrize("context", [None, "Chad is large."])
 def test_every_form_of_model(family, context):
     """Causal, masked and encoder-decoder models serve the default, with a context and without."""
-    found = rank(ITEMS, "size", context=context, model=tiny(family))
+    found = rank(ITEMS, "size", context=context, model=tiny_reader(family))
     assert sorted(found.items) == sorted(ITEMS)
     assert np.isfinite(found.scores).all()
     assert found.directed
@@ -102,30 +95,35 @@ def test_every_form_of_model(family, context):
 def test_few_tasks_are_no_pool():
     """Three tasks of a criterion get no probe, four get one: anchored, and auto by itself. Four items are no pool."""
     for method in ("anchored", "auto"):
-        few = rank_tasks(pool(SIZE, 3), tiny(), method)
-        plain = rank_tasks(pool(SIZE, 3), tiny(), "auto", anchor=False)
+        few = rank_tasks(pool(SIZE, 3), tiny_reader(), method)
+        plain = rank_tasks(pool(SIZE, 3), tiny_reader(), "auto", options={"anchor": False})
         for one, other in zip(few, plain, strict=True):
             assert one.scores == pytest.approx(other.scores, abs=1e-4)
             assert one.probe is None
-        assert all(one.probe is not None for one in rank_tasks(pool(SIZE, 4), tiny(), method))
-    assert all(one.probe is None for one in rank_tasks(pool(SIZE, 4), tiny(), "auto", anchor=False))
+        assert all(one.probe is not None for one in rank_tasks(pool(SIZE, 4), tiny_reader(), method))
+    assert all(
+        one.probe is None
+        for one in rank_tasks(pool(SIZE, 4), tiny_reader(), "auto", options={"anchor": False})
+    )
 
 
 def test_a_long_list_is_its_own_pool():
     """Eight items or more lend each other their scores, by the states at the item; `anchor=no` leaves the mean."""
     items = tuple(f"{item} {number}" for item in ITEMS[:4] for number in range(3))
     task = canonical(Task(SIZE, items, id="long"))[0]
-    plain = rank_tasks([task], tiny(), anchor=False)[0]
-    read = read_signals([task], tiny(), load_templates())
+    plain = rank_tasks([task], tiny_reader(), options={"anchor": False})[0]
+    read = read_signals([task], tiny_reader(), load_templates())
     assert plain.scores == pytest.approx(read.parts[0].total(), abs=1e-4)
     expected = smoothed(read.states[0][1], read.parts[0].total())
     for method in ("auto", "anchored"):
-        found = rank_tasks([task], tiny(), method)[0]
+        found = rank_tasks([task], tiny_reader(), method)[0]
         assert found.scores == pytest.approx(expected, abs=1e-3)
         assert found.probe is None
     assert np.abs(expected - plain.scores).max() > 0.1
     short = dataclasses.replace(task, items=items[:7])
-    one, other = (rank_tasks([short], tiny(), anchor=anchor)[0] for anchor in (True, False))
+    one, other = (
+        rank_tasks([short], tiny_reader(), options={"anchor": anchor})[0] for anchor in (True, False)
+    )
     assert one.scores == pytest.approx(other.scores)
 
 
@@ -135,10 +133,10 @@ def test_criteria_are_pooled_apart():
     large, old = pool(SIZE, 4), pool(age, 2)
     mixed = [large[0], old[0], *large[1:3], old[1], large[3]]
     mixed = [dataclasses.replace(task, id=str(number)) for number, task in enumerate(mixed)]
-    found = rank_tasks(mixed, tiny())
+    found = rank_tasks(mixed, tiny_reader())
     assert [one.task.id for one in found] == list("012345")
-    alone = {**dict(zip((0, 2, 3, 5), rank_tasks(large, tiny()), strict=True))}
-    alone |= dict(zip((1, 4), rank_tasks(old, tiny()), strict=True))
+    alone = {**dict(zip((0, 2, 3, 5), rank_tasks(large, tiny_reader()), strict=True))}
+    alone |= dict(zip((1, 4), rank_tasks(old, tiny_reader()), strict=True))
     for number, one in alone.items():
         assert found[number].scores == pytest.approx(one.scores, abs=1e-3)
 
@@ -146,10 +144,12 @@ def test_criteria_are_pooled_apart():
 def test_a_saved_probe_scores_as_it_was_fitted(tmp_path):
     """σ(wᵀx) of the Z-scored states of its one layer: the file, applied to the same items, gives just that."""
     tasks = pool(SIZE)
-    probe = rank_tasks(tasks, tiny(), "anchored")[0].probe
+    probe = rank_tasks(tasks, tiny_reader(), "anchored")[0].probe
     probe.save(tmp_path / "probe.safetensors")
-    applied = rank_tasks(tasks, tiny(), "probe", file=str(tmp_path / "probe.safetensors"))
-    read = read_signals([canonical(task)[0] for task in tasks], tiny(), load_templates(), with_states=True)
+    applied = rank_tasks(tasks, tiny_reader(), "probe", options={"file": str(tmp_path / "probe.safetensors")})
+    read = read_signals(
+        [canonical(task)[0] for task in tasks], tiny_reader(), load_templates(), with_states=True
+    )
     place, position = read.layers.index(probe.about["layer"]), ("slot", "item").index(probe.about["position"])
     for number, (task, ranking) in enumerate(zip(tasks, applied, strict=True)):
         own = read.states[number][position][:, place].astype(float)
@@ -160,15 +160,15 @@ def test_a_saved_probe_scores_as_it_was_fitted(tmp_path):
 
 def test_a_model_without_head():
     """auto goes by states alone and knows of no agreement; what needs words is refused with a way out."""
-    found = rank(ITEMS, SIZE, model=tiny(headless=True))
+    found = rank(ITEMS, SIZE, model=tiny_reader(headless=True))
     assert set(found.details["parts"]) == {"axis"}
     assert found.to_json()["consistency"] == {"signals_agree": None, "signals_p_value": None}
-    axis = rank(ITEMS, SIZE, model=tiny(headless=True), method="axis")
+    axis = rank(ITEMS, SIZE, model=tiny_reader(headless=True), method="axis")
     assert kendall_tau(found.scores, axis.scores) == 1
-    assert all(one.probe for one in rank_tasks(pool(SIZE), tiny(headless=True), "anchored"))
+    assert all(one.probe for one in rank_tasks(pool(SIZE), tiny_reader(headless=True), "anchored"))
     for method in ("poles", "likelihood"):
         with pytest.raises(CcrankError, match="no language-model head"):
-            rank(ITEMS, SIZE, model=tiny(headless=True), method=method)
+            rank(ITEMS, SIZE, model=tiny_reader(headless=True), method=method)
 
 
 def test_the_cost_is_what_was_read():
@@ -196,7 +196,7 @@ def test_parts_warnings_and_hints():
         assert found.details["ends"] == ["small", "large"]
         assert "hint" not in found.details
     assert True in seen
-    assert "--poles LOW HIGH" in rank(ITEMS, "zorb", model=tiny()).details["hint"]
+    assert "--poles LOW HIGH" in rank(ITEMS, "zorb", model=tiny_reader()).details["hint"]
 
 
 ANIMALS = {

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 
 import numpy as np
 import pytest
-from ccrank.rank import rank, rank_tasks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
+from ccrank.api import rank, rank_tasks
 from ccrank.errors import CcrankError
 from ccrank.labelfree.reweighting import (
     MOST_LEFT_OUT,
@@ -21,27 +20,21 @@ from ccrank.labelfree.reweighting import (
     fit_signal_weights,
     fit_weights,
 )
-from ccrank.labelfree.signals import standard
-from ccrank.labels import Gold
-from ccrank.lm import Reader
+from ccrank.labels import Labels
 from ccrank.metrics import kendall_tau
+from ccrank.standardise import z_scores
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_labels
-from tiny import tiny_model
+from tiny import tiny_reader
 
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco", "the tower")
-
-
-@cache
-def tiny():
-    return Reader(tiny_model("llama", max_position_embeddings=512))
 
 
 def made(seed, items=12, skills=(1.0, 1.0, 1.0, 1.0)):
     """True values, and routes that see them through noise, times a skill each: (N,), (R, N)."""
     rng = np.random.default_rng(seed)
     truth = rng.permutation(np.linspace(-1.5, 1.5, items))
-    routes = [standard(skill * truth + rng.normal(size=items)) for skill in skills]
+    routes = [z_scores(skill * truth + rng.normal(size=items)) for skill in skills]
     return truth, np.stack(routes)
 
 
@@ -81,7 +74,7 @@ def test_values_and_orders_say_the_same(tmp_path):
         (tmp_path / name).write_text(text, encoding="utf-8")
         assert all_pairs(read_labels(tmp_path / name, ITEMS)) == expected, name
     for value in ({"Russia": 3, "Chad": 2, "the tower": 1}, [("Russia", "Chad"), ("Chad", "the tower")]):
-        assert all_pairs(Gold.parse(value)) == expected
+        assert all_pairs(Labels.parse(value)) == expected
 
 
 @pytest.mark.parametrize(
@@ -135,10 +128,10 @@ def test_what_follows_is_drawn(pairs):
     chains = [(f"item {high}", f"item {low}") for high, low in pairs]
     if reach.diagonal().any():
         with pytest.raises(CcrankError, match=r"circle|at least 2"):
-            Gold.of_chains(chains)
+            Labels.of_chains(chains)
     else:
         expected = {(f"item {high}", f"item {low}") for high, low in zip(*np.nonzero(reach), strict=True)}
-        assert all_pairs(Gold.of_chains(chains)) == expected
+        assert all_pairs(Labels.of_chains(chains)) == expected
 
 
 # How labels are weighed
@@ -194,14 +187,14 @@ def test_no_label_and_two_labels_stay_near_the_prior():
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=9, unique=True), st.integers(0, 1))
 def test_two_labels_never_turn_a_lone_route(values, first):
     """However far apart the two lie: what has only one route keeps its order."""
-    route = standard(np.array(values))
+    route = z_scores(np.array(values))
     assert fit_weights(route[None], [(first, 1 - first)])[0] > 0.3
 
 
 @pytest.mark.parametrize(("labelled", "turned"), [(2, False), (3, False), (4, True), (8, True)])
 def test_four_labels_turn_a_lone_route(labelled, turned):
     """Labels spread over ten items, all of which say the opposite."""
-    route = standard(np.arange(10.0))
+    route = z_scores(np.arange(10.0))
     places = np.linspace(0, 9, labelled).round().astype(int)
     weights = fit_weights(route[None], [(low, high) for low in places for high in places if low < high])
     assert (weights[0] < 0) == turned
@@ -304,7 +297,7 @@ def test_auto_takes_gold(context):
     """The order is that of the weighed parts, whatever the order of the items; details tell how it came about."""
     gold = {"Russia": 17.1, "Canada": 10.0, "Chad": 1.3, "Monaco": 0}
     found, other = (
-        rank(items, "size", context=context, model=tiny(), gold=gold) for items in (ITEMS, ITEMS[::-1])
+        rank(items, "size", context=context, model=tiny_reader(), gold=gold) for items in (ITEMS, ITEMS[::-1])
     )
     about = found.details["gold"]
     assert set(about) == {"labelled", "leave_one_out_tau", "without_gold_tau", "weights"}
@@ -321,12 +314,12 @@ def test_auto_takes_gold(context):
 
 def test_labels_turn_a_ranking_round():
     """Labels that say the opposite of what auto says of six items turn the order of all seven."""
-    plain = rank(ITEMS, "size", model=tiny())
+    plain = rank(ITEMS, "size", model=tiny_reader())
     opposite = {item: place for place, item in enumerate(plain.items) if item != "Peru"}
-    turned = rank(ITEMS, "size", model=tiny(), gold=opposite)
+    turned = rank(ITEMS, "size", model=tiny_reader(), gold=opposite)
     assert kendall_tau(turned.scores, plain.scores) < 0
     assert turned.details["gold"]["without_gold_tau"] == -1
-    same = rank(ITEMS, "size", model=tiny(), gold=[plain.items])
+    same = rank(ITEMS, "size", model=tiny_reader(), gold=[plain.items])
     assert kendall_tau(same.scores, plain.scores) > 0.5
     assert same.details["gold"]["without_gold_tau"] == 1
 
@@ -347,13 +340,13 @@ def test_labels_turn_a_ranking_round():
 def test_bad_gold_is_refused(gold, message):
     """Before a model is asked."""
     with pytest.raises(CcrankError, match=message):
-        rank(ITEMS, "size", model=tiny(), gold=gold)
+        rank(ITEMS, "size", model=tiny_reader(), gold=gold)
 
 
 def test_gold_is_for_one_list_and_for_auto():
     """Several tasks or another method are refused, not silently ranked without the labels."""
     tasks = [Task(Criterion("size"), ITEMS, id=str(number)) for number in range(2)]
     with pytest.raises(CcrankError, match="one list; there are 2 tasks"):
-        rank_tasks(tasks, tiny(), gold={"Russia": 2, "Chad": 1})
+        rank_tasks(tasks, tiny_reader(), options={"gold": {"Russia": 2, "Chad": 1}})
     with pytest.raises(CcrankError, match="poles has no option 'gold'"):
-        rank(ITEMS, "size", model=tiny(), method="poles", gold={"Russia": 2, "Chad": 1})
+        rank(ITEMS, "size", model=tiny_reader(), method="poles", gold={"Russia": 2, "Chad": 1})

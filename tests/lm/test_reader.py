@@ -17,16 +17,10 @@ from ccrank.lm import Reader
 from ccrank.lm.loading import LoadedModel
 from ccrank.prompts import Piece, Prompt, load_templates
 from ccrank.task import Criterion, Task
-from tiny import FAMILIES, byte_tokenizer, tiny_model
+from tiny import FAMILIES, byte_tokenizer, pair_prompts, tiny_model
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "the old stone bridge"), id="mine")
 NUMBERS = ("1", "10", "0", "quick brown fox", "2")
-
-
-def pairs_of(form, task=TASK):
-    templates = load_templates()
-    count = range(len(task.items))
-    return [templates.pair(task, a, b, form) for a in count for b in count if a != b]
 
 
 def scale_of(form, task=TASK):
@@ -102,7 +96,7 @@ def test_log_probabilities_of_single_tokens(family):
     """On request single tokens too are normalised over the whole vocabulary."""
     loaded = tiny_model(family)
     reader = Reader(loaded)
-    prompts = pairs_of(loaded.form)[:2]
+    prompts = pair_prompts(TASK, loaded.form)[:2]
     readings = reader.read(prompts, candidates=["Yes", "No"], log_probabilities=True)
     for row, one in enumerate(reader.prompt_tokenizer.encode(prompts, [("Yes", "No")] * 2)):
         scores = brute_force_masked if loaded.form == "masked" else brute_force
@@ -115,7 +109,9 @@ def test_filled_prompts_give_the_states_at_the_answers_last_token(family):
     loaded = tiny_model(family)
     reader = Reader(loaded)
     prompts = [
-        prompt.filled(answer) for prompt in pairs_of(loaded.form)[:2] for answer in ("Yes", "quick fox")
+        prompt.filled(answer)
+        for prompt in pair_prompts(TASK, loaded.form)[:2]
+        for answer in ("Yes", "quick fox")
     ]
     readings = reader.read(prompts, layers="all")
     for row, one in enumerate(reader.prompt_tokenizer.encode(prompts, [()] * len(prompts))):
@@ -139,7 +135,7 @@ def test_filled_prompts_give_the_states_at_the_answers_last_token(family):
 def test_each_prompt_may_have_candidates_of_its_own():
     """Lists per prompt give the same scores as lists read apart, NaN where a prompt has fewer."""
     reader = Reader(tiny_model("llama"))
-    prompts = pairs_of("causal")[:3]
+    prompts = pair_prompts(TASK, "causal")[:3]
     lists = [["Yes", "No", "10"], ["No"], ["larger", "Yes"]]
     together = reader.read(prompts, candidates=lists).logits
     assert together.shape == (3, 3)
@@ -152,7 +148,7 @@ def test_each_prompt_may_have_candidates_of_its_own():
 def test_mistakes_in_asking_are_named():
     """Nonsense in layers or candidates is refused with its value."""
     reader = Reader(tiny_model("llama"))
-    prompts = pairs_of("causal")[:2]
+    prompts = pair_prompts(TASK, "causal")[:2]
     for wish, message in (
         ({"layers": [4]}, "no layer 4"),
         ({"layers": [-5]}, "no layer -5"),
@@ -227,13 +223,13 @@ def test_prompts_as_long_as_the_window(family):
     task = Task(TASK.criterion, TASK.items, context="the fox and the dog " * 100)
     reader = Reader(loaded, truncate=True)
     readings = reader.read(
-        pairs_of(loaded.form, task)[:3], candidates=["Yes", "quick brown fox"], layers=[-1]
+        pair_prompts(task, loaded.form)[:3], candidates=["Yes", "quick brown fox"], layers=[-1]
     )
     assert np.isfinite(readings.logits).all()
     assert np.isfinite(readings.states).all()
     if loaded.window is not None:
         with pytest.raises(CcrankError, match="task 'task'"):
-            Reader(loaded).read(pairs_of(loaded.form, task)[:3], candidates=["Yes"])
+            Reader(loaded).read(pair_prompts(task, loaded.form)[:3], candidates=["Yes"])
 
 
 def test_importing_does_no_work(tmp_path):
@@ -258,7 +254,7 @@ def test_importing_does_no_work(tmp_path):
 def test_the_real_model_reads_the_same_by_tree_and_one_by_one(default_reader):
     """On the default model tree and one-by-one logits and states agree to 1e-3."""
     task = Task(TASK.criterion, TASK.items[:3], context="Some countries are larger than others.")
-    prompts = pairs_of("causal", task)
+    prompts = pair_prompts(task, "causal")
     assert default_reader.engine.tree
     single = Reader(default_reader.loaded, path="one")
     wish = {"candidates": ["Yes", "No"], "layers": [0, 15, 30], "items": True}
@@ -274,7 +270,7 @@ def test_the_real_models_candidates(default_reader):
     """' Yes' and ' No' are one token each with their blank; '10' is one more than '1' and scored as a whole."""
     tokenizer = default_reader.loaded.tokenizer
     encoder = default_reader.encoder
-    [pair] = encoder.encode(pairs_of("causal")[:1], [("Yes", "No")])
+    [pair] = encoder.encode(pair_prompts(TASK, "causal")[:1], [("Yes", "No")])
     assert [tokenizer.decode(answer) for answer in pair.answers] == [" Yes", " No"]
     assert [len(answer) for answer in pair.answers] == [1, 1]
     [scale] = encoder.encode(scale_of("causal")[:1], [("1", "10", "7")])
@@ -291,7 +287,7 @@ def test_the_real_models_candidates(default_reader):
 def test_the_real_models_chat_template(default_reader):
     """Through the chat template the answer follows the generation prompt, without a blank."""
     reader = Reader(default_reader.loaded, chat=True)
-    [encoded] = reader.prompt_tokenizer.encode(pairs_of("causal")[:1], [("Yes", "No")])
+    [encoded] = reader.prompt_tokenizer.encode(pair_prompts(TASK, "causal")[:1], [("Yes", "No")])
     tokenizer = reader.loaded.tokenizer
     text = tokenizer.decode(encoded.tokens)
     assert text.endswith("Is Russia larger than Canada?<|im_end|>\n<|im_start|>assistant\n")

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from functools import cache
 
 import numpy as np
 import pytest
-from ccrank.probing.selection import agreement, closest_to_anchors, read_anchors
-from ccrank.rank import rank_tasks
 from scipy.stats import kendalltau
 
+from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost, Reader
-from ccrank.probing import methods
-from ccrank.probing.reading import parse_layers
+from ccrank.lm import Cost
+from ccrank.lm.layers import parse_layers
+from ccrank.probe_pipeline import fitting, rankers
+from ccrank.probe_pipeline.selection import agreement, closest_to_anchors, read_anchors
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
 from ccrank.task import Criterion, Task
-from tiny import tiny_model
+from tiny import tiny_reader
 
 SIZE = Criterion("size", poles=("small", "large"), category="country")
 TASKS = [
@@ -30,13 +29,8 @@ TASKS = [
 LAYERS = (2, 4, 6)
 
 
-@cache
-def tiny():
-    return Reader(tiny_model("llama", max_position_embeddings=512, num_hidden_layers=6))
-
-
 def ranked(method, **options):
-    return rank_tasks(TASKS, tiny(), method, seeds=2, **options)
+    return rank_tasks(TASKS, tiny_reader(num_hidden_layers=6), method, options={"seeds": 2, **options})
 
 
 def same(first, second):
@@ -78,14 +72,14 @@ def test_the_closest_is_taken_and_of_equals_the_last():
 
 def test_layers_are_named_once_and_from_zero():
     """Negative numbers, repeats and names give the numbers of layers; what the model lacks is refused."""
-    assert parse_layers("auto", tiny()) == list(LAYERS)
-    assert parse_layers("-1,6,2,-5", tiny()) == [6, 2]
-    assert parse_layers("-7", tiny()) == [0]
+    assert parse_layers("auto", tiny_reader(num_hidden_layers=6)) == list(LAYERS)
+    assert parse_layers("-1,6,2,-5", tiny_reader(num_hidden_layers=6)) == [6, 2]
+    assert parse_layers("-7", tiny_reader(num_hidden_layers=6)) == [0]
     for wrong in ("7", "-8", "2,7"):
         with pytest.raises(CcrankError, match=r"there is no layer -?[78]: tiny-llama has 0 to 6"):
-            parse_layers(wrong, tiny())
+            parse_layers(wrong, tiny_reader(num_hidden_layers=6))
     with pytest.raises(CcrankError, match="last, all, auto or a number from 0 to 6, not 'best'"):
-        parse_layers("best", tiny())
+        parse_layers("best", tiny_reader(num_hidden_layers=6))
 
 
 @pytest.mark.parametrize("layer", LAYERS)
@@ -94,7 +88,7 @@ def test_the_pair_that_carries_the_anchors_is_found(monkeypatch, template, layer
     """Anchors that are one pair's very scores: auto takes that pair, and its scores are those asked for by name."""
     wanted = ranked("pca", layer=str(layer), template=template)
     anchors = [-one.scores for one in wanted]
-    monkeypatch.setattr(methods, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
+    monkeypatch.setattr(rankers, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
     found = ranked("pca", layer="auto", template="auto")
     assert {(one.details["template"], one.details["layer"]) for one in found} == {(template, layer)}
     assert {(one.probe.about["template"], one.probe.about["layer"]) for one in found} == {(template, layer)}
@@ -112,11 +106,11 @@ def test_every_probe_takes_the_layer_that_carries_the_anchors(monkeypatch, metho
         seeds.setdefault("scores", []).append(scores)
         return scores, fits
 
-    seed_scores = methods.seed_scores
-    monkeypatch.setattr(methods, "seed_scores", keep)
+    seed_scores = fitting.seed_scores
+    monkeypatch.setattr(fitting, "seed_scores", keep)
     wanted = ranked(method, layer="4", **options)
     anchors = [scores[1] for scores in seeds["scores"][0]]  # of one seed, so that no layer agrees in full
-    monkeypatch.setattr(methods, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
+    monkeypatch.setattr(rankers, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
     found = ranked(method, layer="auto", **options)
     means = [agreement(scores, anchors) for scores in seeds["scores"][1:]]
     best = LAYERS[len(means) - 1 - int(np.argmax(means[::-1]))]
@@ -139,7 +133,7 @@ def test_every_probe_takes_the_layer_that_carries_the_anchors(monkeypatch, metho
 )
 def test_auto_is_the_best_of_what_can_be_asked_for(asked, candidates):
     """The answer is that of the candidate, asked for by name, that agrees best with the anchors that were read."""
-    anchors, _ = read_anchors(TASKS, tiny(), load_templates())
+    anchors, _ = read_anchors(TASKS, tiny_reader(num_hidden_layers=6), load_templates())
     answers = [ranked("pca", template=template, layer=layer) for template, layer in candidates]
     means = [
         np.mean(
@@ -163,9 +157,9 @@ def test_the_template_can_be_chosen_for_layers_that_are_joined():
 def test_cost_counts_all_that_was_read():
     """The candidates that were not taken and the anchors too: tasks' shares add up to what the reader spent."""
     for options in ({"layer": "auto"}, {"layer": "auto", "template": "auto"}, {"template": "poles"}):
-        before = tiny().spent
+        before = tiny_reader(num_hidden_layers=6).spent
         found = ranked("pca", **options)
-        after, total = tiny().spent, sum((one.cost for one in found), Cost())
+        after, total = tiny_reader(num_hidden_layers=6).spent, sum((one.cost for one in found), Cost())
         for field in dataclasses.fields(Cost):
             spent = getattr(after, field.name) - getattr(before, field.name)
             assert spent > 0
@@ -183,7 +177,7 @@ def test_what_has_no_such_template_is_refused():
         ranked("pca", template="pair")
     itemless = load_templates(changes=["mine=The {name} of it is {slot}"])
     with pytest.raises(CcrankError, match=r"template 'mine' needs \{item\}"):
-        rank_tasks(TASKS, tiny(), "pca", itemless, template="mine")
+        rank_tasks(TASKS, tiny_reader(num_hidden_layers=6), "pca", itemless, options={"template": "mine"})
 
 
 @pytest.mark.parametrize(
@@ -193,20 +187,35 @@ def test_a_saved_probe_reads_in_the_words_it_was_fitted_on(tmp_path, method, tem
     """A probe scores its own items as the fit did, though the templates have since been changed or are gone."""
     changes = ["mine={item}, seen for its {name}, is {slot}", "pair={item_b} or {item_a}? {slot}"]
     fitted = rank_tasks(
-        TASKS[:1], tiny(), method, load_templates(changes=changes), template=template, seeds=2, epochs=20
+        TASKS[:1],
+        tiny_reader(num_hidden_layers=6),
+        method,
+        load_templates(changes=changes),
+        options={"template": template, "seeds": 2, "epochs": 20},
     )[0]
     fitted.probe.save(tmp_path / "probe.safetensors")
     others = load_templates(changes=["poles=Tell me of {item}: {slot}"])
     for templates in (others, load_templates(changes=changes)):
-        [again] = rank_tasks(TASKS[:1], tiny(), "probe", templates, file=str(tmp_path / "probe.safetensors"))
+        [again] = rank_tasks(
+            TASKS[:1],
+            tiny_reader(num_hidden_layers=6),
+            "probe",
+            templates,
+            options={"file": str(tmp_path / "probe.safetensors")},
+        )
         assert np.abs(again.scores - fitted.scores).max() < 1e-5
     assert np.ptp(fitted.scores) > 1e-3
 
 
 def test_a_probe_without_its_words_takes_the_template_of_that_name(tmp_path):
     """Probes that were saved with a name alone, as those of other methods are, are read by what the name says."""
-    [fitted] = rank_tasks(TASKS[:1], tiny(), "pca", template="poles")
+    [fitted] = rank_tasks(TASKS[:1], tiny_reader(num_hidden_layers=6), "pca", options={"template": "poles"})
     about = {key: value for key, value in fitted.probe.about.items() if key != "wording"}
     dataclasses.replace(fitted.probe, about=about).save(tmp_path / "probe.safetensors")
-    [again] = rank_tasks(TASKS[:1], tiny(), "probe", file=str(tmp_path / "probe.safetensors"))
+    [again] = rank_tasks(
+        TASKS[:1],
+        tiny_reader(num_hidden_layers=6),
+        "probe",
+        options={"file": str(tmp_path / "probe.safetensors")},
+    )
     np.testing.assert_allclose(again.scores, fitted.scores, atol=1e-5)

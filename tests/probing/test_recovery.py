@@ -19,12 +19,12 @@ from ccrank.probing import (
     leave_one_item_out,
     ordered_pairs,
     points_of_pairs,
-    standardise,
     task_folds,
     train_sets,
 )
 from ccrank.probing.batch import Batch, Bucket
 from ccrank.probing.trainer import train
+from ccrank.standardise import z_scores
 from probing.literal import chance_tau
 
 SIZE, TASKS, WIDTH = 10, 30, 64
@@ -180,7 +180,7 @@ def test_a_left_out_item_is_not_seen(method):
 def test_leaving_out_equals_dropping(method):
     """The probe without item 2 is that of a task that never had it, given the same Z-scores."""
     states, gold = planted(1.0, tasks=1, size=6)
-    rows, settings = standardise(torch.from_numpy(states[0])), Settings(epochs=50)
+    rows, settings = z_scores(torch.from_numpy(states[0]), axis=0), Settings(epochs=50)
     found = leave_one_item_out(states, method, gold, seeds=(0,), settings=settings, dtype=torch.float64)[0][
         0, 2
     ]

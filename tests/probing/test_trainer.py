@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from ccrank.errors import CcrankError
-from ccrank.probing import OBJECTIVES, Settings, fit_each, fit_pool, ordered_pairs, standardise
+from ccrank.probing import OBJECTIVES, Settings, fit_each, fit_pool, ordered_pairs
 from ccrank.probing.lbfgs import minimise_lbfgs
 from ccrank.probing.trainer import initial_weights, minimise_adam
+from ccrank.standardise import z_scores
 from probing.test_losses import literal_loss
 
 TRAINED = [name for name, entry in OBJECTIVES.items() if entry.loss]
@@ -77,7 +78,7 @@ def test_the_trainer_equals_a_plain_loop(method):
     states, gold = states_of(method, (size,)), gold_of((size,))
     settings = Settings(epochs=12, learning_rate=0.02, weight_decay=0.1)
     fits = fit_each(states, method, gold=gold, seeds=(7,), settings=settings, dtype=torch.float64)
-    rows = standardise(torch.from_numpy(states[0])).reshape(-1, WIDTH)
+    rows = z_scores(torch.from_numpy(states[0]), axis=0).reshape(-1, WIDTH)
     truth = gold[0].tolist()
     if OBJECTIVES[method].prompt == "pair":
         first, second = ordered_pairs(size).T
@@ -206,14 +207,14 @@ def test_a_start_along_the_principal_component():
             states, method, seeds=(0,), settings=Settings(epochs=0, initial="pca"), dtype=torch.float64
         )
         for task, weights in zip(states, fits.weights[:, 0], strict=True):
-            rows = standardise(torch.from_numpy(task))
+            rows = z_scores(torch.from_numpy(task), axis=0)
             rows = rows[:, 0] - rows[:, 1] if rows.ndim == 3 else rows
             expected = torch.linalg.svd(rows).Vh[0]
             assert float((weights @ expected).abs() / weights.norm()) == pytest.approx(1.0)
     pool = fit_pool(
         states_of("pca", (30, 25)), "pca", seeds=(0,), dtype=torch.float64
     )  # more rows than features
-    rows = torch.cat([standardise(torch.from_numpy(task)) for task in states_of("pca", (30, 25))])
+    rows = torch.cat([z_scores(torch.from_numpy(task), axis=0) for task in states_of("pca", (30, 25))])
     overlap = pool.weights[0, 0] @ torch.linalg.svd(rows).Vh[0] / pool.weights[0, 0].norm()
     assert float(overlap.abs()) == pytest.approx(1.0)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from ccrank.errors import CcrankError
-from ccrank.prompting.asking import CONTENT_FREE, check_fields, reference_prompts, seeded
+from ccrank.prompting.asking import CONTENT_FREE, reference_prompts, seeded
 from ccrank.prompting.calibration import (
     CALIBRATIONS,
     calibrate,
@@ -180,7 +180,7 @@ def test_templates_without_items_are_refused():
     """A template that does not show the items would rank nothing."""
     template = load_templates(changes=["pair=Is {item_a} large? {slot}"])["pair"]
     with pytest.raises(CcrankError, match=r"'pair' needs \{item_b\}"):
-        check_fields(template, "causal", "item_a", "item_b")
+        template.check_fields("causal", "item_a", "item_b")
 
 
 def test_seeds_below_0_are_refused():

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 import pytest
-from ccrank.rank import rank_tasks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
 from ccrank.prompting import prompt_pair
 from ccrank.prompting.asking import CONTENT_FREE

@@ -10,7 +10,7 @@ import pytest
 from ccrank.report import figures
 from ccrank.report.study import write_report
 from ccrank.task import Task
-from report.synthetic import make_results, make_tasks, write_study
+from synthetic_study import make_results, make_tasks, write_study
 
 HOSTILE_ITEMS = (
     "<script>window.hacked = 1</script>",

@@ -17,7 +17,7 @@ from ccrank.report.study import read_study, write_report
 from ccrank.results.tables import Best, Headline
 from ccrank.task import Criterion, Task
 from report.conftest import HOSTILE_ITEMS, HOSTILE_MODEL, REPORT_FIGURES
-from report.synthetic import write_study
+from synthetic_study import write_study
 
 
 class Elements(HTMLParser):

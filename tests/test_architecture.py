@@ -1,0 +1,91 @@
+"""Which part of the package may import which: the contract that CONTRIBUTING.md describes."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import ccrank
+
+SOURCE = Path(ccrank.__file__).parent
+LAYERS = (
+    ("errors", "version"),
+    ("files", "paths", "reader_options", "recoverable", "standardise", "text", "toml"),
+    ("aggregate", "metrics", "sorting"),
+    ("task",),
+    ("labels", "lexicon"),
+    ("prompts", "taskfiles"),
+    ("datasets", "results"),
+    ("lm",),
+    ("ranking",),
+    ("probing", "prompting"),
+    ("labelfree",),
+    ("probe_pipeline",),
+    ("methods",),
+    ("api",),
+    ("experiment",),
+    ("report",),
+    ("cli",),
+    ("__main__",),
+)
+"""From the bottom to the top: a part imports from lower layers and from itself, never from above or beside."""
+HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
+BESIDE = {("sorting", "aggregate")}
+"""Exceptions: imports between parts of one layer."""
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """The modules of ccrank that a file imports at any depth, those for type checkers alone left out."""
+
+    def visit(node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            return
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "ccrank":
+                yield from (f"ccrank.{name.name}" for name in node.names)
+            else:
+                yield node.module
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child)
+
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return (name for name in visit(tree) if name.startswith("ccrank."))
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def test_every_part_has_its_layer():
+    """A new module or package must be given a place, and no place is left empty."""
+    parts = {part_of(path) for path in SOURCE.rglob("*.py")} - {"__init__"}
+    assert parts == set(HEIGHT)
+
+
+def test_imports_point_downwards():
+    """No import leads to a higher layer, nor sideways, so there are no cycles between parts."""
+    wrong = [
+        f"{path.relative_to(SOURCE)} imports {name}"
+        for path in SOURCE.rglob("*.py")
+        if part_of(path) != "__init__"
+        for name in imports_of(path)
+        for own, other in [(part_of(path), name.split(".")[1])]
+        if own != other and (own, other) not in BESIDE and HEIGHT[other] >= HEIGHT[own]
+    ]
+    assert wrong == []
+
+
+def test_text_and_results_need_no_torch():
+    """What is left of reading a model, and looking at results, starts without the seconds that torch takes."""
+    modules = (
+        "task, taskfiles, prompts, datasets, metrics, aggregate, results, results.tables, results.export"
+    )
+    code = "; ".join(f"import ccrank.{name.strip()}" for name in modules.split(","))
+    code += "; import sys; assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
