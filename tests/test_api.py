@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 
 import numpy as np
 import pytest
@@ -60,7 +62,7 @@ def test_the_order_given_does_not_matter_to_a_model(method, options):
     """The same on a tiny model: prompts, tokens and sums are the very same."""
     reversed_items = ITEMS[::-1]
     first, second = (
-        rank(items, "size", model=tiny_reader(), method=method, **options)
+        rank(items, "size", model=tiny_reader(), method=method, options=options)
         for items in (ITEMS, reversed_items)
     )
     assert by_item(first) == by_item(second)
@@ -87,13 +89,31 @@ def test_results_come_in_the_order_of_the_tasks():
     assert rank_tasks([], FakeReader(random_logits(0))) == []
 
 
-def test_the_module_of_the_same_name_does_not_hide_the_function():
-    """`ccrank.rank` can be called the first time and the second, and after its module was imported."""
-    import importlib
-
-    importlib.import_module("ccrank.rank")
+def test_rank_is_a_function_every_time():
+    """No module hides `ccrank.rank`, and its signature shows every parameter."""
     for _ in range(2):
+        assert inspect.isfunction(ccrank.rank)
+        assert list(inspect.signature(ccrank.rank).parameters)[:3] == ["items", "by", "comparative"]
         assert ccrank.rank(["Chad", "Peru"], by="size", model=tiny_reader()).model == "tiny-llama"
+
+
+def test_public_names_are_listed_and_there():
+    """`dir(ccrank)` is `__all__`, and each name can be imported and has a docstring."""
+    assert sorted(dir(ccrank)) == sorted(ccrank.__all__)
+    for name in ccrank.__all__:
+        assert name == "__version__" or getattr(ccrank, name).__doc__
+
+
+PUBLIC_FUNCTIONS = ["load_dataset", "load_results", "rank", "rank_tasks"]
+
+
+@pytest.mark.parametrize("name", PUBLIC_FUNCTIONS)
+def test_every_public_parameter_is_documented(name):
+    """Each parameter of a public function is named in its Parameters section."""
+    function = getattr(ccrank, name)
+    _, _, documented = (inspect.getdoc(function) or "").partition("Parameters\n----------\n")
+    for parameter in inspect.signature(function).parameters:
+        assert re.search(rf"^[a-z_, *]*\b{parameter}\b[a-z_, *]*$", documented, re.MULTILINE), parameter
 
 
 def test_public_names():

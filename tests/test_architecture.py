@@ -25,7 +25,7 @@ LAYERS = (
     ("labelfree",),
     ("probe_pipeline",),
     ("methods",),
-    ("api",),
+    ("api", "estimate"),
     ("experiment",),
     ("report",),
     ("cli",),

@@ -12,7 +12,7 @@ from ccrank.task import Criterion, Task
 from ccrank.version import __version__
 
 if TYPE_CHECKING:
-    from ccrank.api import rank, rank_tasks
+    from ccrank.api import load, rank, rank_tasks
     from ccrank.datasets import load_dataset
     from ccrank.lm import Reader
     from ccrank.ranking import Ranking
@@ -26,6 +26,7 @@ __all__ = [
     "ReaderOptions",
     "Task",
     "__version__",
+    "load",
     "load_dataset",
     "load_results",
     "rank",
@@ -36,6 +37,7 @@ __all__ = [
 _LAZY = {
     "Ranking": "ccrank.ranking",
     "Reader": "ccrank.lm",
+    "load": "ccrank.api",
     "load_dataset": "ccrank.datasets",
     "load_results": "ccrank.results",
     "rank": "ccrank.api",

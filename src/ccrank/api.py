@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import difflib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader, ReadingCache
@@ -11,9 +14,99 @@ from ccrank.lm.reader import Progress
 from ccrank.methods import DEFAULT_METHOD, get_method
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking, canonical, from_canonical
+from ccrank.reader_options import ReaderOptions
 from ccrank.task import Criterion, Task, check_text
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
+
+class Ranker:
+    """A loaded model that ranks list after list without loading again; see `load`."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    def rank(
+        self,
+        items: Iterable[str],
+        by: str | Criterion,
+        *,
+        comparative: str | None = None,
+        poles: tuple[str, str] | None = None,
+        category: str | None = None,
+        context: str | None = None,
+        labels: Mapping[str, float] | Sequence[Sequence[str]] | None = None,
+        method: str = DEFAULT_METHOD,
+        templates: Templates | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> Ranking:
+        """Rank items by a criterion.
+
+        Parameters
+        ----------
+        items, by, comparative, poles, category, context, labels, method, templates, options
+            As in `ccrank.rank`.
+        """
+        return rank(
+            items,
+            by,
+            comparative=comparative,
+            poles=poles,
+            category=category,
+            context=context,
+            labels=labels,
+            model=self.reader,
+            method=method,
+            templates=templates,
+            options=options,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Ranker on {self.reader.name}>"
+
+
+def load(model: str = "default", options: ReaderOptions | None = None, *, cache: bool = True) -> Ranker:
+    """Load a model once, to rank many lists with it.
+
+    Parameters
+    ----------
+    model
+        A short name, a hub id, a folder or a .gguf file.
+    options
+        Device, precision and the like.
+    cache
+        Keep readings on disk, so that no prompt is computed twice.
+    """
+    return Ranker(Reader.open(model, options, cache=ReadingCache() if cache else None))
+
+
+@lru_cache(maxsize=1)
+def _last_loaded(model: str) -> Reader:
+    """The model of the last call stays in memory, so that repeated calls do not load it again."""
+    return load(model).reader
+
+
+def _suggesting(function: Callable[P, T]) -> Callable[P, T]:
+    """A misspelled keyword is reported with the nearest parameter."""
+    known = list(inspect.signature(function).parameters)
+
+    @wraps(function)
+    def checked(*arguments: P.args, **keywords: P.kwargs) -> T:
+        for name in keywords:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
+                raise TypeError(
+                    f"{function.__name__}() has no parameter {name!r}; {hint} "
+                    "(a method's own options go into options={...})"
+                )
+        return function(*arguments, **keywords)
+
+    return checked
+
+
+@_suggesting
 def rank(
     items: Iterable[str],
     by: str | Criterion,
@@ -64,7 +157,7 @@ def rank(
         raise CcrankError(f"items is a list of texts, not one text: {items[:40]!r}")
     criterion = by if isinstance(by, Criterion) else Criterion(by, comparative, poles, category)
     task = Task(criterion, tuple(items), context, id=f"ranking by {criterion.name}")
-    reader = model if isinstance(model, Reader) else Reader.open(model, cache=ReadingCache())
+    reader = model if isinstance(model, Reader) else _last_loaded(model)
     given = dict(options or {})
     if labels is not None:
         given["labels"] = labels
@@ -91,7 +184,7 @@ def rank_tasks(
     method, templates, options
         As in `rank`.
     progress
-        Called with the number of prompts read and their total.
+        Called with the number of distinct tokens just read.
 
     Returns
     -------

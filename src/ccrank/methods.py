@@ -20,6 +20,7 @@ from ccrank.prompting import (
     describe_shuffles,
     list_requests,
     pair_requests,
+    pairs_asked,
     point_requests,
     prompt_list,
     prompt_pair,
@@ -67,6 +68,8 @@ class Method:
     """The row of `ccrank cost` that it shares with methods that read the same; its own name if None."""
     prompts: Callable[[int], float] = float
     """About how many prompts a task of N items takes, for estimates of time."""
+    repeats_option: str | None = None
+    """The option that says how often `requests` are read, if any."""
     for_studies: bool = True
     """Whether a study can run it; a method that needs a file of its own cannot."""
 
@@ -184,7 +187,7 @@ for _method in (
     Method(
         "prompt-pair", "is A more than B? for ordered pairs, wins counted", prompt_pair, "prompting",
         directed=True, calls="N(N−1)", requests=pair_requests, consistency="both_orders_agree",
-        describe=describe_pairs, prompts=lambda count: count * count,
+        describe=describe_pairs, prompts=pairs_asked,
     ),
     Method(
         "prompt-point", "a rating from 0 to 10 for each item", prompt_point, "prompting",
@@ -193,7 +196,8 @@ for _method in (
     Method(
         "prompt-list", "all items as lettered options, picked one by one", prompt_list, "prompting",
         directed=True, calls="S·N", requests=list_requests, consistency="shuffles_agree",
-        describe=describe_shuffles, cost_name="prompt-list, one shuffle", prompts=lambda count: 3 * count,
+        describe=describe_shuffles, cost_name="prompt-list, one shuffle",
+        prompts=lambda count: 3 * count, repeats_option="shuffles",
     ),
     _probe("ccs-pair", "origCCS on ItemPair states: consistent and confident yes and no", "2N(N−1)"),
     _probe("ccs", "origCCS on ItemSingle states, paired in the loss"),

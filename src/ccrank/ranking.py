@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
 
 from ccrank.lm.reading import Cost
 from ccrank.task import Task, normal_form
+from ccrank.text import one_line
+
+HTML_ROWS = 100
+"""Rows of a notebook's table; the rest is counted."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +33,12 @@ class Answer:
     """Overrides what the method says of itself; a saved probe knows whether it is directed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ranking:
-    """A method's answer to a task."""
+    """A method's answer to a task: `len`, iteration (items, best first), equality, and tables for notebooks.
+
+    Two rankings are equal if they give the same scores to the same task by the same method and model.
+    """
 
     task: Task
     scores: np.ndarray
@@ -63,6 +71,42 @@ class Ranking:
     def items(self) -> tuple[str, ...]:
         """The items, best first."""
         return tuple(self.task.items[index] for index in self.order)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ranking):
+            return NotImplemented
+        same = (self.task, self.method, self.model, self.directed)
+        return same == (other.task, other.method, other.model, other.directed) and np.array_equal(
+            self.scores, other.scores
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.task, self.method, self.model))
+
+    def __repr__(self) -> str:
+        shown = " > ".join(one_line(item, 30) for item in self.items[:5])
+        more = f" > … ({len(self)} items)" if len(self) > 5 else ""
+        return f"<Ranking by {one_line(self.task.criterion.name, 40)}: {shown}{more}>"
+
+    def _repr_html_(self) -> str:
+        """A table for notebooks, best first."""
+        rows = "".join(
+            f"<tr><td>{row['rank']}</td><td style='text-align:left'>{escape(one_line(row['item'], 120))}</td>"
+            f"<td>{row['score']:.2f}</td></tr>"
+            for row in self.to_json(top=HTML_ROWS)["items"]
+        )
+        left_out = f"<p>… and {len(self) - HTML_ROWS} more</p>" if len(self) > HTML_ROWS else ""
+        source = f"by {self.task.criterion.name}; {self.method} on {self.model}"
+        return (
+            f"<table><caption>{escape(one_line(source, 120))}</caption>"
+            f"<thead><tr><th>rank</th><th>item</th><th>score</th></tr></thead><tbody>{rows}</tbody></table>{left_out}"
+        )
 
     def to_json(self, top: int | None = None, reverse: bool = False) -> dict[str, Any]:
         """The JSON form, best first; `reverse` puts the lowest first, ranks staying what they are."""

@@ -110,11 +110,11 @@ def test_which_routes_are_taken(tasks):
     """Without context poles, axis and likelihood; with one the likelihoods; for mixed tasks each its own."""
     read = read_signals(tasks, tiny_reader(), TEMPLATES)
     prompts = 0
-    for task, part in zip(tasks, read.parts, strict=True):
+    for task, part in zip(tasks, read.signals, strict=True):
         asked = {"that-are", "this-is"} if task.context else {"such-as", "considered"}
         expected = asked if task.context else {"poles", "axis"} | ({"list-of"} if task is TEXTS else asked)
         assert set(part.scores) == expected
-        [alone] = read_signals([task], tiny_reader(), TEMPLATES).parts
+        [alone] = read_signals([task], tiny_reader(), TEMPLATES).signals
         for name, scores in part.scores.items():
             assert scores == pytest.approx(alone.scores[name], abs=1e-3)
         made_up = 0 if task.context else 4
@@ -124,7 +124,7 @@ def test_which_routes_are_taken(tasks):
 
 def test_parts_are_standardised_and_their_total_is_the_mean():
     """No route counts more because its numbers are large."""
-    [part] = read_signals([PLAIN], tiny_reader(), TEMPLATES).parts
+    [part] = read_signals([PLAIN], tiny_reader(), TEMPLATES).signals
     for scores in part.scores.values():
         assert scores.mean() == pytest.approx(0, abs=1e-9)
         # The axis is a mean over layers and positions, standardised once more.
@@ -135,9 +135,9 @@ def test_parts_are_standardised_and_their_total_is_the_mean():
 @pytest.mark.parametrize("task", [PLAIN, WITH_CONTEXT])
 def test_a_model_without_head_has_the_axis_alone(task):
     """No word can be asked of it; its states still lie somewhere between the ends."""
-    [part] = read_signals([task], tiny_reader(headless=True), TEMPLATES).parts
+    [part] = read_signals([task], tiny_reader(headless=True), TEMPLATES).signals
     assert set(part.scores) == {"axis"}
-    [whole] = read_signals([PLAIN], tiny_reader(), TEMPLATES).parts
+    [whole] = read_signals([PLAIN], tiny_reader(), TEMPLATES).signals
     if task is PLAIN:
         assert part.scores["axis"] == pytest.approx(whole.scores["axis"], abs=1e-4)
 
@@ -146,6 +146,6 @@ def test_states_come_along_where_they_are_wanted():
     """For every task, with a context or without: a probe needs them all. Else only where they are read anyway."""
     read = read_signals([WITH_CONTEXT, PLAIN], tiny_reader(), TEMPLATES, with_states=True)
     assert [one.shape for pair in read.states.values() for one in pair] == [(4, len(read.layers), 32)] * 4
-    assert "axis" not in read.parts[0].scores
-    assert "axis" in read.parts[1].scores
+    assert "axis" not in read.signals[0].scores
+    assert "axis" in read.signals[1].scores
     assert [*read_signals([WITH_CONTEXT, PLAIN], tiny_reader(), TEMPLATES).states] == [1]

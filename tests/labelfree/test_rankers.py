@@ -108,13 +108,13 @@ def test_few_tasks_are_no_pool():
 
 
 def test_a_long_list_is_its_own_pool():
-    """Eight items or more lend each other their scores, by the states at the item; `anchor=no` leaves the mean."""
+    """The scores of eight items or more are smoothed over similar states at the item; `anchor=no` leaves the mean."""
     items = tuple(f"{item} {number}" for item in ITEMS[:4] for number in range(3))
     task = canonical(Task(SIZE, items, id="long"))[0]
     plain = rank_tasks([task], tiny_reader(), options={"anchor": False})[0]
     read = read_signals([task], tiny_reader(), load_templates())
-    assert plain.scores == pytest.approx(read.parts[0].total(), abs=1e-4)
-    expected = smoothed(read.states[0][1], read.parts[0].total())
+    assert plain.scores == pytest.approx(read.signals[0].total(), abs=1e-4)
+    expected = smoothed(read.states[0][1], read.signals[0].total())
     for method in ("auto", "anchored"):
         found = rank_tasks([task], tiny_reader(), method)[0]
         assert found.scores == pytest.approx(expected, abs=1e-3)
@@ -161,7 +161,7 @@ def test_a_saved_probe_scores_as_it_was_fitted(tmp_path):
 def test_a_model_without_head():
     """auto goes by states alone and knows of no agreement; what needs words is refused with a way out."""
     found = rank(ITEMS, SIZE, model=tiny_reader(headless=True))
-    assert set(found.details["parts"]) == {"axis"}
+    assert set(found.details["signals"]) == {"axis"}
     assert found.to_json()["consistency"] == {"signals_agree": None, "signals_p_value": None}
     axis = rank(ITEMS, SIZE, model=tiny_reader(headless=True), method="axis")
     assert kendall_tau(found.scores, axis.scores) == 1
@@ -182,7 +182,7 @@ def test_the_cost_is_what_was_read():
         assert getattr(shares, field) == pytest.approx(total, abs=5)
 
 
-def test_parts_warnings_and_hints():
+def test_signals_warnings_and_hints():
     """Signals stand by item; a warning comes just where chance agrees as well; a hint where no words are known."""
     seen = set()
     for seed in range(6):
@@ -191,9 +191,11 @@ def test_parts_warnings_and_hints():
         doubtful = found.consistency["signals_p_value"] > DOUBT
         assert ("warning" in found.details) == doubtful
         seen.add(doubtful)
-        total = np.mean([[part[item] for item in ITEMS] for part in found.details["parts"].values()], axis=0)
+        total = np.mean(
+            [[signal[item] for item in ITEMS] for signal in found.details["signals"].values()], axis=0
+        )
         assert found.scores == pytest.approx(total, abs=1e-3)
-        assert found.details["ends"] == ["small", "large"]
+        assert found.details["poles"] == ["small", "large"]
         assert "hint" not in found.details
     assert True in seen
     assert "--poles LOW HIGH" in rank(ITEMS, "zorb", model=tiny_reader()).details["hint"]

@@ -80,26 +80,26 @@ def test_values_and_orders_say_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "Russia,3\nAtlantis,2\n", r"a\.csv: gold names 'Atlantis', which is not among the items"),
-        ("a.csv", "Russia,3\nChad,3\n", "gold has a tie: 'Russia' and 'Chad' are both 3; drop one"),
+        ("a.csv", "Russia,3\nAtlantis,2\n", r"a\.csv: labels name 'Atlantis', which is not among the items"),
+        ("a.csv", "Russia,3\nChad,3\n", "labels have a tie: 'Russia' and 'Chad' are both 3; drop one"),
         ("a.csv", "item,value\nRussia,3\n", "at least 2 labelled items in one order, got 1"),
         ("a.csv", "", "at least 2 labelled items in one order, got 0"),
-        ("a.csv", "Russia,3\nRussia ,2\n", "line 2: gold names 'Russia' twice"),
-        ("a.csv", "Russia,large\nChad,2\n", "line 1: the value of 'Russia' is no number: 'large'"),
-        ("a.csv", "item,value\nRussia,large\n", "line 2: the value of 'Russia' is no number"),
+        ("a.csv", "Russia,3\nRussia ,2\n", "line 2: 'Russia' is labelled twice"),
+        ("a.csv", "Russia,large\nChad,2\n", "line 1: the value of 'Russia' is not a number: 'large'"),
+        ("a.csv", "item,value\nRussia,large\n", "line 2: the value of 'Russia' is not a number"),
         ("a.csv", "Russia,nan\nChad,2\n", "the value of 'Russia' is not a finite number"),
-        ("a.csv", "Russia,3,4\n", "line 1: gold has two columns, item and value, got 3 cells"),
+        ("a.csv", "Russia,3,4\n", "line 1: labels have two columns, item and value, got 3 cells"),
         ("a.csv", 'Russia,"3\n', "not a well-formed table"),
         ("a.json", "[1, 2]", "a JSON object of items and values"),
         ("a.json", '{"Russia": 1', "not JSON"),
-        ("a.json", '{"Russia": 1, "Russia": 2}', "gold names 'Russia' twice"),
+        ("a.json", '{"Russia": 1, "Russia": 2}', "'Russia' is labelled twice"),
         ("a.json", '{"Russia": true, "Chad": 2}', "the value of 'Russia' is not a finite number: True"),
         (
             "a.txt",
             "Russia > Chad\nChad > Peru\nPeru > Russia\n",
-            "circle: Russia > Chad > Peru > Russia; drop",
+            "cycle: Russia > Chad > Peru > Russia; drop",
         ),
-        ("a.txt", "Russia > Chad > Russia\n", "gold goes round in a circle: Russia > Chad > Russia"),
+        ("a.txt", "Russia > Chad > Russia\n", "labels form a cycle: Russia > Chad > Russia"),
         ("a.txt", "Russia >\n", "an order reads A > B or A > B > C, got 'Russia >'"),
         ("a.txt", "Russia > Chad\nPeru\n", "an order reads A > B or A > B > C, got 'Peru'"),
     ],
@@ -127,7 +127,7 @@ def test_what_follows_is_drawn(pairs):
         reach |= reach[:, [middle]] & reach[[middle]]
     chains = [(f"item {high}", f"item {low}") for high, low in pairs]
     if reach.diagonal().any():
-        with pytest.raises(CcrankError, match=r"circle|at least 2"):
+        with pytest.raises(CcrankError, match=r"cycle|at least 2"):
             Labels.of_chains(chains)
     else:
         expected = {(f"item {high}", f"item {low}") for high, low in zip(*np.nonzero(reach), strict=True)}
@@ -251,7 +251,7 @@ def test_what_is_left_out_is_unseen():
     assert abs(np.mean(noise)) < 0.25
     assert np.mean(fitted) > 0.3
     found = np.mean([one.leave_one_out_tau for one in known])
-    assert found > np.mean([one.without_gold_tau for one in known]) + 0.05
+    assert found > np.mean([one.without_labels_tau for one in known]) + 0.05
 
 
 def test_a_left_out_label_changes_nothing_of_its_own():
@@ -262,7 +262,7 @@ def test_a_left_out_label_changes_nothing_of_its_own():
     one, other = (fit_signal_weights(parts, [*others, pair]) for pair in ((8, 9), (9, 8)))
     weights = fit_weights(routes, others)
     sign = np.sign(weights @ (routes[:, 8] - routes[:, 9]))
-    assert one.without_gold_tau != other.without_gold_tau
+    assert one.without_labels_tau != other.without_labels_tau
     alone = [_left_out(routes, [*others, pair], PRIOR)[-1] for pair in ((8, 9), (9, 8))]
     assert alone == [sign, -sign]
 
@@ -282,11 +282,11 @@ def test_what_is_reported(seed, labelled):
     truth, routes = made(seed)
     found = fit_signal_weights(dict(zip("abcd", routes, strict=True)), pairs_of(truth, range(labelled)))
     mean = routes.mean(axis=0)[:labelled]
-    assert found.without_gold_tau == pytest.approx(kendall_tau(mean, truth[:labelled]))
+    assert found.without_labels_tau == pytest.approx(kendall_tau(mean, truth[:labelled]))
     assert found.scores == pytest.approx(found.weights @ routes)
     assert found.labelled == labelled
     if labelled <= 3:
-        assert found.leave_one_out_tau == found.without_gold_tau
+        assert found.leave_one_out_tau == found.without_labels_tau
 
 
 # As an option of auto
@@ -297,12 +297,13 @@ def test_auto_takes_gold(context):
     """The order is that of the weighed parts, whatever the order of the items; details tell how it came about."""
     gold = {"Russia": 17.1, "Canada": 10.0, "Chad": 1.3, "Monaco": 0}
     found, other = (
-        rank(items, "size", context=context, model=tiny_reader(), gold=gold) for items in (ITEMS, ITEMS[::-1])
+        rank(items, "size", context=context, model=tiny_reader(), labels=gold)
+        for items in (ITEMS, ITEMS[::-1])
     )
-    about = found.details["gold"]
-    assert set(about) == {"labelled", "leave_one_out_tau", "without_gold_tau", "weights"}
+    about = found.details["labels"]
+    assert set(about) == {"labelled", "leave_one_out_tau", "without_labels_tau", "weights"}
     assert about["labelled"] == 4
-    parts = found.details["parts"]
+    parts = found.details["signals"]
     assert set(about["weights"]) == set(parts)
     total = [sum(weight * parts[name][item] for name, weight in about["weights"].items()) for item in ITEMS]
     assert found.scores == pytest.approx(total, abs=2e-3)
@@ -316,37 +317,37 @@ def test_labels_turn_a_ranking_round():
     """Labels that say the opposite of what auto says of six items turn the order of all seven."""
     plain = rank(ITEMS, "size", model=tiny_reader())
     opposite = {item: place for place, item in enumerate(plain.items) if item != "Peru"}
-    turned = rank(ITEMS, "size", model=tiny_reader(), gold=opposite)
+    turned = rank(ITEMS, "size", model=tiny_reader(), labels=opposite)
     assert kendall_tau(turned.scores, plain.scores) < 0
-    assert turned.details["gold"]["without_gold_tau"] == -1
-    same = rank(ITEMS, "size", model=tiny_reader(), gold=[plain.items])
+    assert turned.details["labels"]["without_labels_tau"] == -1
+    same = rank(ITEMS, "size", model=tiny_reader(), labels=[plain.items])
     assert kendall_tau(same.scores, plain.scores) > 0.5
-    assert same.details["gold"]["without_gold_tau"] == 1
+    assert same.details["labels"]["without_labels_tau"] == 1
 
 
 @pytest.mark.parametrize(
     ("gold", "message"),
     [
-        ({"Russia": 1, "Mars": 2}, "gold names 'Mars', which is not among the items"),
+        ({"Russia": 1, "Mars": 2}, "labels name 'Mars', which is not among the items"),
         ({"Russia": 1}, "at least 2 labelled items"),
         ({}, "at least 2 labelled items"),
-        ([("Russia", "Chad"), ("Chad", "Russia")], "circle"),
+        ([("Russia", "Chad"), ("Chad", "Russia")], "cycle"),
         ({"Russia": 1, "Chad": "2"}, "'Chad' is not a finite number: '2'"),
-        ({1: 1, 2: 2}, "labels items by their texts, got 1"),
-        ("labels.csv", "gold maps items to values"),
-        (["Russia", "Chad"], "gold maps items to values"),
+        ({1: 1, 2: 2}, "name items by their texts, got 1"),
+        ("labels.csv", "labels map items to values"),
+        (["Russia", "Chad"], "labels map items to values"),
     ],
 )
 def test_bad_gold_is_refused(gold, message):
     """Before a model is asked."""
     with pytest.raises(CcrankError, match=message):
-        rank(ITEMS, "size", model=tiny_reader(), gold=gold)
+        rank(ITEMS, "size", model=tiny_reader(), labels=gold)
 
 
 def test_gold_is_for_one_list_and_for_auto():
     """Several tasks or another method are refused, not silently ranked without the labels."""
     tasks = [Task(Criterion("size"), ITEMS, id=str(number)) for number in range(2)]
     with pytest.raises(CcrankError, match="one list; there are 2 tasks"):
-        rank_tasks(tasks, tiny_reader(), options={"gold": {"Russia": 2, "Chad": 1}})
-    with pytest.raises(CcrankError, match="poles has no option 'gold'"):
-        rank(ITEMS, "size", model=tiny_reader(), method="poles", gold={"Russia": 2, "Chad": 1})
+        rank_tasks(tasks, tiny_reader(), options={"labels": {"Russia": 2, "Chad": 1}})
+    with pytest.raises(CcrankError, match="poles has no option 'labels'"):
+        rank(ITEMS, "size", model=tiny_reader(), method="poles", labels={"Russia": 2, "Chad": 1})

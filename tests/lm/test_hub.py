@@ -320,7 +320,7 @@ def test_an_alias_falls_back_on_its_package(hub_server, index, monkeypatch, gguf
         locate("pocket", source="hub")
 
 
-def test_an_alias_prefers_the_hub(hub, monkeypatch, index):
+def test_an_alias_prefers_the_hub(hub_server, monkeypatch, index):
     """Where the hub answers, no package is asked for."""
     use(monkeypatch, known())
     assert locate("pocket").name == COMMIT

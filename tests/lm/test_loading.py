@@ -95,7 +95,7 @@ def test_debertas_own_head_is_found_whatever_the_config_says(family, own_head, t
     assert again.missing_head == ()
     np.testing.assert_allclose(logits_of(again), logits_of(loaded), atol=1e-5)
     prompts = prompts_of("masked")[:1]
-    [encoded] = Reader(loaded).encoder.encode(prompts, [("Yes", "No")])
+    [encoded] = Reader(loaded).prompt_tokenizer.encode(prompts, [("Yes", "No")])
     with torch.inference_mode():
         plain = loaded.model(input_ids=torch.tensor([encoded.tokens])).logits[0, encoded.slot]
     np.testing.assert_allclose(

@@ -151,7 +151,7 @@ def test_a_folder_that_is_no_study_is_refused(tmp_path: Path, results: pd.DataFr
     with pytest.raises(CcrankError, match="no rows"):
         write_report(tmp_path)
     (tmp_path / "results.parquet").write_bytes(b"not a table")
-    with pytest.raises(CcrankError, match="cannot read"):
+    with pytest.raises(CcrankError, match="cannot be read"):
         write_report(tmp_path)
     results.head(5).to_parquet(tmp_path / "results.parquet")
     (tmp_path / "failures.jsonl").write_text("{broken\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 import sys
@@ -17,11 +18,14 @@ def main() -> None:
     # Hub libraries draw their own bars and warn in their own words; ccrank says what matters itself.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    # A terminal or pipe of another encoding shows what it cannot write as an escape instead of failing on it.
+    from ccrank.cli.screen import spelled_out
+    from ccrank.errors import CcrankError
+
+    # A terminal or pipe of another encoding shows what it cannot write in other characters instead of failing on it.
+    codecs.register_error("ccrank", spelled_out)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    from ccrank.errors import CcrankError
+            stream.reconfigure(errors="ccrank")
 
     try:
         from ccrank.cli.app import app

@@ -12,7 +12,7 @@ from ccrank.version import __version__
 app = typer.Typer(
     help="Rank any list of items by any criterion with a language model, without labels.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -122,9 +122,8 @@ def bench_command(
             retry=retry,
             watcher=watcher,
         )
-    if report and done.rows:
-        _write_report(folder)
-    _say_how_it_went(folder, done, time.perf_counter() - start)
+    page = _write_report(folder) if report and done.rows else None
+    _print_outcome(folder, done, page, time.perf_counter() - start)
     if done.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)
 
@@ -180,24 +179,22 @@ def method_options(pairs: Sequence[str] | None) -> dict[str, dict[str, str]]:
     return parsed
 
 
-def _write_report(folder: Path) -> None:
-    try:
-        from ccrank.report.study import write_report
-    except ModuleNotFoundError as error:
-        if not str(error.name).startswith("ccrank.report"):
-            raise
-        return
+def _write_report(folder: Path) -> Path:
     with spinner("drawing the report"):
-        write_report(folder)
+        from ccrank.report.study import write_report
+
+        return write_report(folder)
 
 
-def _say_how_it_went(folder: Path, done: StudyReport, seconds: float) -> None:
+def _print_outcome(folder: Path, done: StudyReport, page: Path | None, seconds: float) -> None:
     fresh = done.units - done.done_before
     before = f", {done.done_before} of them before" if done.done_before else ""
     out().print(
         f"{done.units} units{before}; {fresh} took {seconds:,.0f} s. {done.rows:,} rows in "
         f"{folder / 'results.parquet'}; see `ccrank results {folder}`"
     )
+    if page is not None:
+        out().print(f"report: {page}")
     if not done.failures:
         return
     console = err()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +21,9 @@ from ccrank.taskfiles import read_items, read_labels, read_tasks, read_text
 
 if TYPE_CHECKING:
     from ccrank.labels import Labels
+    from ccrank.lm import Reader
     from ccrank.methods import Method
+    from ccrank.prompts import Templates
     from ccrank.ranking import Ranking
 
 WHAT, MODEL, SHOW = "What to rank", "Model and prompts", "What to show"
@@ -164,7 +166,7 @@ def rank_command(
         options["labels"] = _labels(labels, wanted, get_method(chosen))
     wording = load_templates(templates, template or ())
     reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)
-    with reading_progress("reading") as progress:
+    with reading_progress(*_expected(wanted, reader, get_method(chosen), wording, options)) as progress:
         rankings = rank_tasks(wanted, reader, chosen, wording, options=options, progress=progress)
     if save_probe is not None:
         _save_probe(rankings, save_probe)
@@ -222,6 +224,20 @@ def _tasks(
     text = None if context is None else read_text(context).strip()
     criterion = Criterion(by.strip(), comparative, poles, category)
     return [Task(criterion, tuple(texts), text or None, id=f"ranking by {by.strip()}")]
+
+
+def _expected(
+    tasks: Sequence[Task], reader: Reader, method: Method, templates: Templates, options: Mapping[str, Any]
+) -> tuple[int, float]:
+    """About how many tokens will be read, and how many of them in a second."""
+    from ccrank.estimate import expected_tokens
+    from ccrank.lm.speed import tokens_per_second
+
+    try:
+        tokens = expected_tokens(tasks, reader, method, templates, options)
+    except CcrankError:
+        tokens = 0  # the method checks its input more closely, and says what is wrong
+    return tokens, tokens_per_second(reader.loaded.model)
 
 
 def _labels(path: Path, tasks: Sequence[Task], method: Method) -> Labels:

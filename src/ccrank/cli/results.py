@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ccrank.cli import options as shared
-from ccrank.cli.screen import out, print_json, simple_table
+from ccrank.cli.screen import Column, fitted_table, out, print_json
 from ccrank.errors import CcrankError
 from ccrank.files import write_atomically
 
@@ -90,31 +90,57 @@ def show(entries: Sequence[Mapping[str, Any]]) -> None:
             console.print()
         sets = f", mean of {rows[0]['datasets']} datasets" if where == "kind" else ""
         console.print(f"{model} · {name}{sets}", style="bold")
-        table = simple_table(
-            "method", "split", "layer", "tasks", "τ [95 %]", "|τ|", "chance", "accuracy", "free", "chance",
-            "consistent", "s/task", "tokens/task",
-            numbers=range(2, 13),
-        )  # fmt: skip
-        for row in rows:
-            between = (
-                "" if math.isnan(row["tau_low"]) else f" [{row['tau_low']:+.2f}, {row['tau_high']:+.2f}]"
-            )
-            table.add_row(
-                row["method"],
-                "" if row["split"] == "none" else row["split"],
-                "" if row["layer"] < 0 else str(row["layer"]),
-                str(row["graded"]),
-                "–" if math.isnan(row["tau"]) else f"{row['tau']:+.3f}{between}",
-                _number(row["abs_tau"], ".3f"),
-                _number(row["chance_abs_tau"], ".3f"),
-                _number(row["accuracy"], ".1%"),
-                _number(row["free_accuracy"], ".1%"),
-                _number(row["chance_free_accuracy"], ".1%"),
-                _number(row["consistency"], ".2f"),
-                _number(row["seconds"], ".2f"),
-                _number(row["distinct_tokens"], ",.0f"),
-            )
+        # The method with its split and layer, for terminals that have no room for columns of their own.
+        table, kept = fitted_table(COLUMNS, [_cells(row, fold=False) for row in rows])
+        if "split" not in kept:
+            table, _ = fitted_table(COLUMNS, [_cells(row, fold=True) for row in rows])
         console.print(table)
+
+
+COLUMNS = (
+    Column("method"),
+    Column("split", drop=1),
+    Column("layer", number=True, drop=1),
+    Column("tasks", number=True, drop=3),
+    Column("τ", number=True),
+    Column("95 %", drop=2),
+    Column("|τ|", number=True),
+    Column("chance", number=True),
+    Column("accuracy", number=True, drop=4),
+    Column("free", number=True, drop=5),
+    Column("chance", number=True, drop=5),
+    Column("consistent", number=True, drop=6),
+    Column("s/task", number=True, drop=7),
+    Column("tokens/task", number=True, drop=7),
+)
+
+
+def _cells(row: Mapping[str, Any], fold: bool) -> list[str]:
+    """A row of the table; without a direction signed τ and accuracy mean nothing, so they are left out."""
+    split = "" if row["split"] == "none" else row["split"]
+    layer = "" if row["layer"] < 0 else str(row["layer"])
+    name = row["method"]
+    if fold:
+        name += f":{split}" if split else ""
+        name += f" {layer}" if layer else ""
+    directed = bool(row["directed"])
+    known = directed and not math.isnan(row["tau_low"])
+    return [
+        name,
+        split,
+        layer,
+        str(row["graded"]),
+        _number(row["tau"], "+.3f") if directed else "–",
+        f"[{row['tau_low']:+.2f}, {row['tau_high']:+.2f}]" if known else "",
+        _number(row["abs_tau"], ".3f"),
+        _number(row["chance_abs_tau"], ".3f"),
+        _number(row["accuracy"], ".1%") if directed else "–",
+        _number(row["free_accuracy"], ".1%"),
+        _number(row["chance_free_accuracy"], ".1%"),
+        _number(row["consistency"], ".2f"),
+        _number(row["seconds"], ".2f"),
+        _number(row["distinct_tokens"], ",.0f"),
+    ]
 
 
 def _number(value: float, form: str) -> str:

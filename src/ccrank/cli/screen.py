@@ -6,10 +6,12 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 BAR = 24
@@ -43,19 +45,136 @@ def print_json_line(value: Any) -> None:
     sys.stdout.write(json_text(value, indent=None))
 
 
-def simple_table(*columns: str, numbers: Sequence[int] = ()) -> Table:
-    """A light table; the columns named by `numbers` are set to the right."""
+@dataclass(frozen=True)
+class Column:
+    """A column of a table that fits its terminal."""
+
+    title: str
+    number: bool = False
+    """Set to the right."""
+    drop: int = 0
+    """Columns with the largest value are left out first where a terminal is narrow; 0 always stays."""
+    most: int | None = None
+    """Cells are cut to this width, with an ellipsis."""
+
+
+def fitted_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None = None
+) -> tuple[Table, set[str]]:
+    """A light table of whole words that fits the terminal: columns are left out, never broken.
+
+    Parameters
+    ----------
+    columns
+        The columns, and which of them can be left out.
+    rows
+        The cells of each row.
+    width
+        The width of the terminal; that of the standard output if None.
+
+    Returns
+    -------
+    table, titles
+        The table, and the titles of the columns that it kept.
+    """
+    room = out().width if width is None else width
+    cells = [[terminal_text(cell) for cell in row] for row in rows]
+    widths = [
+        max(cell_len(terminal_text(column.title)), *(cell_len(row[index]) for row in cells), 1)
+        for index, column in enumerate(columns)
+    ]
+    widths = [min(size, column.most or size) for size, column in zip(widths, columns, strict=True)]
+    kept = list(range(len(columns)))
+    while sum(widths[index] for index in kept) + 2 * (len(kept) - 1) > room:
+        last = max(kept, key=lambda index: columns[index].drop)
+        if columns[last].drop == 0:
+            break
+        kept = [index for index in kept if columns[index].drop < columns[last].drop]
+    # What still does not fit is taken off the widest column, whose cells are cut with an ellipsis.
+    surplus = sum(widths[index] for index in kept) + 2 * (len(kept) - 1) - room
+    widest = max(kept, key=lambda index: widths[index])
+    widths[widest] = max(6, widths[widest] - max(0, surplus))
     table = Table(box=None, pad_edge=False, header_style="bold")
+    for index in kept:
+        table.add_column(
+            terminal_text(columns[index].title),
+            justify="right" if columns[index].number else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            max_width=widths[index],
+        )
+    for row in cells:
+        table.add_row(*(row[index] for index in kept))
+    return table, {columns[index].title for index in kept}
+
+
+def simple_table(*columns: str, numbers: Sequence[int] = ()) -> Table:
+    """A light table whose cells wrap between words; the columns named by `numbers` are set to the right."""
+    table = _PlainTable(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index in numbers else "left", overflow="fold")
+        table.add_column(
+            terminal_text(column), justify="right" if index in numbers else "left", overflow="fold"
+        )
     return table
 
 
-def bar(value: float, low: float, high: float) -> str:
-    """A score as a bar between the lowest and the highest."""
-    share = (value - low) / (high - low) if high > low else 1.0
-    eighths = round(share * BAR * 8)
-    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8] or "▏"
+class _PlainTable(Table):
+    """A table whose cells a terminal without Unicode can show."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(
+            *(terminal_text(cell) if isinstance(cell, str) else cell for cell in cells), **options
+        )
+
+
+ASCII = {
+    "τ": "tau", "█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "#", "▐": "#", "▍": "", "▎": "", "▏": "", "–": "-",
+    "−": "-", "…": "...", "·": "|", "×": "x", "→": "->", "≥": ">=", "≤": "<=", "σ": "sd", "±": "+/-", "²": "2",
+}  # fmt: skip
+"""What stands for our own symbols on a terminal that cannot show them."""
+
+
+def terminal_text(text: str) -> str:
+    """The text with our own symbols spelled out if the standard output's encoding does not have them."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return "".join(ASCII.get(char, char) for char in text)
+    return text
+
+
+def spelled_out(error: UnicodeError) -> tuple[str, int]:
+    """Error handler of the output streams: our own symbols spelled out, other characters as escapes."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    parts = [
+        ASCII[char] if char in ASCII else char.encode("ascii", "backslashreplace").decode() for char in text
+    ]
+    return "".join(parts), error.end
+
+
+def bar(value: float, low: float, high: float, width: int = BAR) -> str:
+    """A score as a bar that starts at zero, so that near ties look like ties.
+
+    Negative scores, if there are any, extend to the left of a common middle.
+
+    >>> bar(1.0, 0.0, 2.0, 4), bar(-1.0, -1.0, 1.0, 4), bar(0.5, -1.0, 1.0, 4)
+    ('██', '██', '  █')
+    """
+    if low >= 0:
+        return _blocks(value / high if high > 0 else 0.0, width)
+    half, largest = width // 2, max(-low, high)
+    if value >= 0:
+        return " " * half + _blocks(value / largest, half)
+    halves = round(-value / largest * 2 * half)
+    return ("█" * (halves // 2)).rjust(half) if halves % 2 == 0 else ("▐" + "█" * (halves // 2)).rjust(half)
+
+
+def _blocks(share: float, width: int) -> str:
+    eighths = round(share * width * 8)
+    return "█" * (eighths // 8) + ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")[eighths % 8]
 
 
 @contextmanager
@@ -74,20 +193,54 @@ def spinner(text: str) -> Iterator[Callable[[str], None]]:
         yield say
 
 
+SLOW = 10.0
+"""Seconds from which on a command says beforehand how long it will take."""
+
+
 @contextmanager
-def reading_progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar over prompts read, on a terminal; nothing elsewhere."""
+def reading_progress(tokens: int, per_second: float) -> Iterator[Callable[[int], None]]:
+    """One bar over all that a command reads, in tokens and with the time left, on a terminal; nothing elsewhere.
+
+    Parameters
+    ----------
+    tokens
+        About how many tokens will be read.
+    per_second
+        About how many of them are read in a second. If the job is long, both are reported first.
+    """
     console = err()
+    if tokens / per_second > SLOW:
+        sys.stderr.write(
+            f"ccrank: reading about {tokens:,} tokens takes about {duration(tokens / per_second)} "
+            f"on this machine ({per_second:,.0f} tokens/s)\n"
+        )
     if not console.is_terminal:
-        yield lambda done, total: None
+        yield lambda count: None
         return
     columns = (
-        TextColumn(label),
+        TextColumn("reading"),
         BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("prompts"),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f} tokens"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(label, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        task = progress.add_task("reading", total=max(1, tokens))
+
+        def advance(count: int) -> None:
+            progress.advance(task, count)
+            # An estimate that turns out too low must not leave the bar full and the user waiting.
+            if progress.tasks[0].completed > (progress.tasks[0].total or 0):
+                progress.update(task, total=progress.tasks[0].completed * 1.02)
+
+        yield advance
+
+
+def duration(seconds: float) -> str:
+    """A time as a person says it.
+
+    >>> duration(42), duration(200), duration(9000)
+    ('42 seconds', '3 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ccrank.cli.screen import bar, out, simple_table
+from ccrank.cli.screen import Column, bar, fitted_table, out
 from ccrank.text import one_line
 
 if TYPE_CHECKING:
@@ -24,16 +24,21 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
             )
         low, high = min(ranking.scores), max(ranking.scores)
         columns = dict(ranking.details.get("signals", {})) if signals else {}
-        table = simple_table(
-            "rank", "item", "score", "", *columns, numbers=(0, 2, *range(4, 4 + len(columns)))
-        )
+        titles = [
+            Column("rank", number=True),
+            Column("item", most=80),
+            Column("score", number=True),
+            Column("", drop=1),
+            *(Column(name, number=True, drop=2) for name in columns),
+        ]
+        cells = []
         for row in ranking.to_json(top, reverse)["items"]:
             score = row["score"]
             own = [f"{scores[row['item']]:+.2f}" for scores in columns.values()]
-            table.add_row(
-                str(row["rank"]), one_line(row["item"]), f"{score:.2f}", bar(score, low, high), *own
+            cells.append(
+                [str(row["rank"]), one_line(row["item"]), f"{score:.2f}", bar(score, low, high), *own]
             )
-        console.print(table)
+        console.print(fitted_table(titles, cells)[0])
         console.print(consistency_line(ranking), style="dim")
         for key in ("warning", "hint"):
             if key in ranking.details:

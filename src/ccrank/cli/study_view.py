@@ -100,7 +100,7 @@ def study_view() -> Iterator[Any]:
             self.progress = progress
             self.whole: TaskID = progress.add_task("study", total=None, note="")
             self.part: TaskID = progress.add_task("unit", total=None, note="", visible=False)
-            self.unit = ""
+            self.unit, self.read = "", 0
 
         def begin(self, units: int, done: int, weight: float) -> None:
             super().begin(units, done, weight)
@@ -114,12 +114,12 @@ def study_view() -> Iterator[Any]:
                 self.line(words)
 
         def start(self, unit: Unit) -> None:
-            self.unit = str(unit)
+            self.unit, self.read = str(unit), 0
             self.progress.reset(self.part, total=None, visible=True, note=self.unit)
 
-        def reading(self, done: int, total: int) -> None:
-            note = f"{done:,}/{total:,} prompts · {self.unit}"
-            self.progress.update(self.part, completed=done, total=total, note=note)
+        def reading(self, tokens: int) -> None:
+            self.read += tokens
+            self.progress.update(self.part, note=f"{self.read:,} tokens · {self.unit}")
 
         def finish(self, unit: Unit, outcome: Outcome, seconds: float, weight: float, spent: Cost) -> None:
             self.advance(weight, spent)

@@ -43,8 +43,8 @@ class Watcher:
     def start(self, unit: Unit) -> None:
         """A unit begins."""
 
-    def reading(self, done: int, total: int) -> None:
-        """So many of so many prompts of the present reading."""
+    def reading(self, tokens: int) -> None:
+        """So many distinct tokens were just read."""
 
     def finish(self, unit: Unit, outcome: Outcome, seconds: float, weight: float, spent: Cost) -> None:
         """A unit is kept; `spent` is all that its model has read so far."""

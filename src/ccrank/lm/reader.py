@@ -25,8 +25,8 @@ from ccrank.reader_options import ReaderOptions
 CHUNK = 4096
 """Prompts that are tokenized and laid out together: bounds memory, far above what a tree can gain from."""
 
-Progress = Callable[[int, int], None]
-"""Told how many of how many prompts are read."""
+Progress = Callable[[int], None]
+"""Called with the number of distinct tokens just read, those found in the cache included."""
 
 
 class Reader:
@@ -147,21 +147,14 @@ class Reader:
             raise CcrankError("the item's states are asked for, but of no layer; name some in `layers`")
         parts: list[_Part] = []
         lengths: list[np.ndarray] = []
-        total = len(prompts)
-        for start in range(0, total, CHUNK):
+        for start in range(0, len(prompts), CHUNK):
             chunk = slice(start, start + CHUNK)
             encoded = self.prompt_tokenizer.encode(prompts[chunk], answers[chunk], items)
             if items:
                 _check_items(encoded, prompts[chunk])
             lengths.extend(np.array([len(answer) for answer in one.answers], float) for one in encoded)
 
-            def tell(share: float, start: int = start, size: int = len(encoded)) -> None:
-                if progress is not None:
-                    progress(min(total, start + int(share * size)), total)
-
-            parts.append(self._read_chunk(encoded, wanted, items, log_probabilities, tell))
-            if progress is not None:
-                progress(min(total, start + CHUNK), total)
+            parts.append(self._read_chunk(encoded, wanted, items, log_probabilities, progress))
         cost = sum((part.cost for part in parts), Cost())
         self.spent += cost
         return Readings(
@@ -197,15 +190,16 @@ class Reader:
         layers: tuple[int, ...],
         items: bool,
         log_probabilities: bool,
-        tell: Callable[[float], None],
+        progress: Progress | None,
     ) -> _Part:
         plan = Plan(self.form, self.loaded.tokenizer.mask_token_id)
         scorers = [
             plan.add(one, states=bool(layers), items=items, log_probabilities=log_probabilities)
             for one in encoded
         ]
-        output, fresh = self._outputs(plan, layers, tell)
-        cost = Cost(len(encoded), plan.naive_tokens, self._distinct(plan), fresh)
+        distinct = self._distinct(plan)
+        output, fresh = self._outputs(plan, layers, _in_tokens(progress, distinct))
+        cost = Cost(len(encoded), plan.naive_tokens, distinct, fresh)
         scores, states, item_states = [], [], []
         for score, slot, item in scorers:
             scores.append(score(output))
@@ -216,7 +210,7 @@ class Reader:
         return _Part(scores, states, item_states, cost)
 
     def _outputs(
-        self, plan: Plan, layers: tuple[int, ...], tell: Callable[[float], None]
+        self, plan: Plan, layers: tuple[int, ...], report: Callable[[float], None]
     ) -> tuple[EngineOutput, int]:
         """Every point of a plan, from the cache or from the model."""
         keys = [self._keys(plan.sequences[point.sequence], point, layers) for point in plan.points]
@@ -229,8 +223,9 @@ class Reader:
 
         def count(more: int) -> None:
             done[0] += more
-            tell(done[0] / max(1, len(plan.sequences)))
+            report(done[0] / max(1, len(plan.sequences)))
 
+        count(0)
         read = self.engine.run([plan.sequences[index] for index in sequences], points, layers, count)
         if len(missing) == len(plan.points):
             output = read
@@ -301,6 +296,18 @@ class Reader:
         if not rows:
             return np.zeros((0, len(layers), self.width), np.float32)
         return np.stack([row for row in rows if row is not None])
+
+
+def _in_tokens(progress: Progress | None, total: int) -> Callable[[float], None]:
+    """Turns shares of a chunk that is read, from 0 to 1, into tokens for `progress`."""
+    reported = [0]
+
+    def report(share: float) -> None:
+        if progress is not None and (tokens := int(share * total) - reported[0]) > 0:
+            reported[0] += tokens
+            progress(tokens)
+
+    return report
 
 
 class _Part:

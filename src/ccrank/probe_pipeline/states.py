@@ -143,7 +143,7 @@ def read_states(
     isolate
         Record a task that cannot be read under `failures` and go on, instead of raising its error.
     progress
-        Called with the number of prompts read and their total.
+        Called with the number of distinct tokens just read.
     """
     most = max(1, min(BLOCK_PROMPTS, BLOCK_BYTES // (4 * len(request.layers) * reader.width)))
     sizes = [request.prompt_count(task) for task in tasks]

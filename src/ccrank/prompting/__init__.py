@@ -1,7 +1,7 @@
 """Rank by asking: pairwise, pointwise and listwise prompting."""
 
 from ccrank.prompting.listwise import describe_shuffles, list_requests, prompt_list
-from ccrank.prompting.pairwise import describe_pairs, pair_requests, prompt_pair
+from ccrank.prompting.pairwise import describe_pairs, pair_requests, pairs_asked, prompt_pair
 from ccrank.prompting.pointwise import describe_ratings, point_requests, prompt_point
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "describe_shuffles",
     "list_requests",
     "pair_requests",
+    "pairs_asked",
     "point_requests",
     "prompt_list",
     "prompt_pair",

@@ -223,3 +223,10 @@ def describe_pairs(consistency: Mapping[str, float], details: Mapping[str, Any])
     if "comparisons" in details:
         phrases.append(f"{details['comparisons']:,} comparisons")
     return phrases
+
+
+def pairs_asked(count: int) -> float:
+    """About how many ordered pairs of N items are asked by default: all, or those of a quick-sort."""
+    if count <= MOST_FOR_ALL_PAIRS:
+        return count * (count - 1)
+    return 1.39 * count * math.log2(count) + 2 * ANCHOR_PAIRS

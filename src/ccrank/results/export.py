@@ -79,6 +79,8 @@ def _cell(entry: Mapping[str, Any], name: str) -> str:
         return str(value)
     if math.isnan(value):
         return "--"
+    if name in ("tau", "accuracy") and not entry["directed"]:
+        return "--"  # the direction is arbitrary, so the sign means nothing
     if name == "tau":
         between = (
             "" if math.isnan(entry["tau_low"]) else f" [{entry['tau_low']:+.2f}, {entry['tau_high']:+.2f}]"

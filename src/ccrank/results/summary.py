@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RESAMPLES = 2000
-UNIT = ["model", "dataset", "kind", "family", "method", "split", "layer"]
+UNIT = ["model", "dataset", "kind", "family", "directed", "method", "split", "layer"]
 MEASURES = ["tau", "abs_tau", "accuracy", "free_accuracy", "chance_abs_tau", "chance_free_accuracy"]
 COSTS = ["consistency", "seconds", "distinct_tokens"]
 FACETS = ("model", "dataset", "method", "split", "layer")

@@ -1,0 +1,59 @@
+"""How much a ranking will read, before it reads: for progress bars and a word on the time it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ccrank.lm import Cost, Reader
+from ccrank.methods import Method
+from ccrank.prompts import Templates
+from ccrank.task import Task
+
+SAMPLE_TASKS = 8
+SAMPLE_ITEMS = (6, 24)
+"""A long list is tokenized at two lengths only; the rest is a straight line through them."""
+
+
+def expected_tokens(
+    tasks: Sequence[Task],
+    reader: Reader,
+    method: Method,
+    templates: Templates,
+    options: Mapping[str, Any] | None = None,
+) -> int:
+    """About how many distinct tokens a method reads for these tasks.
+
+    Parameters
+    ----------
+    tasks, reader, method, templates
+        What is ranked, and how.
+    options
+        The method's options; those that repeat the reading count.
+    """
+    step = max(1, len(tasks) // SAMPLE_TASKS)
+    sample = tasks[::step][:SAMPLE_TASKS]
+    tokens = sum(_task_tokens(task, reader, method, templates) for task in sample) * len(tasks) / len(sample)
+    repeats = {**method.options, **(options or {})}.get(method.repeats_option or "", 1)
+    return round(tokens * int(repeats))
+
+
+def _task_tokens(task: Task, reader: Reader, method: Method, templates: Templates) -> float:
+    few, many = (min(size, len(task.items)) for size in SAMPLE_ITEMS)
+    if len(task.items) == many:
+        return _distinct(task, reader, method, templates)
+    # Items of average length: the first ones of a sorted list are often the short or the long ones.
+    spread = [task.items[index * len(task.items) // many] for index in range(many)]
+    low, high = (
+        _distinct(replace(task, items=tuple(spread[:size]), values=None), reader, method, templates)
+        for size in (few, many)
+    )
+    per_prompt = (high - low) / max(1.0, method.prompts(many) - method.prompts(few))
+    return high + per_prompt * (method.prompts(len(task.items)) - method.prompts(many))
+
+
+def _distinct(task: Task, reader: Reader, method: Method, templates: Templates) -> int:
+    requests = method.requests(task, reader.form, templates)
+    cost = sum((reader.cost_of(prompts, candidates) for prompts, candidates in requests), Cost())
+    return cost.distinct_tokens
