@@ -194,3 +194,32 @@ def test_what_prefixes_save(default_reader):
         assert row["calls"] == count * (count - 1)
         assert math.isclose(row["share"], row["distinct_tokens"] / row["prompt_tokens"], abs_tol=1e-4)
         assert row["share"] <= most
+
+
+def test_a_misspelled_keyword_is_named_with_its_nearest_match():
+    """`categroy=` is not silently taken for something else."""
+    with pytest.raises(TypeError, match=r"rank\(\) has no parameter 'categroy'; did you mean 'category'\?"):
+        rank(ITEMS, by="size", categroy="country", model=tiny_reader())
+    with pytest.raises(TypeError, match=r"no parameter 'shuffles'; .*options=\{"):
+        rank(ITEMS, by="size", shuffles=3, model=tiny_reader())
+
+
+def test_a_model_is_loaded_once(monkeypatch, tmp_path):
+    """Repeated calls of `rank` keep the last model, and `load` gives an object that ranks."""
+    loaded = tiny_reader().loaded
+    loaded.model.save_pretrained(tmp_path / "tiny")
+    loaded.tokenizer.save_pretrained(tmp_path / "tiny")
+    opened = []
+    original = ccrank.Reader.open
+    monkeypatch.setattr(
+        ccrank.Reader,
+        "open",
+        lambda name, *rest, **more: opened.append(name) or original(name, *rest, **more),
+    )
+    name = str(tmp_path / "tiny")
+    first, second = (ccrank.rank(ITEMS, by="size", model=name) for _ in range(2))
+    assert opened == [name]
+    ranker = ccrank.load(name, cache=False)
+    assert opened == [name, name]
+    assert ranker.rank(ITEMS, by="size") == first == second
+    assert ranker.rank(ITEMS, by="size", method="length").method == "length"

@@ -77,3 +77,20 @@ def test_canonical_and_back(items, data):
     assert [task.items[index] for index in order] == list(same.items)
     back = from_canonical([values[item] for item in same.items], order)
     assert back.tolist() == [values[item] for item in items]
+
+
+def test_a_ranking_is_a_sequence_of_items():
+    """Length, iteration and a short repr are those of the items, best first; equality is that of the scores."""
+    task = Task(Criterion("size"), ("Chad", "Russia", "<b>Peru</b>"), values=(1.0, 3.0, 2.0))
+    ranking = Ranking(task, np.array([0.1, 2.0, 1.0]), "auto", "default", True)
+    assert len(ranking) == 3
+    assert list(ranking) == ["Russia", "<b>Peru</b>", "Chad"]
+    assert repr(ranking) == "<Ranking by size: Russia > <b>Peru</b> > Chad>"
+    assert ranking == Ranking(task, np.array([0.1, 2.0, 1.0]), "auto", "default", True)
+    assert ranking != Ranking(task, np.array([0.1, 2.0, 1.5]), "auto", "default", True)
+    assert ranking != "Russia"
+    assert len({ranking, Ranking(task, np.array([0.1, 2.0, 1.0]), "auto", "default", True)}) == 1
+    page = ranking._repr_html_()
+    assert page.index("Russia") < page.index("Chad")
+    assert "<b>Peru" not in page
+    assert "&lt;b&gt;Peru" in page

@@ -9,7 +9,7 @@ from typing import Any
 from ccrank.lm import Cost, Reader
 from ccrank.methods import Method
 from ccrank.prompts import Templates
-from ccrank.task import Task
+from ccrank.task import Task, check_text
 
 SAMPLE_TASKS = 8
 SAMPLE_ITEMS = (6, 24)
@@ -34,6 +34,8 @@ def expected_tokens(
     """
     step = max(1, len(tasks) // SAMPLE_TASKS)
     sample = tasks[::step][:SAMPLE_TASKS]
+    for task in sample:
+        check_text(task)
     tokens = sum(_task_tokens(task, reader, method, templates) for task in sample) * len(tasks) / len(sample)
     repeats = {**method.options, **(options or {})}.get(method.repeats_option or "", 1)
     return round(tokens * int(repeats))
