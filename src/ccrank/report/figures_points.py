@@ -43,18 +43,18 @@ _LINE_STYLES = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (6, 2)),
 
 
 def example_rows(results: pd.DataFrame, tasks: Tasks) -> pd.DataFrame:
-    """One row for each dataset: the first run of the best label-free probe (else of the best label-free method) on
-    the task of median |τ|, which is a typical one, not the best."""
+    """One row for each dataset: the first run of the best directed label-free method (else of the best method by |τ|)
+    on its task of median τ, which is a typical one, not the best."""
     rows = main_setting(results[results["tau"].notna() & (results["family"] != "supervised")])
     kept = [key in tasks for key in zip(rows["dataset"], rows["task"], strict=True)]
     rows = rows[np.asarray(kept, dtype=bool) & (rows["n_items"] <= MOST_ITEMS_OF_AN_EXAMPLE)]
     chosen = []
     for _, own in rows.groupby("dataset", sort=False):
-        probes = own[own["family"] == "probing"]
-        pool = probes if len(probes) else own
-        model, method = pool.groupby(["model", "method"], sort=False)["abs_tau"].mean().idxmax()
+        directed = own[own["directed"].astype(bool)]
+        pool, measure = (directed, "tau") if len(directed) else (own, "abs_tau")
+        model, method = pool.groupby(["model", "method"], sort=False)[measure].mean().idxmax()
         runs = pool[(pool["model"] == model) & (pool["method"] == method)]
-        first = runs[runs["seed"] == runs["seed"].min()].sort_values(["abs_tau", "task"], kind="stable")
+        first = runs[runs["seed"] == runs["seed"].min()].sort_values([measure, "task"], kind="stable")
         chosen.append(first.iloc[(len(first) - 1) // 2])
     return pd.DataFrame(chosen[:MOST_EXAMPLES])
 

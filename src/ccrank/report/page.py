@@ -42,6 +42,8 @@ class Cell:
     value: float | None = None
     numeric: bool = False
     strong: bool = False
+    detail: str = ""
+    """What follows the text where there is room: a deviation, an interval."""
 
 
 def render_page(study: Study, table: pd.DataFrame, figures: Sequence[DrawnFigure]) -> str:
@@ -157,11 +159,11 @@ def _number(value: float, places: int = 2, strong: bool = False, spread: float =
     if value is None or math.isnan(value):
         return Cell("–", None, True)
     text = f"{value:.{places}f}".replace("-", MINUS)
-    return Cell(text + (f" ± {spread:.{places}f}" if spread > 0 else ""), float(value), True, strong)
+    return Cell(text, float(value), True, strong, f" ± {spread:.{places}f}" if spread > 0 else "")
 
 
 def _chance(low: float, mean: float, high: float) -> Cell:
-    return Cell(f"{mean:.2f} ({low:.2f}–{high:.2f})", float(mean), True)
+    return Cell(f"{mean:.2f}", float(mean), True, detail=f" ({low:.2f}–{high:.2f})")
 
 
 def _p_value(value: float) -> Cell:
@@ -194,6 +196,7 @@ def _kinds_table(results: pd.DataFrame) -> dict[str, Any]:
         "id": "kinds",
         "caption": caption,
         "heads": heads,
+        "minor": _minor(heads, rows),
         "rows": body,
         "filters": ["Model", "Kind", "Family"],
     }
@@ -231,9 +234,20 @@ def _summary_table(rows: pd.DataFrame) -> dict[str, Any]:
         "id": "summary",
         "caption": "Every model, dataset, method and split",
         "heads": heads,
+        "minor": _minor(heads, rows),
         "rows": body,
         "filters": ["Model", "Dataset", "Family", "Split"],
     }
+
+
+MAJOR = ("Method", "Dataset", "Kind", "τ", "|τ|", "Chance |τ| (95 %)")
+"""The columns that a phone shows; the others need a wider screen."""
+
+
+def _minor(heads: Sequence[str], rows: pd.DataFrame) -> list[bool]:
+    """For each column whether a phone leaves it out; the model stays where there are several."""
+    models = rows["model"].nunique() if len(rows) else 0
+    return [head not in MAJOR and not (head == "Model" and models > 1) for head in heads]
 
 
 def _failures_table(failures: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -247,6 +261,7 @@ def _failures_table(failures: Sequence[Mapping[str, Any]]) -> dict[str, Any] | N
         "id": "failures",
         "caption": "What could not be ranked",
         "heads": titles,
+        "minor": [False] * len(titles),
         "rows": body,
         "filters": [],
     }
