@@ -1,4 +1,4 @@
-"""How a model is loaded and read, as plain data."""
+"""Options for loading and reading a model, as plain data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """Options of `Reader.open`; the same names are flags of the command line and entries of a study's `[reader]` table.
+    """Options of `Reader.open`; the same names are flags of the command line and keys of a study's `[reader]` table.
 
     >>> ReaderOptions(dtype="bfloat16").device
     'auto'
@@ -20,10 +20,10 @@ class ReaderOptions:
     batch_tokens: str | int = "auto"
     """Tokens per forward pass; auto takes what fits in memory."""
     chat: bool = False
-    """Put prompts into the model's chat template."""
+    """Wrap prompts in the model's chat template."""
     truncate: bool = False
-    """Cut contexts that exceed the model's window from their middle, instead of refusing them."""
+    """Cut contexts that exceed the model's window from their middle, instead of raising an error."""
     allow_pickle: bool = False
-    """Open pickled weights, which can run any code."""
+    """Open pickled weights, which can run arbitrary code."""
     allow_new_head: bool = False
-    """Prompt a model although its checkpoint lacks (part of) the language-model head."""
+    """Prompt a model even if its checkpoint lacks (part of) the language-model head."""

@@ -14,19 +14,19 @@ from tiny import FAMILIES, tiny_model
 
 
 def test_a_number_is_taken_as_it_is():
-    """A wish in figures, be it text from a command line, is what is used."""
+    """A given number, also as text from a command line, is used unchanged."""
     assert token_budget(300, None) == token_budget("300", None) == 300
 
 
-@pytest.mark.parametrize("wish", ["many", 15, "-1", None, "", "1e3"])
-def test_nonsense_is_refused(wish):
-    """What is no number of tokens, or too small a one to work with, is refused with its value."""
+@pytest.mark.parametrize("batch_tokens", ["many", 15, "-1", None, "", "1e3"])
+def test_nonsense_is_refused(batch_tokens):
+    """A value that is not a number of tokens, or too small, is refused."""
     with pytest.raises(CcrankError, match="--batch-tokens"):
-        token_budget(wish, None)
+        token_budget(batch_tokens, None)
 
 
 def test_auto_fits_memory_between_its_bounds(monkeypatch):
-    """Half of the free memory, never below the least that is of use nor above what a CPU gains from."""
+    """Half of the free memory, within the lower and upper limits."""
     model = tiny_model("gpt2").model
     each = bytes_per_token(model)
     for free, expected in ((0, LEAST), (2 * each * 1000, 1000), (1 << 50, FASTEST_ON_CPU)):

@@ -81,15 +81,15 @@ def test_a_hit_is_bit_identical_and_computes_nothing(family, cache):
     loaded = tiny_model(family)
     reader = Reader(loaded, cache=cache)
     prompts = prompts_of(loaded.form)
-    wish = {"candidates": ["Yes", "No", "10"], "layers": "all", "items": True}
-    first = reader.read(prompts[:8], **wish)
+    arguments = {"candidates": ["Yes", "No", "10"], "layers": "all", "items": True}
+    first = reader.read(prompts[:8], **arguments)
     assert first.cost.computed_tokens > 0
-    again = Reader(loaded, cache=cache).read(prompts[:8], **wish)
+    again = Reader(loaded, cache=cache).read(prompts[:8], **arguments)
     assert again.cost.computed_tokens == 0
     for name in ("logits", "states", "item_states"):
         assert getattr(first, name).tobytes() == getattr(again, name).tobytes()
-    more = reader.read(prompts, **wish)
-    fresh = Reader(loaded).read(prompts, **wish)
+    more = reader.read(prompts, **arguments)
+    fresh = Reader(loaded).read(prompts, **arguments)
     assert 0 < more.cost.computed_tokens < fresh.cost.computed_tokens
     np.testing.assert_allclose(more.logits, fresh.logits, atol=1e-4)
     np.testing.assert_allclose(more.states, fresh.states, atol=1e-4)
@@ -113,7 +113,7 @@ def test_a_cached_reader_does_not_touch_the_model(cache):
 def test_different_questions_never_share_a_key(cache):
     """Whatever differs (weights, layer, candidates, position, normalising, prompt) has a key of its own."""
     prompts = prompts_of()
-    wishes = [
+    requests = [
         {"candidates": ["Yes", "No"]},
         {"candidates": ["No", "Yes"]},
         {"candidates": ["Yes"]},
@@ -127,9 +127,9 @@ def test_different_questions_never_share_a_key(cache):
         for seed in (0, 1):
             loaded = tiny_model(family, seed)
             prompts = prompts_of(loaded.form)
-            for wish in wishes:
-                cached = Reader(loaded, cache=cache).read(prompts, **wish)
-                plain = Reader(loaded).read(prompts, **wish)
+            for arguments in requests:
+                cached = Reader(loaded, cache=cache).read(prompts, **arguments)
+                plain = Reader(loaded).read(prompts, **arguments)
                 for name in ("logits", "states", "item_states"):
                     ours, theirs = getattr(cached, name), getattr(plain, name)
                     assert (ours is None) == (theirs is None)
@@ -206,7 +206,7 @@ def test_a_garbage_file_is_begun_anew(tmp_path, garbage, caplog):
     assert cache.get([key_of(1)]) == {}
     cache.put(entries(range(5)))
     assert_holds(cache, range(5))
-    assert "begun anew" in caplog.text
+    assert "starting a new one" in caplog.text
 
 
 WRITER = """
@@ -324,7 +324,7 @@ def test_a_folder_that_cannot_be_made_costs_the_cache_alone(tmp_path, caplog):
         readings = reader.read(prompts_of(), candidates=["Yes", "No"])
         np.testing.assert_array_equal(readings.logits, plain.logits)
         assert readings.cost.computed_tokens > 0
-    assert caplog.text.count("going on without it") == 1
+    assert caplog.text.count("continuing without it") == 1
 
 
 def in_a_child_without_rights(work):

@@ -63,12 +63,12 @@ def test_out_of_memory_halves_the_budget(family, path, error, no_collection):
     """Too large a batch is tried again in halves: the same readings, no prompt lost, and none read twice."""
     loaded = tiny_model(family)
     prompts = pair_prompts(TASK, loaded.form)
-    wish = {"candidates": ["Yes", "10"], "layers": [1, -1]}
-    plain = Reader(loaded).read(prompts, **wish)
+    arguments = {"candidates": ["Yes", "10"], "layers": [1, -1]}
+    plain = Reader(loaded).read(prompts, **arguments)
     reader = Reader(loaded, path=path, batch_tokens=2048)
     crowded = Crowded(reader, 60, error)
     tokens = []
-    readings = reader.read(prompts, **wish, progress=tokens.append)
+    readings = reader.read(prompts, **arguments, progress=tokens.append)
     assert reader.engine.halvings > 0
     assert max(crowded.sizes) <= 60
     np.testing.assert_allclose(readings.logits, plain.logits, atol=1e-4)
@@ -163,15 +163,15 @@ def test_families_that_are_not_listed(family):
     loaded = unlisted_model(family)
     items = tuple(f"{word} {place}" for word in ("the tower", "a fox", "blue") for place in range(4))
     prompts = pair_prompts(Task(TASK.criterion, items))
-    wish = {"candidates": ["Yes", "No"], "layers": [1, -1]}
+    arguments = {"candidates": ["Yes", "No"], "layers": [1, -1]}
     reader = Reader(loaded)
     if family in TAKES_THE_TREE:
         assert reader.engine.tree == TAKES_THE_TREE[family]
-    ours, plain = reader.read(prompts, **wish), Reader(loaded, path="one").read(prompts, **wish)
+    ours, plain = reader.read(prompts, **arguments), Reader(loaded, path="one").read(prompts, **arguments)
     np.testing.assert_allclose(ours.logits, plain.logits, atol=2e-4)
     np.testing.assert_allclose(ours.states, plain.states, atol=2e-4)
     if not reader.engine.tree:
-        with pytest.raises(CcrankError, match="do not take a prefix tree"):
+        with pytest.raises(CcrankError, match="do not support prefix trees"):
             Reader(loaded, path="tree")
 
 
@@ -207,9 +207,11 @@ def test_half_precision(family):
     """In bfloat16 the readings are near those in float32, and come back as float32."""
     loaded = tiny_model(family)
     prompts = pair_prompts(TASK, loaded.form)
-    wish = {"candidates": ["Yes", "No"], "layers": [1]}
-    full = Reader(loaded).read(prompts, **wish)
-    half = Reader(replace(loaded, model=tiny_model(family).model.to(torch.bfloat16))).read(prompts, **wish)
+    arguments = {"candidates": ["Yes", "No"], "layers": [1]}
+    full = Reader(loaded).read(prompts, **arguments)
+    half = Reader(replace(loaded, model=tiny_model(family).model.to(torch.bfloat16))).read(
+        prompts, **arguments
+    )
     assert half.logits.dtype == half.states.dtype == np.float32
     assert np.abs(half.states - full.states).max() < 0.1 * np.abs(full.states).max()
     assert np.corrcoef(half.logits.ravel(), full.logits.ravel())[0, 1] > 0.97

@@ -127,7 +127,7 @@ def test_another_file_is_refused(tmp_path):
 
 
 def test_a_gguf_file_gives_the_models_own_logits(gguf_file):
-    """A GGUF file is converted once and reads as the model that it was made from; its wish for a BOS is kept."""
+    """A GGUF file is converted once and reads as the model that it was made from; its BOS setting is kept."""
     loaded = load_model(str(gguf_file))
     memory = tiny_model("llama", ccrank_bos=True)
     assert loaded.bos == memory.bos != ()
@@ -228,7 +228,7 @@ def test_a_package_without_the_file_is_refused(index, monkeypatch, files):
     """The wheel must hold exactly one file like the one meant."""
     index["pocket-model==1"] = files
     use(monkeypatch, known())
-    with pytest.raises(CcrankError, match=f"holds {len(files)} files like"):
+    with pytest.raises(CcrankError, match=f"contains {len(files)} files that match"):
         locate("pocket", source="package")
 
 
@@ -288,7 +288,7 @@ def test_what_was_fetched_once_needs_no_hub(hub_server):
 
 def test_an_unknown_repository_is_said_to_be_absent(hub_server):
     """404 is told as what it is."""
-    with pytest.raises(CcrankError, match="not there, or is private or gated"):
+    with pytest.raises(CcrankError, match="does not exist, or is private or gated"):
         locate("tiny-org/none")
 
 
@@ -360,7 +360,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path):
         hub._once(tmp_path / "file" / "model", lambda into: None)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "junk").write_text("")
-    with pytest.raises(CcrankError, match="in the way"):
+    with pytest.raises(CcrankError, match="exists but is not a model"):
         hub._once(tmp_path / "model", lambda into: (into / "config.json").write_text("x"))
 
 
@@ -371,7 +371,7 @@ def test_checksums(tmp_path):
     digest = hashlib.sha256(b"abc" * 3_000_000).hexdigest()
     assert file_sha256(path) == digest
     check_sha256(path, digest)
-    with pytest.raises(CcrankError, match="damaged or replaced"):
+    with pytest.raises(CcrankError, match="damaged or was replaced"):
         check_sha256(path, "0" * 64)
     with pytest.raises(CcrankError, match="is missing"):
         check_sha256(tmp_path / "y", digest)

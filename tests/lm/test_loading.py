@@ -59,8 +59,8 @@ def test_a_saved_model_reads_as_the_one_in_memory(family, tmp_path):
     assert again.form == loaded.form
     assert again.missing_head == ()
     # No figures: `transformers` gives Qwen's tokenizer class, which parts them, to any saved model of that family.
-    wish = {"candidates": ["Yes", "No", "larger"], "layers": "all", "items": True}
-    ours, theirs = (Reader(one).read(prompts_of(loaded.form), **wish) for one in (again, loaded))
+    arguments = {"candidates": ["Yes", "No", "larger"], "layers": "all", "items": True}
+    ours, theirs = (Reader(one).read(prompts_of(loaded.form), **arguments) for one in (again, loaded))
     for name in ("logits", "states", "item_states"):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-5)
 

@@ -244,7 +244,7 @@ def test_an_answer_that_melts_into_the_words_behind_it_is_refused():
     """Masked: an answer and the words behind the slot that become one token cannot be read at one mask."""
     encoder = encoder_of("word pieces")
     prompt = Prompt((Piece("it is "), Piece("", "slot"), Piece("ly good.")))
-    with pytest.raises(CcrankError, match="melts into the words around the slot"):
+    with pytest.raises(CcrankError, match="merges with the text around the slot"):
         encode_one(encoder, prompt, ("the", "No"))
 
 
@@ -252,7 +252,7 @@ def test_an_answer_that_melts_into_the_words_behind_it_is_refused():
 def test_unknown_candidates_are_refused(kind):
     """A candidate that the tokenizer has no token for is refused by name."""
     encoder = encoder_of(kind)
-    with pytest.raises(CcrankError, match=r"task 'my task'.*does not know the candidate '字'"):
+    with pytest.raises(CcrankError, match=r"task 'my task'.*maps the candidate '字' to the unknown token"):
         encode_one(encoder, prompt_of(encoder, task_of("Peru", "Chad")), ("字", "No"))
 
 
@@ -261,7 +261,7 @@ def test_equal_and_empty_candidates_are_refused(kind):
     """Two candidates of the same tokens cannot be told apart, and a blank one is no answer."""
     encoder = encoder_of(kind)
     prompt = prompt_of(encoder, task_of("Peru", "Chad"))
-    with pytest.raises(CcrankError, match="'Yes' and 'Yes' are the same tokens"):
+    with pytest.raises(CcrankError, match="'Yes' and 'Yes' have the same tokens"):
         encode_one(encoder, prompt, ("Yes", "No", "Yes"))
     for blank in ("", " "):
         with pytest.raises(CcrankError, match="is blank"):

@@ -149,18 +149,18 @@ def test_mistakes_in_asking_are_named():
     """Nonsense in layers or candidates is refused with its value."""
     reader = Reader(tiny_model("llama"))
     prompts = pair_prompts(TASK, "causal")[:2]
-    for wish, message in (
+    for arguments, message in (
         ({"layers": [4]}, "no layer 4"),
         ({"layers": [-5]}, "no layer -5"),
         ({"layers": "last"}, "'last'"),
-        ({"candidates": []}, "there is none"),
+        ({"candidates": []}, "is empty"),
         ({"candidates": "Yes"}, "list of texts"),
         ({"candidates": [["Yes"], "No"]}, "list of texts"),
         ({"candidates": [["Yes"]] * 3}, "3 lists of candidates for 2 prompts"),
-        ({"items": True}, "of no layer"),
+        ({"items": True}, "needs at least one layer"),
     ):
         with pytest.raises(CcrankError, match=message):
-            reader.read(prompts, **wish)
+            reader.read(prompts, **arguments)
     with pytest.raises(CcrankError, match="'sideways'"):
         Reader(tiny_model("llama"), path="sideways")
     with pytest.raises(CcrankError, match="item's last token cannot be found"):
@@ -181,7 +181,7 @@ def test_encoder_decoders_of_another_build_are_refused():
         decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=64,
     )  # fmt: skip
     model = transformers.BartForConditionalGeneration(config)
-    with pytest.raises(CcrankError, match="bart models are not read yet"):
+    with pytest.raises(CcrankError, match="bart models are not supported"):
         Reader(LoadedModel("bart", None, model, byte_tokenizer(), "encoder_decoder", "bart"))
 
 
@@ -253,8 +253,8 @@ def test_the_real_model_reads_the_same_by_tree_and_one_by_one(default_reader):
     prompts = pair_prompts(task, "causal")
     assert default_reader.engine.tree
     single = Reader(default_reader.loaded, path="one")
-    wish = {"candidates": ["Yes", "No"], "layers": [0, 15, 30], "items": True}
-    ours, plain = default_reader.read(prompts, **wish), single.read(prompts, **wish)
+    arguments = {"candidates": ["Yes", "No"], "layers": [0, 15, 30], "items": True}
+    ours, plain = default_reader.read(prompts, **arguments), single.read(prompts, **arguments)
     np.testing.assert_allclose(ours.logits, plain.logits, atol=1e-3)
     np.testing.assert_allclose(ours.states, plain.states, atol=1e-3, rtol=1e-4)
     np.testing.assert_allclose(ours.item_states, plain.item_states, atol=1e-3, rtol=1e-4)

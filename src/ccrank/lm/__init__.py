@@ -1,4 +1,4 @@
-"""Language models by name, and the reader that is the one door to them."""
+"""Loading language models by name, and the reader through which all models are read."""
 
 from ccrank.lm.cache import ReadingCache
 from ccrank.lm.loading import LoadedModel, load_model

@@ -1,4 +1,4 @@
-"""Scores of candidate answers from what a model says token by token: pure arithmetic, no model."""
+"""Scores of candidate answers from token logits: pure arithmetic, no model."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Prefix = tuple[int, ...]
 
 @dataclass(frozen=True)
 class AnswerTree:
-    """The candidates of one prompt as a tree of tokens behind the slot.
+    """The candidates of one prompt as a tree of tokens after the slot.
 
     A causal model gives the logit l(t | …) of a next token and the log-normaliser Z(…). The score of a candidate
     t₁…t_k is l(t₁) + Σ_{j≥2} (l(t_j | t₁…t_{j−1}) − Z(t₁…t_{j−1})): its log-probability as a whole plus Z at the slot,
-    which all candidates share, so that candidates of one token keep their plain logits. A candidate that begins another
-    one ("1" and "10") is scored as itself alone: the other's probability is taken out of it.
+    which all candidates share, so candidates of one token keep their plain logits. A candidate that is a prefix of
+    another one ("1" and "10") is scored without the other: the other's probability is subtracted.
     """
 
     answers: tuple[Prefix, ...]
     steps: Mapping[Prefix, tuple[int, ...]]
-    """Answer prefix → the tokens whose logits are wanted behind it; () is the slot."""
+    """Answer prefix → the tokens whose logits are needed after it; () is the slot."""
 
     def scores(
         self,
@@ -31,7 +31,8 @@ class AnswerTree:
         normalisers: Mapping[Prefix, float],
         log_probabilities: bool,
     ) -> np.ndarray:
-        """(candidates,) float32, from the logits at each step and the normalisers at all but, perhaps, the slot."""
+        """(candidates,) float32, from the logits at each step and the normalisers at each step except possibly the
+        slot."""
         table = {
             (*prefix, token_id): float(value) - (normalisers[prefix] if prefix or log_probabilities else 0.0)
             for prefix, token_ids in self.steps.items()

@@ -1,8 +1,8 @@
-"""One forward pass through any transformer, kept to what is asked: chosen layers, chosen positions, chosen token ids.
+"""A forward pass that returns selected layers, positions and token ids only.
 
-`transformers` computes the hidden states of all layers at all positions and logits of all positions over the whole
-vocabulary. Here hooks keep the asked rows as they pass by, the pass stops behind the highest layer needed, and the
-model's own head runs on the asked rows with its last matrix cut down to the asked token ids.
+`transformers` computes the hidden states of all layers at all positions and the logits of all positions over the whole
+vocabulary. Here hooks store the requested rows, the pass stops after the highest layer needed, and the model's own head
+runs on the requested rows, with its output matrix reduced to the requested token ids.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from torch.nn import functional
 from ccrank.errors import CcrankError
 
 
-class _Enough(Exception):  # noqa: N818 (a signal, not an error)
-    """Raised inside a forward pass once the highest layer needed has been seen."""
+class _StopForward(Exception):  # noqa: N818 (control flow, not an error)
+    """Raised inside a forward pass after the highest layer needed."""
 
 
 class Backbone:
-    """The stack of layers that a model's head stands on."""
+    """A model's stack of layers, without its head."""
 
     def __init__(self, module: nn.Module, layer_count: int) -> None:
         self.module = module
@@ -39,10 +39,11 @@ class Backbone:
     def rows(
         self, inputs: dict[str, Any], places: Tensor, layers: Sequence[int]
     ) -> tuple[dict[int, Tensor], Any]:
-        """Run the stack; return for each layer asked the states at the flat places (batch × length), and the output.
+        """Run the stack; return the states of each requested layer at the flat positions (batch × length), and the
+        output.
 
-        Layer 0 is what enters the first layer, layer i what leaves the i-th, and the last one is the stack's final
-        output, after its closing norm: `hidden_states` of `transformers`, index for index.
+        Layer 0 is the input of the first layer and layer i the output of the i-th. The last one is the output of the
+        stack, after the final norm. The indices are those of `hidden_states` in `transformers`.
         """
         kept: dict[int, Tensor] = {}
         top = max(layers, default=self.depth)
@@ -50,7 +51,7 @@ class Backbone:
         def keep(index: int, states: Tensor) -> None:
             kept[index] = states.reshape(-1, states.shape[-1])[places]
             if index == top:
-                raise _Enough
+                raise _StopForward
 
         with ExitStack() as hooks:
             for index in sorted(set(layers)):
@@ -58,7 +59,7 @@ class Backbone:
                     hooks.enter_context(_watching(self.layers, index, keep))
             try:
                 output = self.module(**inputs)
-            except _Enough:
+            except _StopForward:
                 return kept, None
         final = output.last_hidden_state
         if self.depth in layers:
@@ -67,29 +68,29 @@ class Backbone:
 
 
 class Head:
-    """The way from final states to logits, run on chosen rows and chosen token ids alone."""
+    """Maps final states to logits, for selected rows and token ids only."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self.decoder = None if hasattr(model, "lm_predictions") else model.get_output_embeddings()
-        # OPT and T5 call the decoder inside their base model; the others the base model itself.
+        # OPT and T5 call the decoder inside their base model; the others call the base model itself.
         base = model if hasattr(model, "encoder") and hasattr(model, "decoder") else model.base_model
         self.stack = getattr(base, "decoder", base)
 
     def logits(self, rows: Tensor, token_ids: Tensor | None = None) -> Tensor:
-        """(n, d) final states to (n, token_ids) logits in float32; of the whole vocabulary if none are given."""
+        """Logits (n, token_ids) in float32 of final states (n, d); of the whole vocabulary if no ids are given."""
         if self.decoder is None:
             return self._deberta_logits(rows, token_ids).float()
         from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
         states = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=rows[None])
-        states.cache_params = None  # recurrent models hand on their cache under this name
+        states.cache_params = None  # recurrent models read their cache from this attribute
         ids = torch.zeros((1, 1), dtype=torch.long, device=rows.device)
         inputs: dict[str, Any] = {"input_ids": ids}
         if self.stack is not self.model.base_model and hasattr(self.model, "encoder"):
             inputs = {"encoder_outputs": (rows[None],), "decoder_input_ids": ids}
         with ExitStack() as swaps:
-            # The model's own forward goes around the stack, so its scalings and soft caps are not written again here.
+            # The model's own forward is called with the stack replaced, so its scalings and soft caps apply unchanged.
             swaps.enter_context(_swapped(self.stack, lambda *args, **kwargs: states))
             if token_ids is not None:
                 swaps.enter_context(_swapped(self.decoder, _few_tokens(self.decoder, token_ids)))
@@ -97,7 +98,7 @@ class Head:
         return logits
 
     def _deberta_logits(self, rows: Tensor, token_ids: Tensor | None) -> Tensor:
-        """DeBERTa's own head takes the word embeddings as an argument instead of owning a last matrix."""
+        """Logits from DeBERTa's own head, which takes the word embeddings as an argument and has no output matrix."""
         head = self.model.lm_predictions.lm_head
         matrix, bias = self.model.base_model.embeddings.word_embeddings.weight, head.bias
         states = head.LayerNorm(head.transform_act_fn(head.dense(rows)))
@@ -106,7 +107,7 @@ class Head:
         )
 
     def log_normaliser(self, rows: Tensor, chunk: int = 256) -> Tensor:
-        """(n,) log of the sum of exponentiated logits over the vocabulary, a few rows at a time."""
+        """(n,) log of the sum of exponentiated logits over the vocabulary, computed in chunks of rows."""
         parts = [torch.logsumexp(self.logits(part), dim=-1) for part in rows.split(chunk)]
         return torch.cat(parts) if parts else rows.new_zeros(0, dtype=torch.float32)
 
@@ -115,7 +116,9 @@ def _layer_list(module: nn.Module, count: int) -> nn.ModuleList:
     for child in module.modules():
         if isinstance(child, nn.ModuleList) and len(child) == count:
             return child
-    raise CcrankError(f"{type(module).__name__} has no list of {count} layers that ccrank knows how to watch")
+    raise CcrankError(
+        f"{type(module).__name__} has no list of {count} layers to attach hooks to; this architecture is not supported"
+    )
 
 
 @contextmanager

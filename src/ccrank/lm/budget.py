@@ -1,4 +1,4 @@
-"""How many tokens a forward pass may hold."""
+"""The number of tokens per forward pass."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ import torch
 from ccrank.errors import CcrankError
 
 FASTEST_ON_CPU = 1024
-"""Past this many tokens a CPU gains nothing and only its caches suffer."""
+"""More tokens than this per pass do not make a CPU faster and exceed its caches."""
 MOST_ON_GPU = 32768
 LEAST = 256
 UNKNOWN = 8 << 30
-"""Bytes taken to be free on a system that does not say."""
+"""Bytes assumed to be free on a system that does not report them."""
 
 
-def token_budget(wish: str | int, model: Any) -> int:
-    """The wish itself, or for "auto" what fits half of the free memory, within what is of use on the device."""
-    if wish != "auto":
+def token_budget(batch_tokens: str | int, model: Any) -> int:
+    """The given number of tokens, or for "auto" what fits in half of the free memory, up to what the device can use."""
+    if batch_tokens != "auto":
         try:
-            budget = int(wish)
+            budget = int(batch_tokens)
         except (TypeError, ValueError):
-            raise CcrankError(f"--batch-tokens is 'auto' or a number of tokens, not {wish!r}") from None
+            raise CcrankError(
+                f"--batch-tokens must be 'auto' or a number of tokens, not {batch_tokens!r}"
+            ) from None
         if budget < 16:
             raise CcrankError(f"--batch-tokens must be at least 16, got {budget}")
         return budget
@@ -33,7 +35,7 @@ def token_budget(wish: str | int, model: Any) -> int:
 
 
 def bytes_per_token(model: Any) -> int:
-    """A cautious estimate of what one token keeps alive inside a layer, its share of the mask included."""
+    """A conservative estimate of the memory that one token needs inside a layer, including its share of the mask."""
     config = model.config
     width = int(getattr(config, "hidden_size", 0) or config.d_model)
     inner = int(getattr(config, "intermediate_size", 0) or getattr(config, "d_ff", 0) or 4 * width)
@@ -47,5 +49,5 @@ def free_memory(device: torch.device) -> int:
         return int(torch.cuda.mem_get_info(device)[0])
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):  # Windows has no sysconf, macOS not this name
+    except (AttributeError, ValueError, OSError):  # Windows has no sysconf, macOS lacks this name
         return UNKNOWN

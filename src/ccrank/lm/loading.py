@@ -1,4 +1,4 @@
-"""A model's folder to a model that can be trusted: the right class, the right head, nothing made up on the way."""
+"""Loading a model from its folder with the right class and head, refusing weights that were newly initialised."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model with its tokenizer and what ccrank knows of it."""
+    """A model with its tokenizer and metadata."""
 
     name: str
     folder: Path | None
@@ -31,33 +31,33 @@ class LoadedModel:
     tokenizer: Any
     form: Form
     identity: str
-    """Names the very weights; two models with the same identity give the same readings."""
+    """Identifies the exact weights; two models with the same identity give the same readings."""
     missing_head: tuple[str, ...] = ()
     """Weights of the head that the checkpoint lacks; such a model can be probed but not prompted."""
 
     @property
     def family(self) -> Mapping[str, Any]:
-        """What `families.toml` says of this kind of model; empty for an unknown one."""
+        """The entry of `families.toml` for this model type; empty for an unlisted one."""
         return families().get(self.form, {}).get(self.model.config.model_type, {})
 
     @property
     def bos(self) -> tuple[int, ...]:
-        """The token that the model was trained to see first, where there is one."""
+        """The BOS token if the model was trained with one, else empty."""
         token = self.tokenizer.bos_token_id
         if self.form != "causal" or token is None:
             return ()
-        told = getattr(self.model.config, "ccrank_bos", None)
+        declared = getattr(self.model.config, "ccrank_bos", None)
         own = self.tokenizer("x", add_special_tokens=True)["input_ids"][:1] == [token]
-        return (token,) if own or told or self.family.get("bos") else ()
+        return (token,) if own or declared or self.family.get("bos") else ()
 
     @property
     def window(self) -> int | None:
-        """The longest input, in tokens; None where the model has no limit of its own."""
+        """The maximal input length in tokens; None if the model has no limit."""
         config = self.model.config
         for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
             limit = getattr(config, name, None)
             if isinstance(limit, int) and self.form != "encoder_decoder":
-                # RoBERTa and its kin count positions from behind the padding token.
+                # RoBERTa-like models start counting positions after the padding index.
                 embeddings = getattr(self.model.base_model, "embeddings", None)
                 padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
                 return limit if padding is None else limit - padding - 1
@@ -80,7 +80,25 @@ def load_model(
     trust_remote_code: bool = False,
     say: Say = lambda _: None,
 ) -> LoadedModel:
-    """Load a model by name. A checkpoint that lacks weights of its body is refused; see `LoadedModel.missing_head`."""
+    """Load a model by name; a checkpoint that lacks weights other than those of the head raises an error.
+
+    Parameters
+    ----------
+    name
+        A short name (`ccrank models list`), a hub id, a folder or a .gguf file.
+    device
+        "auto" (CUDA, then Apple's GPU, then the CPU), "cpu", "cuda", "cuda:1", "mps".
+    dtype
+        "auto" (float32 on a CPU, bfloat16 on a GPU), "float32", "bfloat16" or "float16".
+    allow_pickle
+        Open pickled weights, which can run arbitrary code.
+    allow_new_head
+        Report no missing head weights (`LoadedModel.missing_head`), so that the model can be prompted anyway.
+    trust_remote_code
+        Passed to `transformers`.
+    say
+        Called with a short status message before anything slow.
+    """
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoTokenizer
 
@@ -147,7 +165,7 @@ def _weights(
 
 
 def form_of(config: Any) -> Form:
-    """Which kind of model a configuration describes."""
+    """The form of prompts that a model configuration requires."""
     from transformers.models.auto import modeling_auto
 
     if getattr(config, "is_encoder_decoder", False):
@@ -170,14 +188,14 @@ def form_of(config: Any) -> Form:
 
 
 def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
-    """The files that hold the weights: one, or the shards that an index names."""
+    """The files that contain the weights: one, or the shards of an index."""
     if safe := sorted(folder.glob("*.safetensors")):
         return safe
-    pickles = sorted(folder.glob("pytorch_model*.bin"))  # others, such as training_args.bin, are no weights
+    pickles = sorted(folder.glob("pytorch_model*.bin"))  # others, such as training_args.bin, are not weights
     if pickles and not allow_pickle:
         raise CcrankError(
-            f"{folder} has pickled weights alone ({pickles[0].name}); a pickle can run any code when it is opened. "
-            "If you trust where it is from, say so with --allow-pickle"
+            f"{folder} has only pickled weights ({pickles[0].name}); opening a pickle can run arbitrary code. "
+            "If you trust its source, pass --allow-pickle"
         )
     if not pickles:
         raise CcrankError(f"{folder} has no weights: neither *.safetensors nor pytorch_model*.bin")
@@ -185,7 +203,7 @@ def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
 
 
 def tensor_names(files: list[Path]) -> set[str]:
-    """The names of the tensors in a checkpoint, without reading the tensors where the format allows it."""
+    """The names of the tensors in a checkpoint, without loading the tensors where the format allows it."""
     names: set[str] = set()
     for path in files:
         if path.suffix == ".safetensors":
@@ -197,7 +215,7 @@ def tensor_names(files: list[Path]) -> set[str]:
 
 
 def choose_device(device: str) -> torch.device:
-    """The device asked for; "auto" takes a CUDA GPU, else Apple's GPU, else the CPU."""
+    """The requested device; "auto" is a CUDA GPU, else Apple's GPU, else the CPU."""
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -211,9 +229,9 @@ def choose_device(device: str) -> torch.device:
 
 
 def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
-    """The precision asked for; "auto" is float32 on a CPU, bfloat16 on a GPU."""
+    """The requested precision; "auto" is float32 on a CPU, bfloat16 on a GPU."""
     if dtype == "auto":
         return torch.float32 if device.type == "cpu" else torch.bfloat16
     if dtype not in DTYPES:
-        raise CcrankError(f"no precision {dtype!r}; there are auto, {', '.join(DTYPES)}")
+        raise CcrankError(f"unknown precision {dtype!r}; choose auto, {', '.join(DTYPES)}")
     return DTYPES[dtype]

@@ -1,4 +1,4 @@
-"""From encoded prompts to what a model must be asked: sequences and points, each once, and how answers are scored."""
+"""From tokenized prompts to distinct sequences and points to read, and a scorer for each prompt's candidates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ccrank.prompts import Form
 
 
 class Plan:
-    """The sequences and points that a chunk of prompts needs, each once."""
+    """The distinct sequences and points that a chunk of prompts needs."""
 
     def __init__(self, form: Form, mask: int | None) -> None:
         self.form, self.mask = form, mask
@@ -27,7 +27,7 @@ class Plan:
     def add(
         self, one: TokenizedPrompt, *, states: bool, items: bool, log_probabilities: bool
     ) -> tuple[Callable[[EngineOutput], np.ndarray], int, int]:
-        """Plan one prompt; returns its scorer and the points of its slot's and its item's states."""
+        """Add one prompt; returns its scorer and the indices of the points of its slot states and its item states."""
         slot = item = -1
         self.naive_tokens += len(one.tokens) + len(one.decoder)
         if states:
@@ -35,13 +35,13 @@ class Plan:
         if items:
             assert one.item is not None
             item = self._point(self._input(one), one.item, states=True, encoder=bool(one.decoder))
-        score = self._masked_answers if self.form == "masked" else self._spoken_answers
+        score = self._masked_answers if self.form == "masked" else self._decoded_answers
         return score(one, log_probabilities), slot, item
 
-    def _spoken_answers(
+    def _decoded_answers(
         self, one: TokenizedPrompt, log_probabilities: bool
     ) -> Callable[[EngineOutput], np.ndarray]:
-        """Answers that a decoder says token by token behind the slot."""
+        """Score answers that a decoder generates token by token after the slot."""
         tree = answer_tree(one.answers)
         steps = {
             prefix: self._point(
@@ -66,7 +66,7 @@ class Plan:
     def _masked_answers(
         self, one: TokenizedPrompt, log_probabilities: bool
     ) -> Callable[[EngineOutput], np.ndarray]:
-        """Answers of k tokens fill k masks; as soon as one has several, all are scored by log-probability."""
+        """Score answers of k tokens in k masks; if any answer has several tokens, all are scored by log-probability."""
         if not one.answers:
             return lambda output: np.zeros(0, np.float32)
         lengths = sorted(set(map(len, one.answers)))
@@ -103,16 +103,16 @@ class Plan:
 
         return score
 
-    def _input(self, one: TokenizedPrompt, said: tuple[int, ...] = ()) -> Any:
+    def _input(self, one: TokenizedPrompt, continuation: tuple[int, ...] = ()) -> Any:
         if self.form == "encoder_decoder":
-            return one.tokens, (*one.decoder, *said)
-        return (*one.tokens, *said)
+            return one.tokens, (*one.decoder, *continuation)
+        return (*one.tokens, *continuation)
 
-    def _point(self, sequence: Any, position: int, **wishes: Any) -> int:
+    def _point(self, sequence: Any, position: int, **requested: Any) -> int:
         place = self._places.setdefault(sequence, len(self.sequences))
         if place == len(self.sequences):
             self.sequences.append(sequence)
-        point = Point(place, position, **wishes)
+        point = Point(place, position, **requested)
         index = self._points.setdefault(point, len(self.points))
         if index == len(self.points):
             self.points.append(point)

@@ -1,7 +1,7 @@
-"""Tokenizing many texts that begin with the same long context: the context once, what follows it for each.
+"""Tokenizing many texts that start with the same long context: the context once, then each continuation.
 
-Joining tokens of two halves is right only if the tokenizer cuts there anyway, so it is tried on one whole text of each
-context first; where it does not hold, all texts of that context are tokenized whole.
+Concatenating the tokens of two parts is correct only if the tokenizer splits there anyway. This is verified on one
+whole text of each context; where it does not hold, all texts of that context are tokenized whole.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from ccrank.prompts import Piece
 Tokenize = Callable[[list[str]], list[list[int]]]
 
 WORTHWHILE = 200
-"""Contexts of fewer characters are not worth the trouble."""
+"""Contexts with fewer characters are tokenized with each text."""
 
 
 def context_cut(pieces: Sequence[Piece]) -> int:
-    """Where a prompt's text may be cut: before the last word of its context; 0 for a short context or none."""
+    """The character position at which a prompt's text may be cut: before the last word of its context; 0 for a short or
+    missing context."""
     end = 0
     for piece in pieces:
         if piece.role == "context":
@@ -29,14 +30,16 @@ def context_cut(pieces: Sequence[Piece]) -> int:
 
 
 def prefix_shared_tokens(texts: Sequence[str], cuts: Sequence[int], tokenize: Tokenize) -> list[list[int]]:
-    """The tokens of each text; `cuts[i]` says where text i may be cut in two, 0 that it may not."""
+    """The tokens of each text; `cuts[i]` is the position at which text i may be cut in two, 0 if it may not."""
     first_use: dict[str, int] = {}
     uses: Counter[str] = Counter()
     for index, (text, cut) in enumerate(zip(texts, cuts, strict=True)):
         if cut:
             first_use.setdefault(text[:cut], index)
             uses[text[:cut]] += 1
-    heads = [head for head, count in uses.items() if count > 2]  # fewer uses than trials gain nothing
+    heads = [
+        head for head, count in uses.items() if count > 2
+    ]  # with fewer uses, verifying costs more than it saves
     tokens_of = dict(zip(heads, tokenize(heads), strict=True))
     trials = [texts[first_use[head]] for head in heads]
     rests = [trial[len(head) :] for head, trial in zip(heads, trials, strict=True)]

@@ -1,7 +1,7 @@
-"""Prompts to tokens: where the answer slot is, and what each candidate answer really is after this very prompt.
+"""Tokenizing prompts: the position of the answer slot, and the tokens of each candidate answer after its prompt.
 
 Nothing here assumes that "Yes" is one token, that it starts with a space, or that a prompt's tokens stay the same
-when an answer follows: each candidate is tokenized behind the whole prompt and compared with it.
+when an answer follows: each candidate is tokenized after the whole prompt and compared with it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ccrank.prompts import Form, Piece, Prompt
 
 @dataclass(frozen=True, slots=True)
 class TokenizedPrompt:
-    """A prompt as the model takes it."""
+    """The token ids of a prompt."""
 
     tokens: tuple[int, ...]
-    """All input tokens, special ones included; for an encoder-decoder model the encoder's."""
+    """All input tokens, including special ones; for an encoder-decoder model those of the encoder."""
     slot: int
-    """The position that is read for the answer: in `tokens`, or in `decoder` where there is one."""
+    """The position that is read for the answer: in `tokens`, or in `decoder` for encoder-decoder models."""
     item: int | None
-    """The last token of the last item."""
+    """The position of the last token of the last item."""
     answers: tuple[tuple[int, ...], ...]
-    """The tokens of each candidate as they stand in the slot."""
+    """The tokens of each candidate in the slot."""
     decoder: tuple[int, ...] = ()
-    """What the decoder is given before it answers; empty but for encoder-decoder models."""
+    """Decoder input before the answer; empty except for encoder-decoder models."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,23 @@ class PromptTokenizer:
     tokenizer: Any
     form: Form
     bos: tuple[int, ...] = ()
-    """What the model was trained to see first (causal models; others get theirs from the tokenizer)."""
+    """Tokens that start every input of a causal model; the tokenizer adds those of the other forms."""
     decoder_start: tuple[int, ...] = ()
     window: int | None = None
-    """The longest input that the model takes."""
+    """The maximal input length in tokens."""
     chat: bool = False
-    """Put the prompt into the model's chat template, as a user's turn."""
+    """Wrap the prompt in the model's chat template, as a user message."""
     truncate: bool = False
-    """Cut what is too long from the middle of the context (then of the items) instead of refusing it."""
+    """Cut tokens from the middle of the context (then of the items) of prompts that are too long, instead of
+    failing."""
 
     def encode(
         self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
     ) -> list[TokenizedPrompt]:
-        """One TokenizedPrompt per prompt; `candidates[i]` are the answers wanted of prompt i (none for states alone).
+        """One TokenizedPrompt per prompt; `candidates[i]` are the answers to score for prompt i (empty for states
+        only).
 
-        The place of the item is looked for only where `items` asks for it: that takes a tokenizer much longer.
+        The item's position is computed only if `items` is true, because offsets make tokenizing much slower.
         """
         encode = {
             "causal": self._causal,
@@ -67,7 +69,7 @@ class PromptTokenizer:
         return encode([self._prepared(prompt) for prompt in prompts], candidates, items)
 
     def _prepared(self, prompt: Prompt) -> Prompt:
-        """User text made harmless, the chat template put around."""
+        """Escape special tokens in user text and apply the chat template."""
         prompt = replace(
             prompt,
             pieces=tuple(
@@ -77,13 +79,13 @@ class PromptTokenizer:
         )
         if self.chat:
             head, tail = self._chat_frame
-            # The template's own blank before the slot has no place at the end of a user's turn.
+            # The template's blank before the slot must not end the user message.
             words = _without_last_blanks(prompt.before)
             prompt = replace(prompt, pieces=(Piece(head), *words, Piece(tail), Piece("", "slot")))
         return prompt
 
     def _spell_out(self, text: str) -> str:
-        """A special token's name in a user's text is broken by a blank, so that it is read as text."""
+        """Insert a blank into the name of a special token in user text, so that it is tokenized as text."""
         for token in self._special_tokens:
             if token in text:
                 text = text.replace(token, f"{token[0]} {token[1:]}")
@@ -91,25 +93,25 @@ class PromptTokenizer:
 
     @cached_property
     def _special_tokens(self) -> tuple[str, ...]:
-        """Every text that the tokenizer takes for one special token, longest first; a lone character is no name."""
+        """Every string that the tokenizer maps to one special token, longest first; single characters are excluded."""
         added = getattr(self.tokenizer, "added_tokens_decoder", {}).values()
         names = {*self.tokenizer.all_special_tokens, *(str(token) for token in added if token.special)}
         return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))
 
     @cached_property
     def _chat_frame(self) -> tuple[str, str]:
-        """What the chat template puts before and after a user's words, less the BOS that `bos` brings anyway."""
+        """The text that the chat template adds before and after a user message, without the BOS, which `bos` adds."""
         if self.form != "causal":
-            raise CcrankError(f"a chat template needs a causal model, this one is {self.form}")
+            raise CcrankError(f"a chat template needs a causal model; this one is {self.form}")
         if not getattr(self.tokenizer, "chat_template", None):
-            raise CcrankError("this model has no chat template; leave --chat out")
-        marker = "\ue000ccrank\ue001"  # private-use characters: no template writes them
+            raise CcrankError("this model has no chat template; remove --chat")
+        marker = "\ue000ccrank\ue001"  # private-use characters, which no template contains
         framed = self.tokenizer.apply_chat_template(
             [{"role": "user", "content": marker}], tokenize=False, add_generation_prompt=True
         )
         head, found, tail = framed.partition(marker)
         if not found:
-            raise CcrankError("this model's chat template drops the user's words; leave --chat out")
+            raise CcrankError("this model's chat template drops the user message; remove --chat")
         return head.removeprefix(self.tokenizer.bos_token) if self.bos else head, tail
 
     # causal ---------------------------------------------------------------------------------------------------
@@ -160,7 +162,7 @@ class PromptTokenizer:
                     raise CcrankError(f"task {prompt.task!r}: the prompt {text!r} has no token to read from")
                 one = TokenizedPrompt(tokens, len(tokens) - 1, None, tails)
                 row_for_item = row
-            # A candidate may melt into the item's last token, which is then no part of what the model is given.
+                # A candidate may merge with the item's last token, which then is not part of the input.
             item = _last_token_of_item(prompt.before, row_for_item, len(one.tokens) - len(self.bos))
             one = replace(one, item=None if item is None else len(self.bos) + item)
             encoded.append(self._fit(prompt, prompt.before, one, whole_text, len(self.bos)))
@@ -173,7 +175,7 @@ class PromptTokenizer:
     ) -> list[TokenizedPrompt]:
         mask = self.tokenizer.mask_token
         if mask is None:
-            raise CcrankError("this tokenizer has no mask token, so a masked prompt cannot be written")
+            raise CcrankError("this tokenizer has no mask token, so it cannot be used with masked prompts")
         # A filled prompt has no slot left for candidates.
         candidates = [
             answers if prompt.answer is None else ()
@@ -213,11 +215,11 @@ class PromptTokenizer:
             for answer in answers:
                 whole = next(wholes)
                 tail = _tail(row.ids[:slot], whole, next(ends))
-                # A tokenizer may begin anew behind a mask ("▁." for "."): harmless, unless it parts a word.
+                # A tokenizer may start a new word after a mask ("▁." for "."): harmless unless it splits a word.
                 glued = after[:1].isalnum() and whole.ids[slot + len(tail or ()) :] != row.ids[slot + 1 :]
                 if tail is None or glued:
                     raise CcrankError(
-                        f"task {prompt.task!r}: the answer {answer!r} melts into the words around the slot in "
+                        f"task {prompt.task!r}: the answer {answer!r} merges with the text around the slot in "
                         f"{text!r}; put a blank before and after {{slot}} in the template"
                     )
                 tails.append(tail)
@@ -229,9 +231,9 @@ class PromptTokenizer:
         return encoded
 
     def _mask_takes_blank(self) -> bool:
-        """Whether the tokenizer swallows a blank before the mask, as it would one before a word.
+        """Whether the tokenizer absorbs a blank before the mask, as it does before a word.
 
-        Where it does not, the blank would be a token of its own that no answer has before it.
+        Otherwise the blank would be a separate token that precedes no answer.
         """
         mask = self.tokenizer.mask_token
         with_blank, without = self._tokens([f"a {mask}", f"a{mask}"], special=False, offsets=False)
@@ -242,7 +244,7 @@ class PromptTokenizer:
     def _encoder_decoder(
         self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool
     ) -> list[TokenizedPrompt]:
-        """T5's own task: the encoder sees a sentinel in the slot, the decoder says what stands there."""
+        """T5's pretraining task: the encoder input has a sentinel in the slot, the decoder generates its content."""
         sentinel = "<extra_id_0>"
         sentinel_id = self.tokenizer.convert_tokens_to_ids(sentinel)
         if sentinel_id is None or sentinel_id == self.tokenizer.unk_token_id:
@@ -297,22 +299,22 @@ class PromptTokenizer:
         seen: dict[tuple[int, ...], str] = {}
         for answer, tail in zip(answers, tails, strict=True):
             if not tail:
-                raise CcrankError(f"task {prompt.task!r}: the candidate {answer!r} has no token of its own")
+                raise CcrankError(f"task {prompt.task!r}: the candidate {answer!r} has no tokens")
             if self.tokenizer.unk_token_id is not None and self.tokenizer.unk_token_id in tail:
                 raise CcrankError(
-                    f"task {prompt.task!r}: the tokenizer does not know the candidate {answer!r}"
+                    f"task {prompt.task!r}: the tokenizer maps the candidate {answer!r} to the unknown token"
                 )
             if tail in seen:
                 raise CcrankError(
-                    f"task {prompt.task!r}: the candidates {seen[tail]!r} and {answer!r} are the same tokens"
+                    f"task {prompt.task!r}: the candidates {seen[tail]!r} and {answer!r} have the same tokens"
                 )
             seen[tail] = answer
 
     def _fit(
         self, prompt: Prompt, pieces: Sequence[Piece], encoded: TokenizedPrompt, text: str, shift: int
     ) -> TokenizedPrompt:
-        """Refuse, or cut from the middle, what does not fit the model's window."""
-        # All but the last token of an answer are input too: behind the slot, or as further masks.
+        """Raise an error for prompts longer than the model's window, or cut them from the middle."""
+        # All but the last token of an answer are input too: after the slot, or as further masks.
         more = max(map(len, encoded.answers), default=1) - 1 if self.form != "encoder_decoder" else 0
         length = len(encoded.tokens) + more
         if self.window is None or length <= self.window:
@@ -320,7 +322,7 @@ class PromptTokenizer:
         if not self.truncate:
             raise CcrankError(
                 f"task {prompt.task!r}: a prompt of {length:,} tokens does not fit the model's window of "
-                f"{self.window:,}; shorten the context or the items, or let ccrank cut them (--truncate)"
+                f"{self.window:,}; shorten the context or the items, or have them cut with --truncate"
             )
         [row] = self._tokens([text], special=self.form != "causal", offsets=True)
         dropped = _cut_middle(pieces, row, length - self.window)
@@ -341,7 +343,7 @@ class PromptTokenizer:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A tokenized text: ids, and the stretch of characters that each token covers."""
+    """A tokenized text: ids, and the characters (start, end) that each token covers."""
 
     ids: list[int]
     offsets: Sequence[tuple[int, int]]
@@ -352,7 +354,7 @@ def _text(pieces: Sequence[Piece]) -> str:
 
 
 def _without_last_blanks(pieces: Sequence[Piece], blanks: str | None = None) -> tuple[Piece, ...]:
-    """The pieces less the blanks (by default any white space) that they end in, be they in one piece or in several."""
+    """The pieces without trailing blanks (by default any white space), which may span several pieces."""
     kept = list(pieces)
     while kept:
         kept[-1] = replace(kept[-1], text=kept[-1].text.rstrip(blanks))
@@ -363,7 +365,7 @@ def _without_last_blanks(pieces: Sequence[Piece], blanks: str | None = None) -> 
 
 
 def _tail(left: Sequence[int], whole: Row, end: int) -> tuple[int, ...] | None:
-    """The tokens behind `left` up to the character `end`; None where a token straddles either side."""
+    """The tokens after `left` up to the character `end`; None where a token crosses either boundary."""
     if list(whole.ids[: len(left)]) != list(left):
         return None
     tail = []
@@ -379,7 +381,7 @@ def _tail(left: Sequence[int], whole: Row, end: int) -> tuple[int, ...] | None:
 def _common_prefix(rows: Sequence[Sequence[int]]) -> list[int]:
     first = list(rows[0])
     if all(list(row[: len(first)]) == first for row in rows):
-        return first  # nearly always: an answer changes no token of its prompt
+        return first  # the usual case: an answer changes no token of its prompt
     stem: list[int] = []
     for column in zip(*rows, strict=False):
         if any(token != column[0] for token in column):
@@ -389,7 +391,7 @@ def _common_prefix(rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _tokens_of(pieces: Sequence[Piece], row: Row) -> list[tuple[Piece, list[int]]]:
-    """Each piece of a user's text with the tokens that overlap it."""
+    """Each piece of user text with the tokens that overlap it."""
     found, end = [], 0
     for piece in pieces:
         start, end = end, end + len(piece.text)
@@ -404,7 +406,8 @@ def _tokens_of(pieces: Sequence[Piece], row: Row) -> list[tuple[Piece, list[int]
 
 
 def _last_token_of_item(pieces: Sequence[Piece], row: Row, before: int | None = None) -> int | None:
-    """The last token (`before` a place) that overlaps the last item; None where there is no item or no offsets."""
+    """The last token (before position `before`) that overlaps the last item; None without an item or without
+    offsets."""
     items = [inside for piece, inside in _tokens_of(pieces, row) if piece.role == "item" and inside]
     if not items:
         return None
@@ -412,13 +415,13 @@ def _last_token_of_item(pieces: Sequence[Piece], row: Row, before: int | None = 
 
 
 def _cut_middle(pieces: Sequence[Piece], row: Row, surplus: int) -> set[int] | None:
-    """The token places to drop: the middle of the context, then the middle of the longest items."""
+    """The token positions to drop: the middle of the context, then the middle of the longest items."""
     spans = _tokens_of(pieces, row)
     users = [inside for piece, inside in spans if piece.role == "context"]
     users += sorted((inside for piece, inside in spans if piece.role == "item"), key=len, reverse=True)
     dropped: set[int] = set()
     for inside in users:
-        # The first and last tokens stay: they may straddle the words around, and an item must keep its end.
+        # Keep the first and last tokens: they may overlap the adjacent words, and an item must keep its end.
         spare = inside[1:-1]
         count = min(surplus - len(dropped), max(0, len(spare) - 8))
         start = (len(spare) - count) // 2

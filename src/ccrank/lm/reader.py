@@ -1,4 +1,4 @@
-"""The one door to language models: `Reader.read(prompts, candidates=…, layers=…)`."""
+"""Reading language models: `Reader.read(prompts, candidates=…, layers=…)`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ccrank.prompts import Form, Prompt
 from ccrank.reader_options import ReaderOptions
 
 CHUNK = 4096
-"""Prompts that are tokenized and laid out together: bounds memory, far above what a tree can gain from."""
+"""Prompts that are tokenized and packed together: bounds memory, and is far more than a prefix tree benefits from."""
 
 Progress = Callable[[int], None]
 """Called with the number of distinct tokens just read, those found in the cache included."""
@@ -32,8 +32,20 @@ Progress = Callable[[int], None]
 class Reader:
     """Reads candidate logits and hidden states at the answer slots of prompts, computing each distinct prefix once.
 
-    `path` chooses how: "tree" (causal models that take it), "padded", "one" (one by one, the slow and obvious way), or
-    "auto". All give the same numbers.
+    Parameters
+    ----------
+    loaded
+        The model with its tokenizer, from `load_model`; `Reader.open` does both.
+    batch_tokens
+        Tokens per forward pass; "auto" takes what fits in memory.
+    cache
+        Where readings are stored on disk; None stores none.
+    chat
+        Wrap prompts in the model's chat template.
+    truncate
+        Cut contexts that exceed the model's window from their middle, instead of raising an error.
+    path
+        "tree" (for causal models that support it), "padded", "one" (one by one), or "auto". All give the same numbers.
     """
 
     def __init__(
@@ -49,7 +61,7 @@ class Reader:
         self.loaded = loaded
         self.cache = cache
         self.spent = Cost()
-        """All that this reader has read so far."""
+        """The total cost of all readings so far."""
         config = loaded.model.config
         start = getattr(config, "decoder_start_token_id", None)
         self.prompt_tokenizer = PromptTokenizer(
@@ -81,7 +93,7 @@ class Reader:
         options
             How the model is loaded and read; see `ReaderOptions`.
         cache
-            Where readings are kept on disk; None keeps none.
+            Where readings are stored on disk; None stores none.
         say
             Called with a short status message before anything slow.
         """
@@ -104,12 +116,12 @@ class Reader:
 
     @property
     def name(self) -> str:
-        """The name that the model was asked for by."""
+        """The name by which the model was requested."""
         return self.loaded.name
 
     @property
     def form(self) -> Form:
-        """Which form of prompt the model takes."""
+        """The form of prompt that the model takes."""
         return self.loaded.form
 
     @property
@@ -133,18 +145,35 @@ class Reader:
         log_probabilities: bool = False,
         progress: Progress | None = None,
     ) -> Readings:
-        """Read prompts, each at its slot.
+        """Read candidate scores and hidden states at the slot of each prompt.
 
-        `candidates` are the answers to score, the same for all prompts or one list per prompt; `layers` those whose
-        states are wanted (negative ones count from the end, "all" is every one); `items` asks for the states at the
-        last token of the item too. Scores are logits, or true log-probabilities over the vocabulary on request.
+        Parameters
+        ----------
+        prompts
+            P prompts, rendered for this reader's `form`.
+        candidates
+            The answers to score: one list for all prompts, or one list per prompt. None scores none.
+        layers
+            The layers whose hidden states are returned; negative numbers count from the last layer, "all" is every
+            layer.
+        items
+            Also return the states at the last token of each prompt's last item.
+        log_probabilities
+            Return log-probabilities over the vocabulary instead of logits.
+        progress
+            Called with (done, total) numbers of prompts.
+
+        Returns
+        -------
+        Readings
+            Logits (P, C), states (P, L, d) and item states (P, L, d) as requested, and the cost.
         """
         wanted = self._layers(layers)
         answers = _per_prompt(candidates, len(prompts))
         if candidates is not None:
             self._check_head()
         if items and not wanted:
-            raise CcrankError("the item's states are asked for, but of no layer; name some in `layers`")
+            raise CcrankError("items=True needs at least one layer; pass it in `layers`")
         parts: list[_Part] = []
         lengths: list[np.ndarray] = []
         for start in range(0, len(prompts), CHUNK):
@@ -173,7 +202,15 @@ class Reader:
     def cost_of(
         self, prompts: Sequence[Prompt], candidates: Sequence[str] | Sequence[Sequence[str]] | None = None
     ) -> Cost:
-        """What reading these prompts would take, without running the model."""
+        """The cost of reading these prompts, without running the model.
+
+        Parameters
+        ----------
+        prompts
+            The prompts.
+        candidates
+            The answers to score, as for `read`.
+        """
         encoded = self.prompt_tokenizer.encode(prompts, _per_prompt(candidates, len(prompts)))
         plan = Plan(self.form, self.loaded.tokenizer.mask_token_id)
         for one in encoded:
@@ -212,7 +249,7 @@ class Reader:
     def _outputs(
         self, plan: Plan, layers: tuple[int, ...], report: Callable[[float], None]
     ) -> tuple[EngineOutput, int]:
-        """Every point of a plan, from the cache or from the model."""
+        """The output at every point of a plan, from the cache or from the model."""
         keys = [self._keys(plan.sequences[point.sequence], point, layers) for point in plan.points]
         known = {} if self.cache is None else self.cache.get(key for group in keys for key in group)
         missing = [index for index, group in enumerate(keys) if any(key not in known for key in group)]
@@ -253,27 +290,27 @@ class Reader:
         return output, read.computed
 
     def _keys(self, sequence: Any, point: Point, layers: tuple[int, ...]) -> list[bytes]:
-        """The addresses of what a point asks for: the words' logits, the normaliser, one per layer."""
+        """The cache keys of a point's outputs: the token logits, the normaliser, and one per layer."""
         if self.cache is None:
-            return [b"nowhere"]
+            return [b"no cache"]
         seen = sequence[: point.position + 1] if self.form == "causal" else sequence
         start = hashlib.blake2b(self.loaded.identity.encode(), digest_size=24)
         start.update(repr((self.form, seen, point.position, point.encoder)).encode())
-        # "words" stands for the token ids: another name would make every reading cached so far unreachable.
-        wishes: list[object] = [("words", point.token_ids)] if point.token_ids else []
-        wishes += ["normaliser"] if point.normaliser else []
-        wishes += [("layer", layer) for layer in layers] if point.states else []
+        # The key says "words" for token ids: renaming it would invalidate all cached readings.
+        outputs: list[object] = [("words", point.token_ids)] if point.token_ids else []
+        outputs += ["normaliser"] if point.normaliser else []
+        outputs += [("layer", layer) for layer in layers] if point.states else []
         keys = []
-        for wish in wishes:
+        for output in outputs:
             one = start.copy()
-            one.update(repr(wish).encode())
+            one.update(repr(output).encode())
             keys.append(one.digest())
         return keys
 
     def _layers(self, layers: Iterable[int] | str) -> tuple[int, ...]:
         if isinstance(layers, str):
             if layers != "all":
-                raise CcrankError(f"layers are numbers or 'all', not {layers!r}")
+                raise CcrankError(f"layers must be numbers or 'all', not {layers!r}")
             return tuple(range(self.depth + 1))
         chosen = []
         for layer in layers:
@@ -288,8 +325,8 @@ class Reader:
         if self.loaded.missing_head:
             raise CcrankError(
                 f"the model {self.name} has no language-model head: its checkpoint lacks "
-                f"{self.loaded.missing_head[0]}, so its answers would be random. Probe its states instead, or choose a "
-                "model with a head (or insist with allow_new_head / --allow-new-head)"
+                f"{self.loaded.missing_head[0]}, so its answers would be random. Use a probing method, or choose a "
+                "model with a head (to override, pass allow_new_head=True / --allow-new-head)"
             )
 
     def _stack(self, rows: Sequence[np.ndarray | None], layers: tuple[int, ...]) -> np.ndarray:
@@ -311,7 +348,7 @@ def _in_tokens(progress: Progress | None, total: int) -> Callable[[float], None]
 
 
 class _Part:
-    """What one chunk of prompts gave."""
+    """The result of one chunk of prompts."""
 
     def __init__(self, scores: list[np.ndarray], states: list[Any], items: list[Any], cost: Cost) -> None:
         self.scores, self.states, self.items, self.cost = scores, states, items, cost
@@ -323,18 +360,18 @@ def _per_prompt(
     if candidates is None:
         return [()] * count
     if not candidates and count:
-        raise CcrankError(
-            "candidates are asked for, but there is none; give at least one, or None for states alone"
-        )
+        raise CcrankError("the list of candidates is empty; give at least one, or None for states only")
     texts = [isinstance(one, str) for one in candidates]
     if isinstance(candidates, str) or any(texts) != all(texts):
         raise CcrankError(
-            f"candidates are a list of texts, or one such list per prompt, not {candidates!r:.80}"
+            f"candidates must be a list of texts, or one such list per prompt, not {candidates!r:.80}"
         )
     if all(texts):
         return [tuple(map(str, candidates))] * count
     if len(candidates) != count:
-        raise CcrankError(f"{len(candidates)} lists of candidates for {count} prompts; give one for each")
+        raise CcrankError(
+            f"{len(candidates)} lists of candidates for {count} prompts; give one list per prompt"
+        )
     return [tuple(one) for one in candidates]
 
 
@@ -353,7 +390,7 @@ def _moved(point: Point, place: dict[int, int]) -> Point:
 
 
 def _flat(sequence: Any) -> tuple[int, ...]:
-    """An encoder-decoder's two sides as one, for counting."""
+    """The encoder and decoder tokens as one sequence, for counting."""
     return (*sequence[0], -1, *sequence[1]) if sequence and isinstance(sequence[0], tuple) else sequence
 
 

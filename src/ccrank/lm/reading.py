@@ -1,4 +1,4 @@
-"""What a reader gives back."""
+"""The data types that a reader returns."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ccrank.prompts import Prompt
 from ccrank.task import Task
 
 Request = tuple[list[Prompt], Sequence[str] | None]
-"""Prompts and the candidates that are scored in their slots; None reads states alone."""
+"""Prompts and the candidates that are scored in their slots; None reads states only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a reading took."""
+    """The number of prompts and tokens of a reading."""
 
     prompts: int = 0
     prompt_tokens: int = 0
-    """Tokens in the prompts and candidate answers, each counted where it stands: what one-by-one reading computes."""
+    """Tokens in the prompts and candidate answers, counted with repetition: the cost of reading one by one."""
     distinct_tokens: int = 0
-    """Tokens after sharing common prefixes (causal) or equal inputs (others): what has to be computed."""
+    """Tokens after sharing common prefixes (causal) or equal inputs (others): the tokens that must be computed."""
     computed_tokens: int = 0
-    """Tokens that were computed, prefixes that had to be repeated included, cached ones not."""
+    """Tokens that were computed, including repeated prefixes, excluding cached ones."""
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -38,13 +38,13 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """A model's answers and states at the slots of P prompts. Nothing else is kept."""
+    """A model's candidate scores and hidden states at the slots of P prompts."""
 
     logits: np.ndarray | None
     """(P, C) score of each candidate: its logit, or see `ccrank.lm.answers` for candidates of several tokens; NaN
     where a prompt has fewer candidates than others."""
     states: np.ndarray | None
-    """(P, L, d) hidden states at the slot, for the L layers asked for."""
+    """(P, L, d) hidden states at the slot, for the L requested layers."""
     item_states: np.ndarray | None
     """(P, L, d) hidden states at the last token of the (last) item."""
     layers: tuple[int, ...]
@@ -54,7 +54,7 @@ class Readings:
 
 
 def share_of(cost: Cost, part: int, whole: int) -> Cost:
-    """A part's even share of a common cost."""
+    """The proportional share of a common cost, `part` of `whole`."""
     share = part / max(1, whole)
     return Cost(
         part,
@@ -65,7 +65,7 @@ def share_of(cost: Cost, part: int, whole: int) -> Cost:
 
 
 def shares_by_items(cost: Cost, tasks: Sequence[Task]) -> list[Cost]:
-    """Each task's share of a common cost, by its items: prompts too, since an item is asked about more than once."""
+    """Each task's share of a common cost, in proportion to its number of items."""
     total = max(1, sum(len(task.items) for task in tasks))
     return [
         replace(share_of(cost, len(task.items), total), prompts=round(cost.prompts * len(task.items) / total))
@@ -74,10 +74,10 @@ def shares_by_items(cost: Cost, tasks: Sequence[Task]) -> list[Cost]:
 
 
 def checked_logits(logits: np.ndarray, task: str) -> np.ndarray:
-    """The logits as they came, or an error: no order can be made of NaN."""
+    """The logits unchanged; raises an error unless all are finite, since NaN cannot be ordered."""
     if not np.isfinite(logits).all():
         raise CcrankError(
-            f"task {task!r}: the model's logits are not all finite numbers; read it in another precision, such as "
+            f"task {task!r}: the model's logits are not all finite numbers; use another precision, such as "
             "--dtype float32"
         )
     return logits

@@ -1,9 +1,9 @@
-"""The prefix tree: every distinct prefix of many token sequences once, packed for a transformer.
+"""The prefix tree: each distinct prefix of many token sequences once, packed for a transformer.
 
 Sequences in lexicographic order visit their prefix tree in preorder, so packing needs no tree object: each sequence
-adds the tokens behind what it shares with the one before. In preorder the descendants of a node stand right behind
-it, so `ends` (one past a node's last descendant) says all about the tree: node j is an ancestor of i, or i itself,
-if and only if j ≤ i < ends[j]. That is the attention mask. Several trees stand in one row as a forest.
+adds the tokens after the prefix that it shares with the previous one. In preorder the descendants of a node follow it
+directly, so `ends` (one past a node's last descendant) determines the tree: node j is an ancestor of i, or i itself,
+if and only if j ≤ i < ends[j]. That is the attention mask. A row may contain several trees (a forest).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ class Packed:
     tokens: np.ndarray
     """(T,) token ids."""
     depths: np.ndarray
-    """(T,) distance from the root: the position that the model is told."""
+    """(T,) distance from the root: the token's position id."""
     ends: np.ndarray
     """(T,) one past the last descendant."""
     members: tuple[int, ...]
-    """The sequences in this row, as indices into what was packed."""
+    """The sequences in this row, as indices into the list that was packed."""
     nodes: tuple[np.ndarray, ...]
-    """For each member the place in the row of each of its tokens."""
+    """For each member the index in the row of each of its tokens."""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def mask(self) -> np.ndarray:
-        """(T, T) whether the query (row) may see the key (column): itself and its ancestors."""
+        """(T, T) whether the query (row) may attend to the key (column): itself and its ancestors."""
         places = np.arange(len(self))
         return (places[None, :] <= places[:, None]) & (places[:, None] < self.ends[None, :])
 
@@ -50,7 +50,7 @@ def shared_prefix(first: Tokens, second: Tokens) -> int:
 
 
 def distinct_tokens(sequences: Sequence[Tokens]) -> int:
-    """The number of nodes in the prefix tree: the tokens that a perfect reader computes."""
+    """The number of nodes in the prefix tree: the tokens that must be computed at least."""
     ordered = sorted(sequences)
     return sum(
         len(one) - (shared_prefix(ordered[place - 1], one) if place else 0)
@@ -59,11 +59,11 @@ def distinct_tokens(sequences: Sequence[Tokens]) -> int:
 
 
 def pack(sequences: Sequence[Tokens], row_tokens: int, most_tokens: int | None = None) -> Iterator[Packed]:
-    """Rows of about `row_tokens` nodes that hold every sequence once.
+    """Rows of about `row_tokens` nodes that contain every sequence once.
 
-    A row ends where it is full, but a prefix that is long in comparison is not computed again for tidiness: while the
-    next sequence shares more than a quarter of a row with the last one, the row grows on, up to `most_tokens`, or to
-    twice that prefix where it alone is longer than half of them. One sequence longer than all that is a row.
+    A row ends when it is full. To avoid recomputing a long prefix, the row continues to grow while the next sequence
+    shares more than a quarter of a row with the last one: up to `most_tokens`, or up to twice the shared prefix where
+    that is more. A single sequence longer than these limits is a row of its own.
     """
     most = max(row_tokens, most_tokens or row_tokens)
     order = sorted(range(len(sequences)), key=lambda index: sequences[index])
@@ -74,7 +74,8 @@ def pack(sequences: Sequence[Tokens], row_tokens: int, most_tokens: int | None =
         common = shared_prefix(sequences[last], sequence) if row else 0
         added = len(sequence) - common
         limit = most if 4 * common > row_tokens else row_tokens
-        # Past the first full row at least as many new nodes as the repeated prefix are owed before a cut.
+        # Beyond the first full row, add at least as many new nodes as the repeated prefix has before starting
+        # a new row.
         if row and size + added > max(limit, 2 * common):
             yield _pack_row(sequences, row)
             row, size, added = [], 0, len(sequence)
@@ -90,7 +91,7 @@ def _pack_row(sequences: Sequence[Tokens], members: Sequence[int]) -> Packed:
     depths: list[int] = []
     ends: list[int] = []
     nodes: list[np.ndarray] = []
-    path: list[int] = []  # the places of the current sequence's tokens
+    path: list[int] = []  # indices in the row of the current sequence's tokens
     previous: Tokens = ()
     for index in members:
         sequence = sequences[index]
