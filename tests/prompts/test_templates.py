@@ -133,14 +133,14 @@ def test_a_users_file_lies_over_the_shipped_ones(tmp_path):
         ('[single]\ntext = "{item.upper} {slot}"', "unknown fields"),
         ('[single]\ntext = "{item!r} {slot}"', "plain names"),
         ('[single]\ntext = "{} {slot}"', "plain names"),
-        ('[single]\ntext = "{item {slot}"', "cannot be read"),
+        ('[single]\ntext = "{item {slot}"', "cannot be parsed"),
         ('[single]\nmasked = "{item}"', "needs {slot} exactly once"),
         ("[single]\ntext = 3", "must be text"),
         ('[single]\nwords = "a"', "unknown keys ['words']"),
         ('[single]\ncandidates = "Yes"', "list of texts"),
         ('[single]\ncandidates = ["Yes", ""]', "list of texts"),
         ('[brandnew]\nmasked = "{slot}"', "has no text"),
-        ('[list]\noption = "{labels}"', "knows {label} and {item}"),
+        ('[list]\noption = "{labels}"', "may contain only {label} and {item}"),
         ('[context]\ntext = "Read this."', "needs {context} exactly once"),
         ('single = "text"', "must be a table"),
         ("[single", "not valid TOML"),
@@ -169,7 +169,7 @@ def test_missing_files_templates_and_fields_are_named(tmp_path):
     templates = load_templates(changes=["single={item_a} is {slot}"])
     with pytest.raises(CcrankError, match="no template 'pear'"):
         templates.pair(TASK, 0, 1, template="pear")
-    with pytest.raises(CcrankError, match=r"uses \{item_a\}, which this kind of prompt does not have"):
+    with pytest.raises(CcrankError, match=r"uses \{item_a\}, which this type of prompt does not have"):
         templates.single(TASK, 0)
 
 

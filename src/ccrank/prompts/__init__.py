@@ -1,4 +1,4 @@
-"""Text in, prompts out: templates as data, rendering, answer slots."""
+"""Rendering tasks as prompts: templates as data, rendering, answer slots."""
 
 from ccrank.prompts.prompt import Form, Piece, Prompt
 from ccrank.prompts.templates import Template, Templates, load_templates, option_labels

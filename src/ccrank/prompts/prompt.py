@@ -1,4 +1,4 @@
-"""A rendered prompt: pieces of text of known roles around one answer slot."""
+"""A rendered prompt: pieces of text with known roles and one answer slot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Form = Literal["causal", "masked", "encoder_decoder"]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a prompt. A user's words ("criterion", "context", "item") stay apart from the template's."""
+    """A substring of a prompt with its role: user text ("criterion", "context", "item"), template text, or the slot."""
 
     text: str
     role: Role = "text"
@@ -21,15 +21,15 @@ class Piece:
 class Prompt:
     """Text with one answer slot.
 
-    The slot is a piece of its own, so a reader knows where it is by construction: no string is searched for, and an
-    item that holds the word "Yes" or a mask token cannot move it.
+    The slot is a piece of its own, so its position is known by construction: no string is searched for, and an
+    item that contains the word "Yes" or a mask token cannot move it.
     """
 
     pieces: tuple[Piece, ...]
     answer: str | None = None
     """Fills the slot, so that the states are read at the answer; None leaves the slot open."""
     task: str = "task"
-    """Whose prompt it is, for messages."""
+    """The id of the prompt's task, for error messages."""
 
     @property
     def before(self) -> tuple[Piece, ...]:
@@ -47,9 +47,9 @@ class Prompt:
 
     @property
     def text(self) -> str:
-        """The prompt as a person would read it, the open slot as an underscore."""
+        """The prompt as plain text, with an open slot shown as an underscore."""
         return "".join((self.answer or "_") if piece.role == "slot" else piece.text for piece in self.pieces)
 
     def filled(self, answer: str) -> Prompt:
-        """The same prompt with the slot set to `answer`."""
+        """A copy of the prompt with `answer` in the slot."""
         return replace(self, answer=answer)

@@ -1,4 +1,4 @@
-"""Templates as data, and the rendering of a task's prompts from them."""
+"""Templates as data, and rendering a task's prompts from them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Template:
     encoder_decoder: str | None = None
     candidates: tuple[str, ...] = ()
     option: str = '"{label}" {item}'
-    """How one of several listed items reads."""
+    """The format of one item in a list of options."""
     separator: str = ", "
-    """What stands between listed items."""
+    """The text between listed options."""
     choice: str = "{label}, "
-    """How an item already chosen is appended."""
+    """The format in which an item chosen so far is appended."""
 
     def __post_init__(self) -> None:
         known = {*CRITERION_FIELDS, *CONTENT_FIELDS, "slot"} if self.name != "context" else {"context"}
@@ -45,7 +45,7 @@ class Template:
             if unknown := sorted(set(used) - known):
                 raise CcrankError(
                     f"template {self.name!r} has unknown fields {unknown}; known are {sorted(known)}. "
-                    "Write {{ and }} for braces that are meant as such"
+                    "Write {{ and }} for literal braces"
                 )
             needed = "context" if self.name == "context" else "slot"
             if used.count(needed) != 1:
@@ -55,7 +55,7 @@ class Template:
                 {name for _, name in _parse(wording, self.name) if name} - {"label", "item"}
             ):
                 raise CcrankError(
-                    f"template {self.name!r}: {wording!r} knows {{label}} and {{item}}, not {unknown}"
+                    f"template {self.name!r}: {wording!r} may contain only {{label}} and {{item}}, not {unknown}"
                 )
         causal = _parse(self.text, self.name)
         if self.name != "context" and causal[-1][1] != "slot":
@@ -70,7 +70,7 @@ class Template:
         return special or self.text
 
     def check_fields(self, form: Form, *needed: str) -> None:
-        """Refuse a template that would show the model the same words whatever the items are."""
+        """Raise an error if the template lacks a field that makes its prompts differ between items."""
         wording = self.wording(form)
         if missing := [name for name in needed if f"{{{name}}}" not in wording]:
             raise CcrankError(
@@ -80,7 +80,7 @@ class Template:
     def render(
         self, task: Task, content: Mapping[str, Sequence[Piece]], form: Form, context: Template
     ) -> Prompt:
-        """Fill the template. User text goes in as pieces of its own and is never parsed again."""
+        """Fill in the template. User text becomes separate pieces and is never parsed."""
         criterion = task.criterion
         poles = poles_of(criterion)
         words = {
@@ -108,7 +108,7 @@ class Template:
                 pieces.extend(content[name])
             else:
                 raise CcrankError(
-                    f"template {self.name!r} uses {{{name}}}, which this kind of prompt does not have; "
+                    f"template {self.name!r} uses {{{name}}}, which this type of prompt does not have; "
                     f"it has {sorted(content)}"
                 )
         return Prompt(tuple(piece for piece in pieces if piece.text or piece.role == "slot"), task=task.id)
@@ -116,7 +116,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Templates:
-    """The set of templates in use: the shipped ones, with a user's changes laid over them."""
+    """The set of templates in use: the packaged ones with a user's changes applied."""
 
     by_name: Mapping[str, Template]
 
@@ -129,7 +129,7 @@ class Templates:
     def pair(
         self, task: Task, first: int, second: int, form: Form = "causal", template: str = "pair"
     ) -> Prompt:
-        """ItemPair: is the first item more than the second?"""
+        """ItemPair: asks whether the first item has more of the criterion than the second."""
         content = {"item_a": [_item(task, first)], "item_b": [_item(task, second)]}
         return self[template].render(task, content, form, self["context"])
 
@@ -138,11 +138,11 @@ class Templates:
         return self[template].render(task, {"item": [_item(task, index)]}, form, self["context"])
 
     def exemplar(self, task: Task, text: str, form: Form = "causal", template: str = "single") -> Prompt:
-        """ItemSingle with a made-up item in the item's place: "a very large country"."""
+        """ItemSingle with an exemplar in place of the item: "a very large country"."""
         return self[template].render(task, {"item": [Piece(text, "item")]}, form, self["context"])
 
     def pole(self, task: Task, word: str, form: Form = "causal", template: str = "such-as") -> Prompt:
-        """A prompt about one pole of the scale, whose answers are the items themselves."""
+        """A prompt about one pole of the criterion, whose answers are the items themselves."""
         return self[template].render(task, {"pole": [Piece(word, "criterion")]}, form, self["context"])
 
     def list(
@@ -153,7 +153,7 @@ class Templates:
         form: Form = "causal",
         template: str = "list",
     ) -> Prompt:
-        """ItemList: `shown` are the items as listed, `chosen` the places in that list taken so far."""
+        """ItemList: `shown` are the items as listed, `chosen` the positions in that list chosen so far."""
         wording = self[template]
         labels = option_labels(len(shown))
         options: list[Piece] = []
@@ -182,14 +182,22 @@ class Templates:
 
 
 def option_labels(count: int) -> tuple[str, ...]:
-    """Letters while they last, else numbers: A, B, … or 1, 2, …"""
+    """Labels A, B, … for up to 26 options, else 1, 2, …"""
     if count <= len(string.ascii_uppercase):
         return tuple(string.ascii_uppercase[:count])
     return tuple(str(number) for number in range(1, count + 1))
 
 
 def load_templates(overrides: Path | str | None = None, changes: Iterable[str] = ()) -> Templates:
-    """The shipped templates with a TOML file of `overrides` and single `changes` ("pair=Is {item_a} …") laid over.
+    """The packaged templates with a user's changes.
+
+    Parameters
+    ----------
+    overrides
+        A TOML file with the same tables and keys as the packaged file; it may contain only what it changes.
+    changes
+        Single changes of the form NAME=TEXT, such as "pair=Is {item_a} …"; they are applied after the file.
+
 
     >>> load_templates(changes=["single={item} is {slot}"])["single"].wording("masked")
     '{item} is {slot}'
@@ -204,14 +212,14 @@ def load_templates(overrides: Path | str | None = None, changes: Iterable[str] =
         name, equals, text = change.partition("=")
         if not equals or not name.strip() or not text.strip():
             raise CcrankError(
-                f"a template is given as NAME=TEXT, such as 'single={{item}} is {{slot}}', got {change!r}"
+                f"a template must have the form NAME=TEXT, such as 'single={{item}} is {{slot}}', got {change!r}"
             )
         _lay_over(tables, name.strip(), {"text": text})
     return Templates({name: _template(name, table) for name, table in tables.items()})
 
 
 def _lay_over(tables: dict[str, dict[str, Any]], name: str, table: Mapping[str, Any]) -> None:
-    """A new `text` takes the forms that it does not name along: the old ones would be another wording."""
+    """Update a template; a new `text` also replaces the forms it does not name, which would have another wording."""
     old = tables.get(name, {})
     if "text" in table:
         old = {key: value for key, value in old.items() if key not in ("masked", "encoder_decoder")}
@@ -253,7 +261,7 @@ def _parse(wording: str, template: str) -> tuple[tuple[str, str | None], ...]:
                     raise ValueError("fields are plain names such as {item}")
                 parts.append(("", name))
     except ValueError as error:
-        raise CcrankError(f"template {template!r} cannot be read: {error} in {wording!r}") from None
+        raise CcrankError(f"template {template!r} cannot be parsed: {error} in {wording!r}") from None
     return tuple(parts)
 
 
