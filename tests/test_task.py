@@ -162,14 +162,14 @@ def test_orders_that_are_refused(order, cause):
         ({"criterion": {"name": " "}, "items": ["a", "b"]}, "a criterion needs a name"),
         ({"criterion": {}, "items": ["a", "b"]}, "has no name"),
         ({"criterion": {"name": "x", "pole": 1}, "items": ["a", "b"]}, r"unknown fields \['pole'\]"),
-        ({"criterion": 5, "items": ["a", "b"]}, "a criterion is a name or an object with a name, got 5"),
+        ({"criterion": 5, "items": ["a", "b"]}, "a criterion must be a name or an object with a name, got 5"),
     ],
 )
 def test_tasks_that_are_refused(fields, cause):
     """A JSON task with a field missing, unknown or of the wrong kind is refused by its id and that field."""
     with pytest.raises(CcrankError, match=f"task 'mine': .*{cause}"):
         Task.parse({"id": "mine", **fields})
-    with pytest.raises(CcrankError, match="line-3: a task is a JSON object, got 7"):
+    with pytest.raises(CcrankError, match="line-3: a task must be a JSON object, got 7"):
         Task.parse(7, default_id="line-3")
 
 

@@ -63,12 +63,12 @@ def test_order_is_read_as_gold(tmp_path):
     ("line", "cause"),
     [
         ("{nope", "not JSON"),
-        ("[1]", "a task is a JSON object"),
+        ("[1]", "a task must be a JSON object"),
         ("[" * 100_000, "not JSON"),
         ('{"items": ["a", "b"]}', "no 'criterion'"),
         (one_line(items=["a", "a"]), "item 2 repeats item 1: 'a'"),
         (one_line(values=[1, float("nan")]), "value of 'b' is not a finite number"),
-        (one_line(id="first"), "the id 'first' is taken by line 1"),
+        (one_line(id="first"), "the id 'first' is already used in line 1"),
     ],
 )
 def test_task_errors_name_file_and_line(tmp_path, line, cause):
@@ -83,7 +83,7 @@ def test_no_tasks_is_an_error(tmp_path):
     """An empty file is not an empty answer."""
     path = tmp_path / "tasks.jsonl"
     path.write_text("\n \n")
-    with pytest.raises(CcrankError, match="holds no tasks"):
+    with pytest.raises(CcrankError, match="contains no tasks"):
         read_tasks(path)
 
 
@@ -149,19 +149,19 @@ def test_items_from_streams(monkeypatch):
 @pytest.mark.parametrize(
     ("format", "text", "column", "cause"),
     [
-        ("csv", "a,b\n1,2\n", None, "line 1: which column holds the items.* 'a', 'b'"),
-        ("csv", "a,b\n1,2\n", "c", "no column 'c'; there are 'a', 'b'"),
-        ("csv", "a,a\n1,2\n", "a", "two columns are called 'a'"),
-        ("csv", "a,b\n1,2\n3,\n", "b", "line 3: nothing in column 'b'"),
-        ("csv", "a,b\n1,2\n3\n", "b", "line 3: nothing in column 'b'"),
+        ("csv", "a,b\n1,2\n", None, "line 1: several columns.*: 'a', 'b'"),
+        ("csv", "a,b\n1,2\n", "c", "no column 'c'; the columns are 'a', 'b'"),
+        ("csv", "a,a\n1,2\n", "a", "two columns are named 'a'"),
+        ("csv", "a,b\n1,2\n3,\n", "b", "line 3: column 'b' is empty"),
+        ("csv", "a,b\n1,2\n3\n", "b", "line 3: column 'b' is empty"),
         ("csv", "a\nx, y\n", None, "line 2: 2 cells under 1 columns"),
         ("csv", 'a\n"open\n', None, "not a well-formed table"),
-        ("csv", "a\n\n", None, "holds no items"),
-        ("lines", " \n\n", None, "holds no items"),
+        ("csv", "a\n\n", None, "contains no items"),
+        ("lines", " \n\n", None, "contains no items"),
         ("lines", "a\n", "b", "no column 'b'; give the format"),
         ("jsonl", '"a"\nb\n', None, "line 2: not JSON"),
-        ("jsonl", "5\n", None, "line 1: an item is a text, got 5"),
-        ("jsonl", '{"a": 1, "b": 2}\n', None, "line 1: which column"),
+        ("jsonl", "5\n", None, "line 1: an item must be text, got 5"),
+        ("jsonl", '{"a": 1, "b": 2}\n', None, "line 1: several columns"),
         ("jsonl", '{"a": "x"}\n{"b": "x"}\n', "a", "line 2: there is no column 'a'"),
         ("jsonl", '" "\n', None, "line 1: the item is empty"),
         ("xml", "a", None, "unknown format 'xml'; known are lines, csv, tsv, jsonl"),

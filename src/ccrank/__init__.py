@@ -1,7 +1,7 @@
 """ccrank ranks any list of items by any criterion with a language model, without labels.
 
-What is listed in `__all__` is the public interface: within a major version names, parameters and the meaning of results
-stay, and a change is announced in CHANGELOG.md one minor version ahead. Everything else may change at any time.
+The names in `__all__` are the public interface: within a major version their parameters and the meaning of results do
+not change, and a change is announced in CHANGELOG.md one minor version ahead. Everything else may change at any time.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ __all__ = [
     "rank_tasks",
 ]
 
-# Importing torch takes seconds, so what needs it is imported when it is first asked for.
+# Importing torch takes seconds, so names that need it are imported on first access.
 _LAZY = {
     "Ranking": "ccrank.ranking",
     "Reader": "ccrank.lm",

@@ -1,5 +1,5 @@
-"""The one exception that ccrank raises for what a user can mend."""
+"""The exception that ccrank raises for errors that the user can fix."""
 
 
 class CcrankError(Exception):
-    """Something the user can mend: the message holds the offending value and the remedy."""
+    """An error that the user can fix: the message contains the offending value and the remedy."""

@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one."""
+"""Atomic file writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_atomically(path: str | Path, content: Content, *, sync: bool = False) 
     path
         The file to write. A path that exists and is not a regular file, such as /dev/stdout, is written to directly.
     content
-        Bytes, text, lines of text, or a function that writes the file it is given the path of.
+        Bytes, text, lines of text, or a function that is called with a path and writes that file.
     sync
         Wait until the data is on the disk, so that it survives a power failure.
     """

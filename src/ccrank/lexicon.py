@@ -1,4 +1,4 @@
-"""Words for the two ends of any criterion: what a user typed, a small table, rules, and sensible fall-backs."""
+"""Words for the two poles of a criterion: the user's own, a table, rules, and fallbacks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SUPERLATIVES = {
     "west": "westernmost",
     "nearby": "nearest",
     "gooey": "gooiest",
-    # One syllable to the rules below, or one that takes no ending.
+    # Words that the rules below take for one syllable, or that take no ending.
     **{
         word: f"most {word}"
         for word in (
@@ -83,28 +83,28 @@ PLURALS = {
 PREPOSITION = r"of|in|per|by|for|at|to|on|from|with|since|among|between"
 PREPOSITIONS = frozenset((*PREPOSITION.split("|"), "than"))
 MEASURES = ("amount", "quantity", "level", "degree", "score", "rating", "index", "measure")
-"""Heads that say how much and leave it to another word of what: "level of noise", "noise level"."""
+"""Head nouns that measure what another word names: "level of noise", "noise level"."""
 OPPOSITES = ("lack", "absence", "loss", "reduction", "decline", "aversion")
-"""Heads that turn round what the word beside them says, so that its scale would be upside down."""
+"""Head nouns that negate their complement, so that its scale would be reversed."""
 NEGATED = r"dis|il|im|in|ir|mis|non|out|over|un"
-"""Beginnings of words that are negated, or turned some other way, already; a word with one by chance loses little."""
+"""Prefixes of adjectives that are already negated or modified; a false match does little harm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Poles:
-    """The words for the low and the high end of a criterion."""
+    """Words for the low and the high pole of a criterion."""
 
     low: tuple[str, ...]
-    """Adjectives for the low end, the usual one first."""
+    """Adjectives for the low pole, the most common one first."""
     high: tuple[str, ...]
     least: str
-    """The superlative of the low end: "smallest"."""
+    """The superlative of the low pole: "smallest"."""
     most: str
     source: str
-    """Where the words are from: "poles", "comparative", "name", or "fallback"."""
+    """The origin of the words: "poles", "comparative", "name", or "fallback"."""
 
     def reversed(self) -> Poles:
-        """The same scale upside down."""
+        """The same scale reversed."""
         return Poles(self.high, self.low, self.most, self.least, self.source)
 
 
@@ -128,7 +128,7 @@ def poles_of(criterion: Criterion) -> Poles:
 
 
 def _of_poles(low: str, high: str) -> Poles:
-    """The user's words first; synonyms join where the table has the very pair on one scale."""
+    """The user's words first; synonyms are added if the table lists both words on one scale."""
     for scale in _scales():
         for one in (scale, scale.reversed()):
             if low.lower() in one.low and high.lower() in one.high:
@@ -138,7 +138,8 @@ def _of_poles(low: str, high: str) -> Poles:
 
 
 def _of_comparative(comparative: str, name: str) -> Poles | None:
-    """The comparative says which end is the high one; the words are its own, or the name's where it has none."""
+    """Poles by the comparative, which gives the direction; the words are its own, or those of the name if it has
+    none."""
     words = re.sub(r"^\s*((the|a|an|much|far|even|slightly) )+", "", comparative.lower()).split()
     turned = False
     if words[:1] in (["more"], ["less"]) and len(words) > 1 and words[1] not in PREPOSITIONS:
@@ -155,7 +156,7 @@ def _of_comparative(comparative: str, name: str) -> Poles | None:
 
 
 def _is_thing(word: str, name: str) -> bool:
-    """Whether "more …" goes on with a noun ("more goals", "more power"), which is no word for an end."""
+    """Whether "more …" is followed by a noun ("more goals", "more power"), which is not a word for a pole."""
     if word in _adjectives():
         return False
     plural_noun = word.endswith("s") and not word.endswith(("ous", "ss"))
@@ -163,13 +164,13 @@ def _is_thing(word: str, name: str) -> bool:
 
 
 def _of_adjective(adjective: str, name: str) -> Poles:
-    """The scale on which the adjective is the high end."""
+    """The scale with the adjective at its high pole."""
     named = _of_name(name)
     if adjective in ("high", "low"):
-        # "more" and "less" say nothing of their own: the name gives the words, the comparative the direction.
+        # "more" and "less" have no scale of their own: the name gives the words, the comparative the direction.
         scale = FALLBACK if named is None else replace(named, source="comparative")
         return scale if adjective == "high" else scale.reversed()
-    # Of several scales with the word, the one that the name belongs to, else the one where it comes first.
+    # Of several scales with the word, take that of the name, else the one that lists the word earliest.
     if named is not None and (adjective in named.high or adjective in named.low):
         scale = named if adjective in named.high else named.reversed()
     else:
@@ -182,13 +183,14 @@ def _of_adjective(adjective: str, name: str) -> Poles:
 
 
 def _scale_with(adjective: str) -> Poles | None:
-    """The scale with the adjective at its high end, turned round if need be: the one that lists it earliest."""
+    """The scale with the adjective at its high pole, reversed if necessary: the one that lists it earliest."""
     sides = [one for scale in _scales() for one in (scale, scale.reversed()) if adjective in one.high]
     return min(sides, key=lambda one: one.high.index(adjective), default=None)
 
 
 def _of_name(name: str) -> Poles | None:
-    """The scale whose noun is the head of the name, else one in the name; "how loud it is" goes by its adjective."""
+    """The scale whose noun is the head of the name, else of another noun in the name; "how loud it is" is resolved by
+    its adjective."""
     text = " ".join(_words(name))
     found = _found(text)
     how = re.match(r"how (?:very )?([a-z]+)", text)
@@ -218,7 +220,7 @@ def _of_name(name: str) -> Poles | None:
 
 
 def _found(text: str) -> list[tuple[int, int, Poles]]:
-    """Where the nouns of the table stand in the words of a text: start, end and the scale of each."""
+    """The nouns of the table in a text: start, end and scale of each match."""
     nouns = _nouns()
     starts = [0, *(match.end() for match in re.finditer(" ", text))]
     ends = [*(start - 1 for start in starts[1:]), len(text)]
@@ -227,7 +229,7 @@ def _found(text: str) -> list[tuple[int, int, Poles]]:
 
 
 def _upwards(adjective: str) -> Poles | None:
-    """The scale with the adjective as the first word of its high end: for "how loud it is" and "noisiness"."""
+    """The scale with the adjective as the first word of its high pole: for "how loud it is" and "noisiness"."""
     scale = _scale_with(adjective)
     if scale is None:
         return None
@@ -235,12 +237,12 @@ def _upwards(adjective: str) -> Poles | None:
 
 
 def _covers(heads: list[tuple[int, int, Poles]], last: str) -> bool:
-    """Whether the table lists the head with more than its last word, as it does "degree of intensity"."""
+    """Whether the table lists the head noun in a longer phrase, such as "degree of intensity"."""
     return any(end - start > len(last) for start, end, _ in heads)
 
 
 def _made_up(adjective: str, source: str) -> Poles:
-    """An adjective that the table does not know: itself and its negation, or what it is the negation of."""
+    """Poles of an adjective that is not in the table: itself and its negation, or the adjective that it negates."""
     plain = _affirmed(adjective)
     if plain is not None:
         return Poles((plain,), (adjective,), superlative(plain), superlative(adjective), source)
@@ -248,7 +250,7 @@ def _made_up(adjective: str, source: str) -> Poles:
 
 
 def negation(adjective: str) -> str:
-    """The opposite by a prefix or by -less where English has that word, else by "not".
+    """The opposite with a prefix or -less where English has that word, else with "not".
 
     >>> negation("walkable"), negation("edible"), negation("cheerful"), negation("zippy")
     ('unwalkable', 'inedible', 'cheerless', 'not zippy')
@@ -256,18 +258,18 @@ def negation(adjective: str) -> str:
     listed = _negations().get(adjective)
     if listed is not None:
         return listed
-    # Of the other endings too few take "un-": "unmoving" is no opposite of "moving", "unterrible" no word at all.
+    # Few adjectives with other endings take "un-": "unmoving" is not the opposite of "moving", "unterrible" not a word.
     regular = re.fullmatch(rf"(?!{NEGATED})[a-z]{{3,}}([^e]ed|able)", adjective)
     return f"un{adjective}" if regular else f"not {adjective}"
 
 
 def _affirmed(adjective: str) -> str | None:
-    """The adjective that this one is the negation of: "unwalkable" → "walkable"; None where it is no negation."""
+    """The adjective that this one negates: "unwalkable" → "walkable"; None if it is not a negation."""
     listed = next((plain for plain, negated in _negations().items() if negated == adjective), None)
     if listed is not None:
         return listed
     plain = adjective.removeprefix("un")
-    # "united" and "understated" are not "un-" before a word.
+    # "united" and "understated" do not start with the prefix "un-".
     if plain == adjective or re.match(r"un(?:der|du|i[fqtv])", adjective):
         return None
     return plain if negation(plain) == adjective else None
@@ -294,7 +296,7 @@ def positive_form(comparative: str) -> str | None:
 
 
 def _unbent(stem: str) -> str:
-    """What stands before "-er", by the rules of spelling: zippi → zippy, redd → red, nic → nice."""
+    """The adjective before "-er", by spelling rules: zippi → zippy, redd → red, nic → nice."""
     if stem.endswith("i"):
         return stem[:-1] + "y"
     if re.search(r"([bdgmnprt])\1$", stem):
@@ -307,7 +309,7 @@ def _unbent(stem: str) -> str:
 
 
 def superlative(adjective: str) -> str:
-    """The superlative by the usual rules: largest, busiest, biggest, most expensive."""
+    """The superlative by spelling rules: largest, busiest, biggest, most expensive."""
     if adjective.startswith("not "):
         return f"least {adjective.removeprefix('not ')}"
     if " " in adjective:
@@ -327,7 +329,7 @@ def superlative(adjective: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """The plural by the usual rules, of the noun before any preposition: countries, moons of Jupiter."""
+    """The plural by spelling rules, of the noun before any preposition: countries, moons of Jupiter."""
     cut = re.search(rf" (?:{PREPOSITION}) ", noun)
     head, rest = (noun, "") if cut is None else (noun[: cut.start()], noun[cut.start() :])
     start, blank, last = head.rpartition(" ")
@@ -344,18 +346,18 @@ def plural(noun: str) -> str:
         last = last[:-1] + "ies"
     elif re.search(r"(s|x|z|ch|sh)$", low) and (not low.endswith("s") or re.search(r"[suiao]s$", low)):
         last += "es"
-    elif not low.endswith("s"):  # what ends in any other s is a plural already: "animals"
+    elif not low.endswith("s"):  # a noun with any other final s is a plural already: "animals"
         last += "s"
     return start + blank + last + rest
 
 
 def _first(word: str, others: tuple[str, ...]) -> tuple[str, ...]:
-    """The word, then those of the others that are not the same: 3 in all."""
+    """The word, then the others without it: at most 3 in all."""
     return (word, *(one for one in others if one != word.lower()))[:3]
 
 
 def _words(text: str) -> list[str]:
-    """Lower-case words, without what stands in brackets: "price (USD)" is about a price."""
+    """Lower-case words, without text in brackets: "price (USD)" is about a price."""
     return re.findall(r"[a-z]+", re.sub(r"(?<=\w )\(.*?\)", " ", text.lower()))
 
 
@@ -380,7 +382,7 @@ def _nouns() -> Mapping[str, Poles]:
 
 @cache
 def _negations() -> Mapping[str, str]:
-    """Adjectives to their listed negations; to "not …" for those that the rules would get wrong."""
+    """Adjectives to their listed negations; or "not …" where the rules would be wrong."""
     listed = dict(_table()["negation"])
     plain = {adjective: f"not {adjective}" for adjective in listed.pop("none")}
     ending = {f"{stem}ful": f"{stem}less" for stem in listed.pop("less")}

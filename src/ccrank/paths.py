@@ -1,4 +1,4 @@
-"""Where ccrank keeps what it makes: models, data, readings."""
+"""The locations of stored models, data and readings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cache_folder(*parts: str) -> Path:
-    """`$CCRANK_CACHE`, else the user's cache folder on this system, with `parts` below it. It is not created here."""
+    """`$CCRANK_CACHE`, else the user's cache folder on this system, joined with `parts`. The folder is not created."""
     chosen = os.environ.get("CCRANK_CACHE")
     if chosen:
         return Path(chosen).expanduser().joinpath(*parts)

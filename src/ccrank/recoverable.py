@@ -1,4 +1,4 @@
-"""Errors that concern one task of many: they are recorded, and the other tasks go on."""
+"""Errors that concern one task of many: they are recorded, and the other tasks continue."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import TypeVar
 from ccrank.errors import CcrankError
 
 RECOVERABLE_ERRORS = (CcrankError, ArithmeticError, ValueError, RuntimeError)
-"""Bad input and numerical failure (numpy's and torch's included). Anything else is a bug and ends the run."""
+"""Bad input and numerical failure (including those of numpy and torch). Any other exception is a bug and ends the
+run."""
 
 Member = TypeVar("Member")
 Result = TypeVar("Result")
 
 
 def reason_of(error: BaseException) -> str:
-    """One line for the list of failures."""
+    """The reason of a failure on one line."""
     text = " ".join(str(error).split()) or "no message"
     return text if isinstance(error, CcrankError) else f"{type(error).__name__}: {text}"
 
@@ -27,18 +28,18 @@ def isolate_failures(
     *,
     pooled: bool = False,
 ) -> list[Result]:
-    """Work on all members together; if that fails, find those that fail alone and work on the rest together.
+    """Process all members together; if that fails, find those that fail individually and process the rest together.
 
     Parameters
     ----------
     members
-        What to work on, such as indices of tasks.
+        The members to process, such as indices of tasks.
     work
-        Gives one result for each member that it is given.
+        Returns one result per member.
     failures
         Filled with the reason for each member that failed.
     pooled
-        The work fits one model to all members, so its failure says nothing about a single one: all of them fail.
+        The work fits one model to all members, so a failure cannot be attributed to one of them: all fail.
     """
     if not members:
         return []
@@ -56,7 +57,7 @@ def isolate_failures(
             good.append(member)
         except RECOVERABLE_ERRORS as error:
             failures[member] = reason_of(error)
-    if len(good) == len(members):  # each succeeds alone, but not together
+    if len(good) == len(members):  # each succeeds individually, but not together
         failures.update(dict.fromkeys(members, reason))
         return []
     return isolate_failures(good, work, failures, pooled=pooled)

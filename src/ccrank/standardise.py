@@ -1,4 +1,4 @@
-"""Z-scores, for numpy arrays and torch tensors alike."""
+"""Z-scores of numpy arrays and torch tensors."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 FLOAT32_ROUNDING = 16 * float(np.finfo(np.float32).eps)
-"""Of numbers computed in float32, such as hidden states, a deviation below this share of the largest is rounding."""
+"""Relative deviation below which float32 values, such as hidden states, count as constant."""
 ROUNDING = 1e-9
-"""The same for scores, which are computed in float64."""
+"""The same for scores, which are float64."""
 
 
 def mean_and_deviation(values: Any, axis: int = -1, rounding: float = ROUNDING) -> tuple[Any, Any]:
-    """Mean and population standard deviation along an axis, which is kept with length 1.
+    """Mean and population standard deviation along an axis, which keeps length 1.
 
-    The deviation is 0 where the values are constant up to rounding: what is left of a constant feature, divided by
-    itself, would count as much as a real one.
+    The deviation is 0 where the values are constant up to rounding: otherwise the rounding errors of a constant
+    feature would be scaled up to unit variance.
 
     Parameters
     ----------

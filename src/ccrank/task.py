@@ -1,4 +1,4 @@
-"""What to rank and by what: Criterion, Task, and their checks."""
+"""Criterion and Task: what to rank and by which criterion, with validation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ from ccrank.text import quoted
 
 @dataclass(frozen=True, slots=True)
 class Criterion:
-    """What to rank by. Only `name` is required; templates fall back on it for the rest.
+    """The criterion to rank by. Only `name` is required; templates use it in place of missing fields.
+
+    Parameters
+    ----------
+    name
+        The quantity, such as "size", or a phrase such as "how positive it is".
+    comparative
+        How the higher item compares with the lower one: "larger".
+    poles
+        Words for the low and the high pole: ("small", "large").
+    category
+        What the items are, in the singular: "country".
 
     >>> Criterion("size", comparative="larger", poles=("small", "large"), category="country").comparative_phrase
     'larger'
@@ -24,9 +35,9 @@ class Criterion:
 
     name: str
     comparative: str | None = None
-    """What the higher item is, compared with the lower: "larger"."""
+    """How the higher item compares with the lower one: "larger"."""
     poles: tuple[str, str] | None = None
-    """The words for the low and the high end: ("small", "large")."""
+    """Words for the low and the high pole: ("small", "large")."""
     category: str | None = None
     """What the items are, in the singular: "country"."""
 
@@ -41,12 +52,12 @@ class Criterion:
         if self.poles is not None:
             if isinstance(self.poles, str) or len(tuple(self.poles)) != 2:
                 raise CcrankError(
-                    f"criterion {self.name!r}: poles are two words, low then high, got {self.poles!r}"
+                    f"criterion {self.name!r}: poles must be two words, low then high, got {self.poles!r}"
                 )
             low, high = self.poles
             if not all(isinstance(pole, str) and pole.strip() for pole in (low, high)) or low == high:
                 raise CcrankError(
-                    f"criterion {self.name!r}: poles are two different words (low, high), got {self.poles!r}"
+                    f"criterion {self.name!r}: poles must be two different words (low, high), got {self.poles!r}"
                 )
             object.__setattr__(self, "poles", (low, high))
 
@@ -57,18 +68,24 @@ class Criterion:
 
     @property
     def kind(self) -> str:
-        """The category, or "item" where none was given."""
+        """The category, or "item" if none was given."""
         return self.category or "item"
 
     @classmethod
     def parse(cls, value: object) -> Criterion:
-        """A criterion from its JSON form: an object, or just the name."""
+        """A criterion from its JSON form.
+
+        Parameters
+        ----------
+        value
+            An object with the fields of a criterion, or the name alone.
+        """
         if isinstance(value, Criterion):
             return value
         if isinstance(value, str):
             return cls(value)
         if not isinstance(value, Mapping):
-            raise CcrankError(f"a criterion is a name or an object with a name, got {value!r}")
+            raise CcrankError(f"a criterion must be a name or an object with a name, got {value!r}")
         known = {"name", "comparative", "poles", "category"}
         if unknown := sorted(set(map(str, value)) - known):
             raise CcrankError(f"criterion has unknown fields {unknown}; known are {sorted(known)}")
@@ -76,7 +93,9 @@ class Criterion:
             raise CcrankError(f"criterion {dict(value)!r} has no name")
         poles = value.get("poles")
         if poles is not None and not isinstance(poles, Sequence):
-            raise CcrankError(f"criterion {value['name']!r}: poles are two words (low, high), got {poles!r}")
+            raise CcrankError(
+                f"criterion {value['name']!r}: poles must be two words (low, high), got {poles!r}"
+            )
         return cls(
             name=value["name"],
             comparative=value.get("comparative"),
@@ -85,7 +104,7 @@ class Criterion:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form, without the fields that were left out."""
+        """The JSON form, without the fields that are None."""
         fields = {
             "name": self.name,
             "comparative": self.comparative,
@@ -99,6 +118,22 @@ class Criterion:
 class Task:
     """A criterion and the items to rank by it, with optional context and optional gold.
 
+    Parameters
+    ----------
+    criterion
+        The criterion.
+    items
+        At least two different, non-empty texts.
+    context
+        A text that precedes every prompt of the task.
+    values
+        Gold values aligned with the items, without ties: more = higher. Used only for evaluation and supervised
+        methods.
+    id
+        The name of the task in error messages and results.
+    about
+        Metadata such as unit, year and source; never shown to a model.
+
     >>> Task(Criterion("size"), ("Chad", "Russia"), values=(1.28, 17.1)).order
     ('Russia', 'Chad')
     """
@@ -107,10 +142,10 @@ class Task:
     items: tuple[str, ...]
     context: str | None = None
     values: tuple[float, ...] | None = None
-    """Gold, aligned with the items: more = higher. Used by metrics and ceilings alone."""
+    """Gold, aligned with the items: more = higher. Used only for evaluation and supervised methods."""
     id: str = "task"
     about: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Free notes on where the task is from (unit, year, source); never shown to a model."""
+    """Metadata on the origin of the task (unit, year, source); never shown to a model."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", tuple(self.items))
@@ -131,9 +166,16 @@ class Task:
 
     @classmethod
     def from_order(cls, criterion: Criterion, order: Sequence[str], **fields: Any) -> Task:
-        """A task whose gold is an order, highest first; the items stand in that order too.
+        """A task whose gold is an order.
 
-        Give the items in another order with `items=`: no method may depend on it.
+        Parameters
+        ----------
+        criterion
+            The criterion.
+        order
+            The items, highest first.
+        **fields
+            Further fields of the task. `items` gives the items in another order than gold; no method may depend on it.
         """
         items = tuple(fields.pop("items", order))
         where = f"task {fields.get('id', 'task')!r}"
@@ -142,9 +184,17 @@ class Task:
 
     @classmethod
     def parse(cls, value: object, default_id: str = "task") -> Task:
-        """A task from its JSON form, `values` or `order` being the optional gold."""
+        """A task from its JSON form.
+
+        Parameters
+        ----------
+        value
+            An object with the fields of a task; `values` or `order` is the optional gold.
+        default_id
+            The id of a task without one.
+        """
         if not isinstance(value, Mapping):
-            raise CcrankError(f"{default_id}: a task is a JSON object, got {quoted(value)}")
+            raise CcrankError(f"{default_id}: a task must be a JSON object, got {quoted(value)}")
         task_id = str(value.get("id", default_id))
         where = f"task {task_id!r}"
         known = {"id", "criterion", "items", "context", "values", "order", "about"}
@@ -169,7 +219,7 @@ class Task:
         return cls(criterion, tuple(items), value.get("context"), gold, task_id, value.get("about") or {})
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form of one line of a task file."""
+        """The JSON form, as written to one line of a task file."""
         line: dict[str, Any] = {
             "id": self.id,
             "criterion": self.criterion.to_json(),
@@ -185,12 +235,13 @@ class Task:
 
 
 def normal_form(text: str) -> str:
-    """The form in which two items count as the same: NFKC, white space folded."""
+    """The form in which items are compared: NFKC with white space collapsed."""
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
 def check_text(task: Task) -> None:
-    """Refuse text that no tokenizer takes: halves of surrogate pairs, as bytes that are not UTF-8 leave them."""
+    """Raise an error for text that no tokenizer accepts: lone surrogates, as left by decoding bytes that are not
+    UTF-8."""
     criterion = task.criterion
     words = (
         criterion.name,
@@ -206,7 +257,7 @@ def check_text(task: Task) -> None:
             start = max(0, error.start - 20)
             raise CcrankError(
                 f"task {task.id!a}: a text is not valid Unicode: {text[start : start + 40]!a}; "
-                "was it UTF-8 where it came from?"
+                "check that its source is UTF-8"
             ) from None
 
 
@@ -229,7 +280,7 @@ def _check_values(values: object, items: Sequence[str], where: str) -> tuple[flo
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise CcrankError(f"{where}: values must be a list of numbers, got {quoted(values)}")
     if len(values) != len(items):
-        raise CcrankError(f"{where}: {len(values)} values for {len(items)} items; give one for each")
+        raise CcrankError(f"{where}: {len(values)} values for {len(items)} items; give one value per item")
     seen: dict[float, str] = {}
     for item, value in zip(items, values, strict=True):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):

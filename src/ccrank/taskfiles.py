@@ -26,8 +26,13 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 def read_tasks(path: str | Path) -> list[Task]:
     """The tasks of a JSONL file, one JSON object per line (see `Task.parse`).
 
-    Blank lines are skipped; a task without an id is called `line-K` after its line; two tasks with one id are an
-    error, since results are kept by id.
+    Blank lines are skipped. A task without an id is named `line-K` after its line. Two tasks with the same id are an
+    error, since results are stored by id.
+
+    Parameters
+    ----------
+    path
+        The file.
     """
     tasks: list[Task] = []
     line_of_id: dict[str, int] = {}
@@ -41,17 +46,25 @@ def read_tasks(path: str | Path) -> list[Task]:
             raise CcrankError(f"{where}: {error}") from None
         if task.id in line_of_id:
             raise CcrankError(
-                f"{where}: the id {task.id!r} is taken by line {line_of_id[task.id]}; give each task its own"
+                f"{where}: the id {task.id!r} is already used in line {line_of_id[task.id]}; give each task its own"
             )
         line_of_id[task.id] = number
         tasks.append(task)
     if not tasks:
-        raise CcrankError(f"{path} holds no tasks; give one JSON object per line")
+        raise CcrankError(f"{path} contains no tasks; give one JSON object per line")
     return tasks
 
 
 def write_tasks(tasks: Iterable[Task], path: str | Path) -> None:
-    """Write a task file that `read_tasks` reads back: whole or, if anything fails, not at all."""
+    """Write a task file that `read_tasks` reads, atomically.
+
+    Parameters
+    ----------
+    tasks
+        Tasks with distinct ids.
+    path
+        The file to write.
+    """
     lines: list[bytes] = []
     seen: set[str] = set()
     for task in tasks:
@@ -65,11 +78,17 @@ def write_tasks(tasks: Iterable[Task], path: str | Path) -> None:
 def read_items(
     source: str | Path | IO[str] | IO[bytes], column: str | None = None, format: str | None = None
 ) -> list[str]:
-    """The items of a file or stream; `-` is the standard input.
+    """The items of a file or stream.
 
-    `format` is one of `FORMATS`; without it the suffix of the file decides, and a stream is lines. A CSV or TSV has a
-    header; `column` names the column of items and may be left out where there is but one. A JSONL line is a text, or
-    an object whose field `column` is one.
+    Parameters
+    ----------
+    source
+        A path, "-" for the standard input, or an open stream.
+    column
+        The column (CSV, TSV, which have a header) or field (JSONL objects) that contains the items. Not needed for a
+        single column or for JSONL lines that are plain strings.
+    format
+        One of `FORMATS`; by default the suffix of the file decides, and a stream is read as lines.
     """
     if isinstance(source, (str, Path)):
         is_stdin = str(source) == "-"
@@ -95,7 +114,7 @@ def read_items(
     else:
         raise CcrankError(f"unknown format {chosen!r}; known are {', '.join(FORMATS)}")
     if not items:
-        raise CcrankError(f"{where} holds no items")
+        raise CcrankError(f"{where} contains no items")
     return items
 
 
@@ -131,14 +150,14 @@ def _json_labels(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CcrankError(f"not JSON ({error})") from None
     if not isinstance(value, dict):
-        raise CcrankError(f"labels are a JSON object of items and values, got {quoted(value)}")
+        raise CcrankError(f"labels must be a JSON object of items and values, got {quoted(value)}")
     return value
 
 
 def _chain(line: str) -> list[str]:
     parts = [part.strip() for part in line.split(">")]
     if len(parts) < 2 or not all(parts):
-        raise CcrankError(f"an order reads A > B or A > B > C, got {shortened(line.strip())!r}")
+        raise CcrankError(f"an order must have the form A > B or A > B > C, got {shortened(line.strip())!r}")
     return parts
 
 
@@ -154,7 +173,7 @@ def _table_labels(text: str, delimiter: str, items: Sequence[str]) -> dict[str, 
             if len(row) != 2:
                 raise CcrankError(
                     f"line {rows.line_num}: labels have two columns, item and value, got {len(row)} cells; "
-                    "put a cell that holds the separator in double quotes"
+                    "put a cell that contains the separator in double quotes"
                 )
             item, number = normal_form(row[0]), row[1].strip()
             try:
@@ -186,7 +205,7 @@ def _guess_format(path: str | Path) -> str:
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file; every way in which that can fail is a CcrankError."""
+    """The text of a UTF-8 file; every failure is a CcrankError."""
     try:
         content = Path(path).read_bytes()
     except FileNotFoundError:
@@ -202,7 +221,7 @@ def _decode(content: bytes, where: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        # `utf-8-sig` counts from after the mark that it takes off.
+        # `utf-8-sig` counts from after the byte order mark.
         start = error.start + (3 if content.startswith(b"\xef\xbb\xbf") else 0)
         guess = "utf-16" if content.startswith(_UTF16_MARKS) else "latin1"
         raise CcrankError(
@@ -212,7 +231,7 @@ def _decode(content: bytes, where: str) -> str:
 
 
 def _json_lines(text: str, where: str) -> Iterator[tuple[int, Any]]:
-    """(line number, value) of each line that is not blank."""
+    """(line number, value) of each non-blank line."""
     for number, line in enumerate(io.StringIO(text, newline=None), start=1):
         if not line.strip():
             continue
@@ -228,7 +247,7 @@ def _json_line(task: Task) -> bytes:
     line = json.dumps(task.to_json(), ensure_ascii=False)
     try:
         return line.encode("utf-8") + b"\n"
-    except UnicodeEncodeError:  # half of a surrogate pair has an escape in JSON but no UTF-8 form
+    except UnicodeEncodeError:  # a lone surrogate can be escaped in JSON but not encoded in UTF-8
         return json.dumps(task.to_json()).encode("ascii") + b"\n"
 
 
@@ -238,7 +257,7 @@ def _json_items(text: str, column: str | None, where: str) -> Iterator[str]:
         if isinstance(value, dict):
             value = value[_pick_column(list(value), column, place)]
         if not isinstance(value, str):
-            raise CcrankError(f"{place}: an item is a text, got {quoted(value)}")
+            raise CcrankError(f"{place}: an item must be text, got {quoted(value)}")
         if not value.strip():
             raise CcrankError(f"{place}: the item is empty")
         yield value.strip()
@@ -259,12 +278,12 @@ def _table_items(text: str, delimiter: str, column: str | None, where: str) -> I
             if len(row) > len(header):
                 raise CcrankError(
                     f"{where}, line {rows.line_num}: {len(row)} cells under {len(header)} columns; "
-                    "put a cell that holds the separator in double quotes"
+                    "put a cell that contains the separator in double quotes"
                 )
             item = row[index].strip() if index < len(row) else ""
             if not item:
                 raise CcrankError(
-                    f"{where}, line {rows.line_num}: nothing in column {header[index]!r}; fill it or drop the row"
+                    f"{where}, line {rows.line_num}: column {header[index]!r} is empty; fill it or remove the row"
                 )
             yield item
     except csv.Error as error:
@@ -275,10 +294,10 @@ def _pick_column(columns: list[str], column: str | None, where: str) -> str:
     named = ", ".join(repr(name) for name in columns)
     if column is None:
         if len(columns) != 1:
-            raise CcrankError(f"{where}: which column holds the items? There are {named}")
+            raise CcrankError(f"{where}: several columns; name the one with the items: {named}")
         return columns[0]
     if columns.count(column) > 1:
-        raise CcrankError(f"{where}: two columns are called {column!r}; rename one")
+        raise CcrankError(f"{where}: two columns are named {column!r}; rename one")
     if column not in columns:
-        raise CcrankError(f"{where}: there is no column {column!r}; there are {named}")
+        raise CcrankError(f"{where}: there is no column {column!r}; the columns are {named}")
     return column

@@ -15,11 +15,11 @@ def shortened(text: str, most: int = 60, *, keep_end: bool = False, ellipsis: st
     text
         The text; it is returned unchanged if it is short enough.
     most
-        The number of characters to keep, the ellipsis included.
+        The number of characters to keep, including the ellipsis.
     keep_end
-        Keep the end instead of the start, as suits paths.
+        Keep the end instead of the start, for example of paths.
     ellipsis
-        What marks the cut.
+        The text that marks the cut.
 
     >>> shortened("the quick brown fox", 10), shortened("models/tiny-llama", 10, keep_end=True)
     ('the quick…', '…iny-llama')
@@ -31,7 +31,7 @@ def shortened(text: str, most: int = 60, *, keep_end: bool = False, ellipsis: st
 
 
 def one_line(text: str, most: int = 80, *, keep_end: bool = False) -> str:
-    """A text on one line: white space folded, control characters replaced, cut when long.
+    """A text on one line: white space collapsed, control characters replaced, cut if long.
 
     Parameters
     ----------
@@ -48,10 +48,10 @@ def one_line(text: str, most: int = 80, *, keep_end: bool = False) -> str:
 
 
 def quoted(value: object, most: int = 60) -> str:
-    """A value as Python writes it, cut when long: for error messages."""
+    """The repr of a value, cut if long, for error messages."""
     return shortened(repr(value), most, ellipsis="...")
 
 
 def encodable(text: str) -> str:
-    """A text that UTF-8 can hold: halves of surrogate pairs, which JSON allows, are written as escapes."""
+    """A text that can be encoded as UTF-8: lone surrogates, which JSON allows, are escaped."""
     return text.encode("utf-8", "backslashreplace").decode()

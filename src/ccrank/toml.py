@@ -1,4 +1,4 @@
-"""Reading TOML, from the package's own data or a user's file."""
+"""Reading TOML files."""
 
 from __future__ import annotations
 
