@@ -162,12 +162,12 @@ def test_first_words():
     assert first_words(" one  two\nthree ", 3) == "one two three"
     assert first_words(" one  two\nthree ", None) == "one two three"
     for wrong in (0, -1, 1.5, "3", True):
-        with pytest.raises(CcrankError, match="words must be a number"):
+        with pytest.raises(CcrankError, match="words must be at least 1"):
             first_words("one", wrong)
 
 
 def test_check_choice():
     """A choice is one of the known values; 1 is not True."""
     check_choice("turn", True, (True, False))
-    with pytest.raises(CcrankError, match="turn is one of True, False, got 1"):
+    with pytest.raises(CcrankError, match="turn must be one of True, False, got 1"):
         check_choice("turn", 1, (True, False))

@@ -125,7 +125,7 @@ def test_halves_split_the_tasks() -> None:
         assert tasks == [task for task in whole if task.about["half"] == half]
     assert sum(map(len, halves.values())) == len(whole)
     assert dict(get_dataset("everyday").options) == {"half": None}
-    with pytest.raises(CcrankError, match="half is one of None, 'choose', 'report', got 'test'"):
+    with pytest.raises(CcrankError, match="half must be one of None, 'choose', 'report', got 'test'"):
         load_dataset("everyday", half="test")
 
 

@@ -111,7 +111,7 @@ def test_download_speaks_only_to_stderr(cache, server, capsys):
     [
         ("/data.csv", "has changed: sha256 0000.* expected, got " + sha256(CONTENT)),
         ("/absent", "404"),
-        ("/cut", "broke off after"),
+        ("/cut", "ended after"),
         ("/elsewhere", "ftp://127.0.0.1/x is not an http"),
     ],
 )
@@ -216,14 +216,14 @@ def test_order_of_places(cache, tmp_path, monkeypatch):
     assert find(wanted, given) is None
     with pytest.raises(CcrankError, match=r"there is no .*given.*put it at .*given"):
         locate(wanted, given)
-    with pytest.raises(CcrankError, match="is not a folder that exists"):
+    with pytest.raises(CcrankError, match="does not exist or is not a folder"):
         locate(wanted, tmp_path / "nowhere")
 
 
 def test_a_file_without_checksum_is_never_downloaded(cache, server):
     """What cannot be checked is asked of the user, not of the network."""
     server.pages = {"/f": CONTENT}
-    with pytest.raises(CcrankError, match="f is not at hand; put it at"):
+    with pytest.raises(CcrankError, match="f is not available; put it at"):
         locate(DataFile("f", f"{server.address}/f", None))
     assert server.asked == []
 

@@ -116,5 +116,5 @@ def test_a_wrong_file_is_refused(tmp_path):
     path.write_bytes(b"Full name\n\xe9\n")
     with pytest.raises(CcrankError, match="offset 10"):
         load_dataset("wikilists", tmp_path)
-    with pytest.raises(CcrankError, match="turn is one of"):
+    with pytest.raises(CcrankError, match="turn must be one of"):
         load_dataset("wikilists", tmp_path, turn="no")

@@ -1,4 +1,4 @@
-"""The datasets, each in a file of its own, behind one registry.
+"""The datasets, one per file, and their registry.
 
 >>> from ccrank.datasets import counts, load_dataset
 >>> counts(load_dataset("synthfacts"))

@@ -1,8 +1,8 @@
-"""What a dataset is, and how its tasks are made from gold.
+"""The type of a dataset, and making its tasks from gold.
 
-The items of a task never stand in gold order: they are shuffled, by a generator seeded from the task's id, into an
-order whose Kendall τ with gold is 0, or as near to 0 as their number allows. A method that merely follows the order
-in which it sees the items can therefore not look like one that knows something.
+The items of a task are never in gold order: they are shuffled, by a generator seeded from the task's id, into an order
+whose Kendall τ with gold is 0, or as close to 0 as their number allows. A method that merely keeps the order of its
+input therefore scores at chance.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ PAPER = "https://arxiv.org/abs/2309.06991"
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One dataset: its card, and how its tasks are read."""
+    """One dataset: its metadata, and the function that reads its tasks."""
 
     name: str
     kind: str
-    """"facts" (what the model must know) or "context" (what the task's own text says)."""
+    """"facts" (the model must know the answer) or "context" (the task's context contains it)."""
     summary: str
     licence: str
     source: str
-    """The address where it is published."""
+    """The URL at which it is published."""
     paper_tasks: int | None
-    """How many tasks the paper counts; None for a dataset that is not the paper's."""
+    """The number of tasks in the paper; None for a dataset that is not in the paper."""
     paper_items: float | None
-    """How many items per task the paper counts."""
+    """The mean number of items per task in the paper."""
     departs: str
-    """How the tasks here depart from the paper's."""
+    """How the tasks differ from the paper's."""
     read: Callable[..., list[Task]]
-    """`read(data_dir, **options)`; call `load`, which checks the options."""
+    """`read(data_dir, **options)`; use `load`, which validates the options."""
     files: tuple[DataFile | DataFolder, ...] = ()
-    """What must be at hand; empty for what the package ships."""
+    """The required data files; empty for packaged datasets."""
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -53,7 +53,7 @@ class Dataset:
         return MappingProxyType({p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY})
 
     def load(self, data_dir: str | Path | None = None, **options: Any) -> list[Task]:
-        """The tasks, always the same ones in the same order for the same options."""
+        """The tasks; the same options give the same tasks in the same order."""
         if unknown := sorted(set(options) - set(self.options)):
             known = ", ".join(self.options) or "none"
             raise CcrankError(f"dataset {self.name!r} has no option {unknown[0]!r}; its options: {known}")
@@ -61,19 +61,19 @@ class Dataset:
 
 
 def counts(tasks: Sequence[Task]) -> tuple[int, float]:
-    """(number of tasks, mean number of items), the two figures of the paper's table."""
+    """(number of tasks, mean number of items), as in the paper's table."""
     if not tasks:
         return 0, 0.0
     return len(tasks), sum(len(task.items) for task in tasks) / len(tasks)
 
 
 def generator_of(task_id: str) -> random.Random:
-    """A generator that is the same for the same task id on every machine."""
+    """A generator determined by the task id on every machine."""
     return random.Random(int.from_bytes(hashlib.sha256(task_id.encode("utf-8")).digest()[:8], "big"))
 
 
 def shuffled(order: Sequence[str], task_id: str) -> list[str]:
-    """The items of an order, shuffled until as many pairs stand against that order as with it (or all but one)."""
+    """The items of an order, shuffled until as many pairs are discordant with it as concordant (up to one)."""
     places = list(range(len(order)))
     generator = generator_of(task_id)
     while True:
@@ -89,7 +89,7 @@ def task_of_gold(
     context: str | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Task:
-    """A task from gold values by item, or from the items with the highest first."""
+    """A task from gold values by item, or from items in gold order, highest first."""
     if not isinstance(gold, Mapping):
         gold = {item: float(len(gold) - 1 - place) for place, item in enumerate(gold)}
     order = sorted(gold, key=lambda item: -gold[item])
@@ -99,9 +99,9 @@ def task_of_gold(
 
 
 def first_words(text: str, words: int | None) -> str:
-    """The text with white space folded, cut after so many words; None keeps all of them."""
+    """The text with white space collapsed, cut after `words` words; None keeps all of them."""
     if words is not None and (isinstance(words, bool) or not isinstance(words, int) or words < 1):
-        raise CcrankError(f"words must be a number from 1 on, or None for all of them, got {words!r}")
+        raise CcrankError(f"words must be at least 1, or None for all of them, got {words!r}")
     split = text.split()
     if words is None or len(split) <= words:
         return " ".join(split)
@@ -109,6 +109,6 @@ def first_words(text: str, words: int | None) -> str:
 
 
 def check_choice(option: str, value: object, known: Sequence[object]) -> None:
-    """Refuse a value that an option does not have."""
+    """Raise an error for a value that is not one of the choices."""
     if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in known):
-        raise CcrankError(f"{option} is one of {', '.join(map(repr, known))}, got {value!r}")
+        raise CcrankError(f"{option} must be one of {', '.join(map(repr, known))}, got {value!r}")

@@ -1,8 +1,8 @@
-"""EntSalience: entities of a effective_pairs article by how salient readers found them (Trani et al. 2016, SEL).
+"""EntSalience: entities of a news article by their salience to readers (Trani et al. 2016, SEL).
 
-An article's readers graded each entity from 1 to 3; the grades are means, so most articles have several entities on
-one grade. One is kept per grade: the one that the whole article mentions most often, the first listed among equals.
-The choice does not depend on the option `words`, so that runs with a long and a short context rank the same items.
+Readers graded each entity of an article from 1 to 3. The grades are means, so most articles have several entities with
+the same grade. One is kept per grade: the one that the whole article mentions most often, the first listed among
+equals. The choice does not depend on the option `words`, so runs with a long and a short context rank the same items.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ARTICLES = DataFile(
     url=f"{_RAW}/saliency-dataset.json",
     sha256="489971b04c3b9e0bf4d787395794af1fc27e542a56a2f9797de383bf0f1e3ae1",
 )
-# The articles give entities by number alone; their names stand in the comments of the feature file.
+# The articles identify entities by number; their names are in the comments of the feature file.
 _NAMES = DataFile(
     path="entsalience/saliency.svm.gz",
     url=f"{_RAW}/saliency.svm.gz",
@@ -62,7 +62,7 @@ def _read(data_dir: str | Path | None = None, *, words: int | None = 150) -> lis
 
 
 def _entities(path: Path) -> tuple[dict[int, str], dict[int, set[str]]]:
-    """Readable title, and the forms in which texts mention it (see `_marked`), by entity number."""
+    """Readable title, and the surface forms that mention it (see `_marked`), by entity number."""
     titles: dict[int, str] = {}
     mentions: dict[int, set[str]] = defaultdict(set)
     try:
@@ -79,7 +79,7 @@ def _entities(path: Path) -> tuple[dict[int, str], dict[int, set[str]]]:
 
 
 def _text(document: list[dict[str, Any]]) -> str:
-    """Headline and body as one paragraph; the dateline is left out."""
+    """Headline and body as one paragraph; without the dateline."""
     parts = {part["name"]: part.get("value") or "" for part in document}
     headline = parts.get("headline", "").strip()
     if headline and headline[-1] not in ".?!":
@@ -102,12 +102,12 @@ def _gold(
         forms = mentions[number] | {_marked(titles[number])}
         return sum(marked.count(form) for form in forms if form)
 
-    # `max` keeps the first of equals.
+    # `max` returns the first of equals.
     return {titles[max(numbers, key=mentioned)]: grade for grade, numbers in by_grade.items()}
 
 
 def _marked(text: str) -> str:
-    """The words in lower case, each between blanks of its own: a form is counted in a text as whole words."""
+    """The words in lower case, each surrounded by blanks, so that a surface form is counted as whole words."""
     return "".join(f" {word} " for word in re.findall(r"\w+", text.lower()))
 
 
@@ -115,14 +115,14 @@ DATASET = Dataset(
     name="entsalience",
     kind="context",
     summary="Entities of a Wikinews article by their salience to human readers",
-    licence="Apache-2.0; the effective_pairs texts are Wikinews, CC BY 2.5",
+    licence="Apache-2.0; the news texts are from Wikinews, CC BY 2.5",
     source=f"https://github.com/dexter/dexter-datasets/tree/{_COMMIT}/entity-saliency",
     paper_tasks=362,
     paper_items=7.50,
     departs=(
         "the paper's 362 tasks of 7.50 items cannot be derived from the public files: without any tie 2 articles "
-        "would be left. Here entities without a known title are dropped and one entity is kept per grade: "
-        "353 tasks of 5.70 items. The context is cut to its first 150 words unless `words` says otherwise"
+        "would remain. Here entities without a known title are dropped and one entity is kept per grade: "
+        "353 tasks of 5.70 items. The context is cut to its first 150 words by default (option `words`)"
     ),
     read=_read,
     files=(_ARTICLES, _NAMES),

@@ -1,4 +1,4 @@
-"""Everyday: short lists over many different criteria, in two halves: one to choose methods on, one to report."""
+"""Everyday: short lists over many different criteria, in two halves: one to select methods, one to report results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOTES = ("unit", "basis", "half")
 
 
 def _read(data_dir: str | Path | None = None, *, half: str | None = None) -> list[Task]:
-    """The tasks of one half, or all; `about` holds `basis`, `half` and, for facts, `unit`."""
+    """The tasks of one half, or all; `about` contains `basis`, `half` and, for facts, `unit`."""
     check_choice("half", half, (None, *HALVES))
     return [_task(entry) for entry in read_lists() if half in (None, entry["half"])]
 
@@ -24,8 +24,8 @@ DATASET = Dataset(
     name="everyday",
     kind="facts",
     summary=(
-        "124 lists of 8 to 10 items, each by a criterion of its own (animals by speed, requests by politeness, "
-        "crimes by seriousness), in two halves: one to choose methods on, one to report them on"
+        "124 lists of 8 to 10 items, each with its own criterion (animals by speed, requests by politeness, "
+        "crimes by seriousness), in two halves: one to select methods, one to report results"
     ),
     licence="Apache-2.0, written for ccrank",
     source="packaged with ccrank",
@@ -37,7 +37,7 @@ DATASET = Dataset(
 
 
 def read_lists() -> list[dict[str, Any]]:
-    """The lists as they stand in the packaged file: dicts whose `items` are [text, value], highest first."""
+    """The lists as in the packaged file: dicts whose `items` are [text, value], highest first."""
     file = resources.files("ccrank") / "datasets" / "data" / "everyday.toml"
     lists: list[dict[str, Any]] = parse_toml(file)["list"]
     return lists

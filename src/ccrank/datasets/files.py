@@ -1,8 +1,8 @@
-"""Where the files of a dataset are: a folder of the user's, the cache, or a download into it.
+"""Locating the files of a dataset: a folder of the user, the cache, or a download into the cache.
 
-A file is looked for in the folder that was given, and there alone; without one, in the folder that the variable
-CCRANK_DATA names, then in the cache (`data` inside CCRANK_CACHE, or inside ~/.cache/ccrank). What is found nowhere is
-downloaded once from its public source; it enters the cache only after its checksum was found right.
+If a folder is given, only that folder is searched; otherwise the folder in the variable CCRANK_DATA, then the cache
+(`data` inside CCRANK_CACHE, or inside ~/.cache/ccrank). A file found in neither is downloaded once from its public
+source and moved to the cache only after its checksum has been verified.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ class DataFile:
     """One file of a dataset."""
 
     path: str
-    """Where it lies in the data folder, with forward slashes."""
+    """Its path in the data folder, with forward slashes."""
     url: str
-    """Where it is published: the file itself, or a zip that holds it."""
+    """Where it is published: the file itself, or a zip that contains it."""
     sha256: str | None
-    """Its checksum; a file without one is never downloaded, only read where a user has put it."""
+    """Its checksum; a file without one is never downloaded, only read from the data folder."""
     zipped: str | None = None
-    """Where `url` is a zip: how the name of the file in it ends."""
+    """If `url` is a zip: the end of the file's name in it."""
     other_names: tuple[str, ...] = ()
-    """Other names, in the same folder, under which a user may have kept it."""
+    """Other accepted names in the same folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """Many small files of a dataset, taken out of one archive."""
+    """Many small files of a dataset, extracted from one archive."""
 
     path: str
     url: str
     """A tar.gz."""
     sha256: str
-    """The checksum of the files, see `digest_of`: that of an archive made on request is not stable."""
+    """The checksum of the files, see `digest_of`: the checksum of an archive generated on request is not stable."""
     members: str
-    """A pattern for the names of the files wanted in the archive; its group 1 is the path inside the folder."""
+    """A pattern for the names of the files to extract; its group 1 is the path inside the folder."""
     holds: str
     """A glob for the same files inside the folder."""
 
@@ -72,22 +72,22 @@ def data_cache() -> Path:
 
 
 def locate(wanted: DataFile | DataFolder, data_dir: str | Path | None = None) -> Path:
-    """The path of a file or folder of a dataset, downloaded where need be."""
+    """The path of a file or folder of a dataset, downloaded if necessary."""
     if (found := find(wanted, data_dir)) is not None:
         return found
     if data_dir is not None:
         raise CcrankError(f"there is no {Path(data_dir) / wanted.path}; {_remedy(wanted, Path(data_dir))}")
     if wanted.sha256 is None:
-        raise CcrankError(f"{wanted.path} is not at hand; {_remedy(wanted, data_cache())}")
+        raise CcrankError(f"{wanted.path} is not available; {_remedy(wanted, data_cache())}")
     return _download(wanted, data_cache())
 
 
 def find(wanted: DataFile | DataFolder, data_dir: str | Path | None = None) -> Path | None:
-    """The path of what is at hand already; None where it is not."""
+    """The path of an existing file or folder of a dataset; None if there is none."""
     if data_dir is not None:
         folder = Path(data_dir).expanduser()
         if not folder.is_dir():
-            raise CcrankError(f"the data folder {data_dir} is not a folder that exists")
+            raise CcrankError(f"the data folder {data_dir} does not exist or is not a folder")
         places = [folder]
     else:
         named = os.environ.get("CCRANK_DATA")
@@ -105,7 +105,7 @@ def find(wanted: DataFile | DataFolder, data_dir: str | Path | None = None) -> P
 
 
 def digest_of(contents: Iterable[tuple[str, bytes]]) -> str:
-    """The checksum of a set of files, whatever their order: sha256 over sorted names, lengths and bytes."""
+    """The checksum of a set of files, in any order: sha256 over sorted names, lengths and bytes."""
     digest = hashlib.sha256()
     for name, content in sorted(contents):
         digest.update(f"{name}\0{len(content)}\0".encode())
@@ -115,7 +115,7 @@ def digest_of(contents: Iterable[tuple[str, bytes]]) -> str:
 
 def _remedy(wanted: DataFile | DataFolder, folder: Path) -> str:
     return (
-        f"put it at {folder / wanted.path}, or set CCRANK_DATA to a folder that holds {wanted.path}; "
+        f"put it at {folder / wanted.path}, or set CCRANK_DATA to a folder that contains {wanted.path}; "
         f"it is published at {wanted.url}"
     )
 
@@ -136,7 +136,7 @@ def _download(wanted: DataFile | DataFolder, cache: Path) -> Path:
     except CcrankError as error:
         raise CcrankError(f"cannot download {wanted.path}: {error}; {_remedy(wanted, cache)}") from None
     except (OSError, HTTPException, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
-        # An HTTPError prints its code and reason; another URLError wraps the cause.
+        # An HTTPError contains its code and reason; any other URLError wraps the cause.
         is_status = isinstance(error, urllib.error.HTTPError)
         cause = error if is_status else getattr(error, "reason", None) or error
         raise CcrankError(
@@ -149,13 +149,13 @@ def _move(wanted: DataFile | DataFolder, ready: Path, target: Path) -> None:
     try:
         ready.replace(target)
     except OSError:
-        # A folder cannot replace one that holds something: fine if another process has just put the same there.
+        # A folder cannot replace a non-empty one; that is fine if another process has just created it.
         if not (isinstance(wanted, DataFolder) and next(target.glob(wanted.holds), None) is not None):
             raise
 
 
 class _WebRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never to another scheme than http and https."""
+    """Follows redirects, but only to http and https."""
 
     def redirect_request(
         self,
@@ -193,7 +193,7 @@ def _fetch(url: str, target: Path) -> None:
             received += len(block)
             progress.update(bar, completed=received)
     if expected is not None and received < expected:
-        raise CcrankError(f"{url} broke off after {received} of {expected} bytes")
+        raise CcrankError(f"{url} ended after {received} of {expected} bytes")
 
 
 def _unpack_file(wanted: DataFile, fetched: Path, ready: Path) -> None:

@@ -1,4 +1,4 @@
-"""The one list of datasets. A new dataset is a new file with a `DATASET` in it, and its name here."""
+"""The list of datasets. A new dataset is a new file with a `DATASET`, and its name here."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NAMES = (
 
 
 def datasets() -> dict[str, Dataset]:
-    """All datasets by name: those of facts first, then those of contexts."""
+    """All datasets by name: facts first, then contexts."""
     return {name: get_dataset(name) for name in _NAMES}
 
 
 def get_dataset(name: str) -> Dataset:
-    """One dataset by its name; reads no data yet."""
+    """One dataset by name; its data is not read yet."""
     if name not in _NAMES:
         close = difflib.get_close_matches(str(name).lower(), _NAMES, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
@@ -41,7 +41,13 @@ def get_dataset(name: str) -> Dataset:
 def load_dataset(name: str, data_dir: str | Path | None = None, **options: Any) -> list[Task]:
     """The tasks of a dataset, with their gold.
 
-    `data_dir` is the folder of the data files; without it they are taken from CCRANK_DATA, from the cache, or
-    downloaded into the cache. `options` are those of the dataset, see `get_dataset(name).options`.
+    Parameters
+    ----------
+    name
+        The name of the dataset (`ccrank data list`).
+    data_dir
+        The folder of the data files; by default CCRANK_DATA, then the cache, into which missing files are downloaded.
+    **options
+        Options of the dataset, see `get_dataset(name).options`.
     """
     return get_dataset(name).load(data_dir, **options)

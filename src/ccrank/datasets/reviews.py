@@ -1,8 +1,8 @@
 """Reviews of one product or company, one for each number of stars.
 
-The paper takes TrustPilot (Hovy et al. 2015); where that file is not at hand, reviews of women's clothing stand in.
-From each product the k-th task takes its k-th review of each star, in the order of the file, reviews whose text (as
-far as it is shown) was seen before for this product being passed over. By default k stops at 1.
+The paper uses TrustPilot (Hovy et al. 2015); where that file is not available, reviews of women's clothing replace it.
+The k-th task of a product consists of its k-th review of each number of stars, in file order; reviews whose text (as
+shown) occurred before for this product are skipped. By default only k = 1 is used.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _read(
     check_choice("disjoint", disjoint, (False, True))
     if source == "auto":
         source = "clothing" if find(_TRUSTPILOT, data_dir) is None else "trustpilot"
-    first_words("", words)  # refuses a wrong `words` before anything is read
+    first_words("", words)  # validates `words` before any file is read
     path = locate(_TRUSTPILOT if source == "trustpilot" else _CLOTHING, data_dir)
     tasks: list[Task] = []
     for product, by_stars in _by_product(_OPEN[source](path), words).items():
@@ -89,7 +89,7 @@ def _read(
 
 
 def _by_product(reviews: Reviews, words: int | None) -> dict[str, list[list[str]]]:
-    """The texts of each product that has reviews of every star, by stars."""
+    """The texts of each product that has reviews of every star, grouped by stars."""
     texts: dict[str, list[list[str]]] = defaultdict(lambda: [[] for _ in _STARS])
     seen: set[tuple[str, str]] = set()
     for product, stars, text in reviews:
@@ -105,7 +105,7 @@ def _inline(gold: dict[str, float], task_id: str, about: dict[str, Any]) -> Task
 
 
 def _in_context(gold: dict[str, float], task_id: str, about: dict[str, Any]) -> Task:
-    """The paper's form: the context holds the reviews under letters, and the letters are ranked."""
+    """The paper's form: the context lists the reviews under letters, and the letters are ranked."""
     order = shuffled(sorted(gold, key=lambda text: -gold[text]), task_id)
     names = [f"review {chr(ord('A') + place)}" for place in range(len(order))]
     context = "\n".join(f"{name}: {text}" for name, text in zip(names, order, strict=True))
@@ -142,7 +142,7 @@ def _reviews_of_user(line: str, where: str) -> Iterator[tuple[str, int, str]]:
             text = review.get("text") or review.get("title") or ""
             text = text if isinstance(text, str) else " ".join(map(str, text))
             stars = _stars(review.get("rating"))
-            # A review that lacks its company or its stars cannot be placed: it is passed over.
+            # A review without a company or stars is skipped.
             if stars is not None and review.get("company_id"):
                 yield str(review["company_id"]), stars, text
     except (ValueError, SyntaxError, AttributeError, TypeError, RecursionError, MemoryError) as error:
@@ -160,7 +160,7 @@ def _user(line: str) -> Any:
 
 
 def _stars(value: object) -> int | None:
-    """The number of stars, which the files give as a number or as its digits; None for anything else."""
+    """The number of stars, which the files give as a number or as a digit string; None for anything else."""
     try:
         stars = float(str(value))
     except ValueError:
@@ -170,12 +170,12 @@ def _stars(value: object) -> int | None:
 
 @contextmanager
 def _lines_of(path: Path) -> Iterator[Iterable[str]]:
-    """The lines of a file that may be packed; a few bytes of the published file are no UTF-8."""
+    """The lines of a file that may be compressed; a few bytes of the published file are not valid UTF-8."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if Path(name).name.startswith(_PUBLISHED_NAME)]
             if not names:
-                raise CcrankError(f"{path} holds no {_PUBLISHED_NAME}; take it from {_TRUSTPILOT.url}")
+                raise CcrankError(f"{path} contains no {_PUBLISHED_NAME}; take it from {_TRUSTPILOT.url}")
             with archive.open(names[0]) as packed:
                 yield io.TextIOWrapper(packed, encoding="utf-8-sig", errors="replace")
     elif path.suffix == ".gz":
@@ -191,7 +191,7 @@ _OPEN = {"clothing": _clothing, "trustpilot": _trustpilot}
 DATASET = Dataset(
     name="reviews",
     kind="context",
-    summary="Five reviews of one product, of one to five stars, by how positive they are",
+    summary="Five reviews of one product, with one to five stars, by how positive they are",
     licence=(
         "clothing: given as CC0 by secondary pages of the Kaggle set nicapotato/womens-ecommerce-clothing-reviews; "
         "TrustPilot: none stated"
@@ -200,10 +200,10 @@ DATASET = Dataset(
     paper_tasks=805,
     paper_items=5.0,
     departs=(
-        "the paper takes TrustPilot, US; put that file in place and it is read. Without it, women's clothing "
-        'reviews stand in: 143 tasks, or 659 with `disjoint`. A review is an item itself; `form="context"` gives '
+        "the paper uses TrustPilot, US; that file is read if it is in the data folder. Otherwise women's clothing "
+        'reviews are used: 143 tasks, or 659 with `disjoint`. Each review is an item; `form="context"` gives '
         "the paper's form, reviews under letters in the context. A review is cut to its first 60 words unless "
-        "`words` says otherwise"
+        "the option `words` is set"
     ),
     read=_read,
     files=(_CLOTHING,),

@@ -1,8 +1,8 @@
 """ScalarAdj: half-scales of adjectives by intensity (de Melo & Bansal 2013, Wilkinson & Oates 2016, Cocos et al. 2018).
 
-A file holds one half-scale, weakest first: `level<TAB>word`, words of one level joined by ` || `. Of a level with
-several words the first is kept; scales that are then the same words in the same order are one task, named after the
-first file.
+A file contains one half-scale, weakest first: `level<TAB>word`, with words of one level joined by ` || `. Of a level
+with several words the first is kept; scales that then have the same words in the same order are one task, named after
+the first file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _read(data_dir: str | Path | None = None) -> list[Task]:
         if not paths:
             raise CcrankError(
                 f"there are no rankings in {folder / collection / 'gold_rankings'}; "
-                f"take that folder from {_FOLDER.url}"
+                f"get that folder from {_FOLDER.url}"
             )
         for path in paths:
             scale = _scale(path)

@@ -1,4 +1,4 @@
-"""SynthContext: two made-up rankings that a short text settles, from the paper's appendix."""
+"""SynthContext: two synthetic rankings determined by a short text, from the paper's appendix."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def _read(data_dir: str | Path | None = None) -> list[Task]:
 DATASET = Dataset(
     name="synthcontext",
     kind="context",
-    summary="Colors by popularity and people by wealth, each told in two or three sentences",
+    summary="Colors by popularity and people by wealth, each described in two or three sentences",
     licence="CC BY 4.0 (printed in the paper)",
     source=PAPER,
     paper_tasks=2,
     paper_items=6.0,
-    departs="not at all: both tasks are the paper's",
+    departs="none: both tasks are the paper's",
     read=_read,
 )

@@ -1,4 +1,4 @@
-"""SynthFacts: two made-up rankings of common knowledge, from the paper's appendix."""
+"""SynthFacts: two synthetic rankings of common knowledge, from the paper's appendix."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ DATASET = Dataset(
     source=PAPER,
     paper_tasks=2,
     paper_items=6.0,
-    departs="not at all: both tasks are the paper's",
+    departs="none: both tasks are the paper's",
     read=_read,
 )

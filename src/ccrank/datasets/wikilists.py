@@ -1,14 +1,14 @@
 """WikiLists: the paper's own 69 lists of facts, most of them from Wikipedia.
 
-**Direction.** A list of the CSV stands in order, and its first item is the one that is most what the column
-`Ordering` says: the largest under "larger", the first in time under "earlier". That holds for all 69 lists, without
-exception. For 54 of them this is also the item that has most of the quantity which the column `Criterion` names. For
-the other 15 (10 "earlier", 2 "lower", and "closer", "softer", "less" once each) it is the one that has least: there
-the scale is turned, so that name, comparative, poles and gold values all point the same way and a signed τ means the
-same for every prompt. `turn=False` keeps the CSV's direction for those 15 ("earlier", first item highest).
+**Direction.** Each list of the CSV is ordered, and its first item is the extreme one in the sense of the column
+`Ordering`: the largest for "larger", the first in time for "earlier". That holds for all 69 lists, without
+exception. For 54 of them this is also the item with the most of the quantity in the column `Criterion`. For
+the other 15 (10 "earlier", 2 "lower", and "closer", "softer", "less" once each) it is the one with the least: there
+the scale is reversed, so that name, comparative, poles and gold values all have the same direction and a signed τ means
+the same for every prompt. `turn=False` keeps the CSV's direction for those 15 ("earlier", first item highest).
 
-**Items.** An entry ends at a comma outside brackets; white space is folded, repeats and empty entries are dropped,
-then the list is cut to its first 10. The wording and the few entries mended are data: `data/wikilists.toml`.
+**Items.** An entry ends at a comma outside brackets; white space is collapsed, repeats and empty entries are dropped,
+then the list is cut to its first 10. The wording and the few corrected entries are data: `data/wikilists.toml`.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _read(data_dir: str | Path | None = None, *, turn: bool = True) -> list[Task
 
 
 def _criterion(row: dict[str, str], wording: dict[str, Any], turn: bool) -> Criterion:
-    # A list that is new to the file gets the paper's own phrase and no poles.
+    # A list that is not in wikilists.toml gets the paper's own phrase and no poles.
     ordering, named = row["Ordering"], row["Criterion"]
     scale = wording["scale"].get(named, {"comparative": f"{ordering} in terms of {named}"})
     low_high = scale.get("poles")
@@ -87,7 +87,7 @@ def _criterion(row: dict[str, str], wording: dict[str, Any], turn: bool) -> Crit
 
 
 def _entries(joined: str, repair: dict[str, list[str]]) -> list[str]:
-    """The entries of a list without repeats."""
+    """The entries of a list without duplicates."""
     entries: dict[str, None] = {}
     for piece in re.split(r",(?![^()]*\))", joined):
         entry = normal_form(piece)
@@ -112,8 +112,8 @@ DATASET = Dataset(
     paper_items=9.23,
     departs=(
         "same lists, same counts. 15 lists whose comparative points against their quantity (earlier, lower, "
-        "closer, softer, less) are turned, which |τ| does not see; the prompts' wording is made whole phrases; "
-        "three names of one mountain are one item and five entries are mended"
+        "closer, softer, less) are reversed, which does not change |τ|; the criteria are worded as whole phrases; "
+        "three names of one mountain are merged into one item and five entries are corrected"
     ),
     read=_read,
     files=(_LISTS,),

@@ -1,4 +1,4 @@
-"""WorldLists: the 69 lists that the paper names for its WikiLists, written anew with values, units and years."""
+"""WorldLists: the 69 lists that the paper names for its WikiLists, rewritten with values, units and years."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ CARD: dict[str, Any] = {
         "4 to 10 items each, every item with its value, every list with its unit, year and source"
     ),
     "licence": "Apache-2.0, written for ccrank",
-    "source": "packaged with ccrank; each list names where its figures can be looked up",
+    "source": "packaged with ccrank; each list names a source for its values",
     "paper": {"dataset": "WikiLists", "tasks": 69, "mean_items": 9.23},
     "departs": (
         "the titles are those of the paper's appendix, the lists are our own: items have values and not only "
-        "places, and are picked so that no two tie; more is always higher, where "
-        "some of the paper's lists run from low to high; and where a published order is out of date, mistaken "
-        "or rests on another measure, the list says so under `differs`"
+        "ranks, and are chosen without ties; more is always higher, whereas "
+        "some of the paper's lists run from low to high; and where a published order is outdated, wrong "
+        "or based on another measure, the list states this under `differs`"
     ),
 }
-"""What the dataset is, where it is from, and how it departs from the paper's."""
+"""The dataset's metadata, and how it differs from the paper's."""
 
 _NOTES = ("title", "unit", "year", "source", "differs", "note")
 
 
 def _read(data_dir: str | Path | None = None) -> list[Task]:
-    """The tasks of `load` with their items shuffled as in every dataset."""
+    """The tasks of `load` with items shuffled as in every dataset."""
     return [
         task_of_gold(
             task.criterion, dict(zip(task.items, task.values or (), strict=True)), task.id, about=task.about
@@ -54,9 +54,9 @@ DATASET = Dataset(
 
 
 def load() -> list[Task]:
-    """The 69 tasks in the appendix's order, items in alphabetical order so that their places tell nothing.
+    """The 69 tasks in the appendix's order, items in alphabetical order so that their positions carry no information.
 
-    `about` holds the title, unit, year and source, and where there are any `differs` and `note`.
+    `about` contains the title, unit, year and source, and optionally `differs` and `note`.
 
     >>> task = next(task for task in load() if task.id == "buildings-by-height")
     >>> task.order[0], task.about["unit"]
@@ -66,7 +66,7 @@ def load() -> list[Task]:
 
 
 def read_lists() -> list[dict[str, Any]]:
-    """The lists as they stand in the packaged file: dicts whose `items` are [name, value], highest first."""
+    """The lists as in the packaged file: dicts whose `items` are [name, value], highest first."""
     file = resources.files("ccrank") / "datasets" / "data" / "worldlists.toml"
     lists: list[dict[str, Any]] = parse_toml(file)["list"]
     return lists
