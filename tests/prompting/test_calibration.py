@@ -151,7 +151,7 @@ def test_pmi_reference_is_the_end_of_the_prompt():
 def test_pmi_without_a_premise_is_refused(text):
     """Blanks between item and slot are no premise."""
     prompt = load_templates(changes=[f"single={text}"]).single(TASK, 0)
-    with pytest.raises(CcrankError, match="words between the last item and the slot"):
+    with pytest.raises(CcrankError, match="text between the last item and the slot"):
         reference_prompts(prompt, "pmi")
 
 
@@ -160,7 +160,7 @@ def test_pmi_with_the_slot_before_the_item_is_refused(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text('[single]\ntext = "{item} is {slot}"\nmasked = "{slot} is the size of {item}."\n')
     prompt = load_templates(file).single(TASK, 0, "masked")
-    with pytest.raises(CcrankError, match="words between the last item and the slot"):
+    with pytest.raises(CcrankError, match="text between the last item and the slot"):
         reference_prompts(prompt, "pmi")
 
 

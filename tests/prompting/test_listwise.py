@@ -274,12 +274,12 @@ class _AllSteps:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"aggregate": "magic"}, "no aggregation 'magic'"),
+        ({"aggregate": "magic"}, "unknown aggregation 'magic'"),
         ({"calibration": "mean"}, "not 'mean'"),
         ({"shuffles": 0}, "got 0 and"),
         ({"window": 1}, "and 1"),
         ({"seed": -1}, "got -1"),
-        ({"calibration": "letters", "shuffles": 1}, "2 or more are needed"),
+        ({"calibration": "letters", "shuffles": 1}, "at least 2, got 1"),
         ({"template": "single"}, r"'single' needs \{options\}"),
     ],
 )

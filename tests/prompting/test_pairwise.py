@@ -253,9 +253,9 @@ def test_consistency_of_a_perfect_model():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"aggregate": "magic"}, "no aggregation 'magic'; there are wins"),
-        ({"calibration": "magic"}, "no calibration 'magic'"),
-        ({"calibration": "magic", "pairs": "sort"}, "no calibration 'magic'"),
+        ({"aggregate": "magic"}, "unknown aggregation 'magic'; choose one of wins"),
+        ({"calibration": "magic"}, "unknown calibration 'magic'"),
+        ({"calibration": "magic", "pairs": "sort"}, "unknown calibration 'magic'"),
         ({"pairs": "some"}, "not 'some'"),
         ({"pairs": 0}, "0 opponents"),
         ({"pairs": -1}, "-1 opponents"),

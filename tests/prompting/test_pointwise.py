@@ -156,7 +156,7 @@ def test_all_tasks_are_read_at_once_and_keep_their_own_calibration():
     ("change", "options", "message"),
     [
         ("", {"score": "median"}, "not 'median'"),
-        ("", {"calibration": "magic"}, "no calibration 'magic'"),
+        ("", {"calibration": "magic"}, "unknown calibration 'magic'"),
         ("", {"template": "pair"}, "ratings must be numbers"),
         ("single-scale=The size is {slot}", {}, r"'single-scale' needs \{item\}"),
         ('candidates = ["1"]', {}, "two or more different"),

@@ -1,4 +1,4 @@
-"""Rank by asking: pairwise, pointwise and listwise prompting."""
+"""Ranking by prompting: pairwise, pointwise and listwise."""
 
 from ccrank.prompting.listwise import describe_shuffles, list_requests, prompt_list
 from ccrank.prompting.pairwise import describe_pairs, pair_requests, pairs_asked, prompt_pair

@@ -1,4 +1,4 @@
-"""What the three ways of asking share: reading many tasks' prompts in one go, and prompts without content."""
+"""Shared by the prompting methods: reading the prompts of many tasks together, and content-free prompts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ccrank.prompting.calibration import CALIBRATIONS
 from ccrank.prompts import Prompt
 
 CONTENT_FREE = ("N/A", "something", "it")
-"""Stand-ins for an item that say nothing, after Zhao et al. (2021)."""
+"""Content-free replacements for an item, after Zhao et al. (2021)."""
 
 
 def read_groups(
@@ -24,7 +24,8 @@ def read_groups(
     candidates: Sequence[str],
     progress: Progress | None = None,
 ) -> tuple[list[np.ndarray], list[Cost]]:
-    """The (prompts, candidates) logits of several groups of prompts, read together; the cost is shared by size."""
+    """The (prompts, candidates) logits of several groups of prompts, read together; the cost is split in proportion to
+    group size."""
     flat = [prompt for group in groups for prompt in group]
     readings = reader.read(flat, candidates, progress=progress)
     assert readings.logits is not None
@@ -38,14 +39,14 @@ def read_groups(
 
 
 def seeded(seed: int) -> np.random.Generator:
-    """A generator of random numbers for one task."""
+    """A random number generator for one task."""
     if seed < 0:
-        raise CcrankError(f"a seed is a number from 0 on, got {seed}")
+        raise CcrankError(f"a seed must be at least 0, got {seed}")
     return np.random.default_rng(seed)
 
 
 def without_content(prompt: Prompt) -> list[Prompt]:
-    """The prompt with content-free words for its items: for contextual calibration."""
+    """The prompt with content-free words in place of its items, for contextual calibration."""
     return [
         replace(
             prompt,
@@ -58,21 +59,21 @@ def without_content(prompt: Prompt) -> list[Prompt]:
 
 
 def bare_end(prompt: Prompt) -> list[Prompt]:
-    """What of the prompt stands behind its last item: the premise of pointwise mutual information."""
+    """The part of the prompt after its last item: the premise of pointwise mutual information."""
     last = max(index for index, piece in enumerate(prompt.pieces) if piece.role == "item")
     pieces = prompt.pieces[last + 1 :]
     slot = next((index for index, piece in enumerate(pieces) if piece.role == "slot"), 0)
     if not "".join(piece.text for piece in pieces[:slot]).strip():
         raise CcrankError(
-            f"task {prompt.task!r}: pmi calibration needs words between the last item and the slot: {prompt.text!r}"
+            f"task {prompt.task!r}: pmi calibration needs text between the last item and the slot: {prompt.text!r}"
         )
     return [replace(prompt, pieces=pieces)]
 
 
 def reference_prompts(prompt: Prompt, calibration: str) -> list[Prompt]:
-    """The prompts that a calibration compares with; none for those that need none."""
+    """The reference prompts of a calibration; empty for calibrations that need none."""
     if calibration not in CALIBRATIONS:
-        raise CcrankError(f"no calibration {calibration!r}; there are {', '.join(CALIBRATIONS)}")
+        raise CcrankError(f"unknown calibration {calibration!r}; choose one of {', '.join(CALIBRATIONS)}")
     if calibration == "contextual":
         return without_content(prompt)
     return bare_end(prompt) if calibration == "pmi" else []

@@ -1,4 +1,4 @@
-"""Taking a model's liking for certain answers out of its logits: pure functions on (prompts, candidates) arrays."""
+"""Removing a model's prior preference for certain answers: pure functions on (prompts, candidates) logits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CALIBRATIONS = ("mean", "none", "contextual", "batch", "pmi")
 
 
 def calibrate_mean(logits: np.ndarray) -> np.ndarray:
-    """The paper's: subtract from each candidate its mean logit over all prompts of the task.
+    """The paper's calibration: subtract from each candidate its mean logit over all prompts of the task.
 
     l'(x, c) = l(x, c) − mean_x' l(x', c), after Burns et al. (2023). (P, C) -> (P, C)
     """
@@ -26,7 +26,7 @@ def calibrate_batch(logits: np.ndarray) -> np.ndarray:
 
 
 def calibrate_against(logits: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Against prompts that hold no item: log p(c | x) − log mean_r p(c | r), p over the candidates.
+    """Calibration with content-free prompts: log p(c | x) − log mean_r p(c | r), p over the candidates.
 
     With content-free items as reference this is contextual calibration (Zhao et al. 2021); with the bare end of the
     prompt it is domain-conditional pointwise mutual information (Holtzman et al. 2021), up to a term that all
@@ -37,7 +37,7 @@ def calibrate_against(logits: np.ndarray, reference: np.ndarray) -> np.ndarray:
 
 
 def calibrate(logits: np.ndarray, how: str, reference: np.ndarray | None = None) -> np.ndarray:
-    """Calibrate by name; "contextual" and "pmi" need the reference's logits."""
+    """Calibrate by name; "contextual" and "pmi" need the logits of reference prompts."""
     if how == "none":
         return logits
     if how == "mean":

@@ -1,8 +1,9 @@
-"""`prompt-list`: all items as lettered options; the model picks one after the other.
+"""`prompt-list`: the model chooses items one after the other from lettered options.
 
-Picking is step-wise and constrained, as in the paper: the most likely option left is chosen, appended, and so on. The
-steps are the same as one at a time but take fewer passes: the rest of the order is guessed from the logits at hand, all
-its steps are read at once (in a prefix tree they are a single path), and guesses are kept as far as they prove right.
+Decoding is stepwise and constrained, as in the paper: the most likely remaining option is chosen, appended, and so on.
+The result equals step-by-step decoding but takes fewer passes, as in speculative decoding: the remaining order is
+guessed from the available logits, all its steps are read at once (one path in a prefix tree), and the guesses are
+accepted up to the first wrong one.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from ccrank.task import Task
 
 CONSENSUS = ("mean-rank", "kemeny")
 MOST_AT_ONCE = 20
-"""Longer lists are ranked by windows of so many options, moving from the end of the list to its head."""
+"""Longer lists are ranked with sliding windows of this many options, from the end of the list to its start."""
 
 
 @dataclass
 class _Picking:
-    """One task's items in one shuffled order, being picked."""
+    """The state of decoding one task's items in one shuffled order."""
 
     task: int
     shown: tuple[int, ...]
     chosen: list[int] = field(default_factory=list)
-    """Places in `shown`, best first."""
+    """Positions in `shown`, best first."""
     guess: list[int] = field(default_factory=list)
-    """The places not chosen, in the order expected."""
+    """The positions not chosen yet, in the expected order."""
 
     def __post_init__(self) -> None:
         self.guess = self.guess or list(range(len(self.shown)))
@@ -61,22 +62,22 @@ def prompt_list(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Answer]:
-    """Rank by picking from lettered options, several times with the options shuffled.
+    """Rank by choosing from lettered options, several times with the options shuffled.
 
-    `aggregate` makes one ranking of the shuffles': "mean-rank" or "kemeny". `calibration="letters"` takes out each
-    letter's mean first-step logit over the shuffles, a liking for letters and places that no item earned. `window`
-    bounds how many options stand in one prompt.
+    `aggregate` combines the rankings of the shuffles: "mean-rank" or "kemeny". `calibration="letters"` subtracts each
+    letter's mean first-step logit over the shuffles, which removes a bias for letters and positions. `window`
+    is the maximal number of options in one prompt.
     """
     if aggregate not in CONSENSUS:
-        raise CcrankError(f"no aggregation {aggregate!r}; there are {', '.join(CONSENSUS)}")
+        raise CcrankError(f"unknown aggregation {aggregate!r}; choose one of {', '.join(CONSENSUS)}")
     if calibration not in ("none", "letters"):
-        raise CcrankError(f"prompt-list knows the calibrations none and letters, not {calibration!r}")
+        raise CcrankError(f"the calibration of prompt-list must be none or letters, not {calibration!r}")
     if shuffles < 1 or window < 2:
         raise CcrankError(
             f"prompt-list needs at least 1 shuffle and windows of 2, got {shuffles} and {window}"
         )
     if calibration == "letters" and shuffles < 2:
-        raise CcrankError("calibration by letters takes a mean over shuffles: 2 or more are needed, got 1")
+        raise CcrankError("calibration='letters' averages over shuffles and needs at least 2, got 1")
     templates[template].check_fields(reader.form, "options")
     picker = _Picker(tasks, reader, templates, template, calibration == "letters", progress)
     generators = [seeded(seed) for _ in tasks]
@@ -105,10 +106,10 @@ def prompt_list(
 
 
 def _slide(orders: list[list[list[int]]], picker: _Picker, windows: Sequence[int]) -> list[list[list[int]]]:
-    """Rank every order, window by window from its end; a list no longer than its window is ranked in one go.
+    """Rank every order, window by window from its end; a list no longer than its window is ranked at once.
 
-    A window moves by half its length, so the best of one are carried into the next (Sun et al. 2023). The windows of
-    all lists move in lock step: each move is one reading.
+    A window moves by half its length, so the best items of one move into the next (Sun et al. 2023). The windows of
+    all lists move together: each move is one reading.
     """
     moves = [window_starts(len(group[0]), window) for group, window in zip(orders, windows, strict=True)]
     for move in range(max(map(len, moves))):
@@ -126,13 +127,13 @@ def _slide(orders: list[list[list[int]]], picker: _Picker, windows: Sequence[int
 
 
 def window_starts(length: int, window: int) -> list[int]:
-    """Where the windows begin, from the end of the list to its head."""
+    """The start positions of the windows, from the end of the list to its start."""
     starts = list(range(max(0, length - window), 0, -max(1, window // 2)))
     return [*starts, 0]
 
 
 class _Picker:
-    """Picks for many lists at once."""
+    """Decodes many lists at once."""
 
     def __init__(
         self,
@@ -149,7 +150,8 @@ class _Picker:
         self.asked = [0] * len(tasks)
 
     def fitting(self, task: Task, window: int) -> int:
-        """The most of a task's options, up to `window`, whose prompt fits the model: halved until the longest does."""
+        """The largest number of options up to `window` whose prompt fits the model: halved until the longest prompt
+        fits."""
         by_length = sorted(range(len(task.items)), key=lambda index: -len(task.items[index]))
         while True:
             longest = by_length[:window]
@@ -165,7 +167,7 @@ class _Picker:
                 return window
 
     def pick(self, pickings: Sequence[_Picking]) -> None:
-        """Fill each picking's `chosen`. Every round settles at least one more choice of every list."""
+        """Fill each picking's `chosen`. Every round fixes at least one more choice of every list."""
         bias = self._letter_bias(pickings) if self.calibrate else {}
         waiting = [picking for picking in pickings if len(picking.guess) > 0]
         while waiting:
@@ -175,7 +177,8 @@ class _Picker:
             waiting = [picking for picking in waiting if picking.guess]
 
     def _read_guesses(self, pickings: Sequence[_Picking]) -> list[np.ndarray]:
-        """For each picking (steps, options) logits along its guess; the last step, with one option left, is free."""
+        """For each picking (steps, options) logits along its guess; the last step, with one option left, needs no
+        reading."""
         prompts, labels, sizes = [], [], []
         for picking in pickings:
             steps = max(1, len(picking.guess) - 1)
@@ -217,7 +220,8 @@ class _Picker:
 
 
 def _settle(picking: _Picking, table: np.ndarray) -> None:
-    """Keep choices as far as the guess was right: the first row always counts, the next behind a right guess alone."""
+    """Accept choices up to the first wrong guess: the first row is always valid, later rows only after right
+    guesses."""
     left = list(picking.guess)
     for row in table:
         best = max(left, key=lambda place: (row[place], -place))
@@ -225,7 +229,7 @@ def _settle(picking: _Picking, table: np.ndarray) -> None:
         picking.chosen.append(best)
         left.remove(best)
         if best != expected:
-            # Behind a wrong guess the later rows answer another question. Its own logits make the next guess.
+            # After a wrong guess the later rows are invalid. The row's own logits give the next guess.
             left.sort(key=lambda place: (-row[place], place))
             break
     if len(left) == 1:
@@ -234,7 +238,7 @@ def _settle(picking: _Picking, table: np.ndarray) -> None:
 
 
 def list_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What one shuffle of `prompt-list` reads of a task, every step of every window.
+    """The prompts of one shuffle of `prompt-list`: every step of every window.
 
     Which items share a window is not known in advance, but their number is.
     """
@@ -249,7 +253,7 @@ def list_requests(task: Task, form: Form, templates: Templates) -> list[Request]
 
 
 def describe_shuffles(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
-    """How far the shuffles agree, in words."""
+    """The agreement between shuffles as a phrase."""
     if "shuffles_agree" not in consistency:
         return []
     return [f"τ between shuffles {consistency['shuffles_agree']:+.2f} (0 by chance)"]

@@ -1,4 +1,4 @@
-"""`prompt-pair`: is A more than B? Asked of ordered pairs, answered Yes or No, made into one ranking."""
+"""`prompt-pair`: "Is A more than B?" for ordered pairs, answered Yes or No and aggregated into one ranking."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ccrank.task import Task
 AGGREGATIONS = ("wins", "margins", "bradley-terry", "kemeny")
 MOST_FOR_ALL_PAIRS = 50
 ANCHOR_PAIRS = 50
-"""Pairs, in both orders, that set the calibration before a sort begins."""
+"""Pairs, in both orders, that determine the calibration before sorting starts."""
 
 
 def prompt_pair(
@@ -48,14 +48,14 @@ def prompt_pair(
     template: str = "pair",
     progress: Progress | None = None,
 ) -> list[Answer]:
-    """Ask every ordered pair (or few of them, for long lists) and aggregate.
+    """Compare every ordered pair (or a subset, for long lists) and aggregate.
 
     The defaults are the paper's: mean-logit calibration over the task's prompts, wins counted, ties broken by summed
-    logits. `pairs` is "all", "sort" (a quick-sort of O(N log N) questions), a number k of random opponents per item, or
-    "auto": all up to 50 items, else a sort.
+    logits. `pairs` is "all", "sort" (a quicksort with O(N log N) comparisons), a number k of random opponents per item,
+    or "auto": all up to 50 items, else a sort.
     """
     if aggregate not in AGGREGATIONS:
-        raise CcrankError(f"no aggregation {aggregate!r}; there are {', '.join(AGGREGATIONS)}")
+        raise CcrankError(f"unknown aggregation {aggregate!r}; choose one of {', '.join(AGGREGATIONS)}")
     candidates = templates[template].candidates
     if len(candidates) != 2:
         raise CcrankError(
@@ -77,7 +77,7 @@ def prompt_pair(
 
 
 def _plan(count: int, pairs: str | int, generator: np.random.Generator) -> list[tuple[int, int]] | None:
-    """The ordered pairs to ask; None for a sort, which finds them as it goes."""
+    """The ordered pairs to compare; None for a sort, which chooses them adaptively."""
     if pairs == "sort" or (pairs == "auto" and count > MOST_FOR_ALL_PAIRS):
         return None
     if pairs in ("all", "auto"):
@@ -85,14 +85,14 @@ def _plan(count: int, pairs: str | int, generator: np.random.Generator) -> list[
     try:
         opponents = int(pairs)
     except ValueError:
-        raise CcrankError(f"pairs is auto, all, sort or a number of opponents, not {pairs!r}") from None
+        raise CcrankError(f"pairs must be auto, all, sort or a number of opponents, not {pairs!r}") from None
     if opponents >= count - 1:
         return _plan(count, "all", generator)
     return [(int(first), int(second)) for first, second in random_opponents(count, opponents, generator)]
 
 
 class _Asker:
-    """Asks pairs of a task and gives calibrated margins: the log-odds that the first is more."""
+    """Compares pairs of a task and returns calibrated margins: the log-odds that the first is higher."""
 
     def __init__(
         self, reader: Reader, templates: Templates, template: str, calibration: str, progress: Progress | None
@@ -110,7 +110,7 @@ class _Asker:
     def ask_all(
         self, wishes: Sequence[tuple[Task, Sequence[tuple[int, int]]]]
     ) -> list[tuple[np.ndarray, Cost]]:
-        """(pairs,) margins of each task, all tasks' prompts in one reading."""
+        """(pairs,) margins of each task, with the prompts of all tasks in one reading."""
         groups = []
         for task, pairs in wishes:
             prompts = self.prompts(task, pairs)
@@ -149,13 +149,13 @@ def _from_matrix(
 
 
 def _preferences(margins: np.ndarray) -> np.ndarray:
-    """How strongly i is preferred to j over both orders, never negative; what `kemeny` takes."""
+    """How strongly i is preferred to j over both orders, never negative; the input of `kemeny`."""
     net = np.where(np.isnan(margins), 0.0, margins)
     return np.asarray(np.maximum(net - net.T, 0.0))
 
 
 def _by_sorting(task: Task, asker: _Asker, aggregate: str, generator: np.random.Generator) -> Answer:
-    """A quick-sort; the answers it rests on are aggregated once more where that says more than the order alone."""
+    """Quicksort; its comparisons are then aggregated where that gives more than the order alone."""
     count = len(task.items)
     anchors = _anchors(count, generator)
     costs = []
@@ -169,7 +169,7 @@ def _by_sorting(task: Task, asker: _Asker, aggregate: str, generator: np.random.
             asker.reader, [asker.prompts(task, pairs)], asker.candidates, asker.progress
         )
         costs.extend(cost)
-        # The anchors' logits stand beside the new ones, so that every round is calibrated alike.
+        # The anchors' logits are added to the new ones, so that every round has the same calibration.
         shifted = asker.margins(known[: len(anchors)], known[len(anchors) :])
         plain = known[: len(anchors), 0] - known[: len(anchors), 1]
         return np.asarray(values[:, 0] - values[:, 1] + np.mean(shifted - plain))
@@ -183,7 +183,7 @@ def _by_sorting(task: Task, asker: _Asker, aggregate: str, generator: np.random.
 
 
 def _anchors(count: int, generator: np.random.Generator) -> list[tuple[int, int]]:
-    """Some random pairs of different items, each in both orders: at least one pair, and none twice."""
+    """Random distinct pairs of items, each in both orders: at least one pair."""
     first = generator.integers(count, size=min(ANCHOR_PAIRS, count))
     second = (first + generator.integers(1, count, size=len(first))) % count
     chosen = sorted({(int(min(pair)), int(max(pair))) for pair in zip(first, second, strict=True)})
@@ -191,7 +191,7 @@ def _anchors(count: int, generator: np.random.Generator) -> list[tuple[int, int]
 
 
 def pair_consistency(margins: np.ndarray) -> Mapping[str, float]:
-    """Whether pairwise answers go together; all but the bias need both orders, or all pairs, to be known."""
+    """Consistency of pairwise answers; all but the position bias need both orders, or all pairs."""
     triads = circular_triads(margins)
     bias = position_bias(margins)
     return {
@@ -203,7 +203,7 @@ def pair_consistency(margins: np.ndarray) -> Mapping[str, float]:
 
 
 def pair_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What `prompt-pair` reads of a task if all pairs are asked."""
+    """The prompts of `prompt-pair` if all pairs are compared."""
     places = range(len(task.items))
     pairs = [(first, second) for first in places for second in places if first != second]
     prompts = [templates.pair(task, first, second, form) for first, second in pairs]
@@ -211,9 +211,9 @@ def pair_requests(task: Task, form: Form, templates: Templates) -> list[Request]
 
 
 def describe_pairs(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
-    """How consistent the pairwise answers are, in words."""
+    """How consistent the pairwise answers are, as phrases."""
     phrases = []
-    # Few opponents leave pairs that were asked in one order only, and no triad that could be circular.
+    # With few opponents, pairs are compared in one order only, and there are no complete triads.
     if math.isfinite(agree := consistency.get("both_orders_agree", math.nan)):
         phrases.append(f"both orders agree on {agree:.0%} of pairs (50% by chance)")
     if expected := consistency.get("circular_triads_by_chance"):

@@ -32,14 +32,14 @@ def prompt_point(
     template: str | None = None,
     progress: Progress | None = None,
 ) -> list[Answer]:
-    """Ask for each item's rating.
+    """Prompt for each item's rating.
 
     The defaults are the paper's: the most likely rating, ties broken by its logit, with the scale named in the prompt.
     `score="expected"` is the probability-weighted mean of the ratings, best with a calibration ("mean", "contextual",
     "batch", "pmi").
     """
     if score not in ("argmax", "expected"):
-        raise CcrankError(f"a rating is scored by 'argmax' or 'expected', not {score!r}")
+        raise CcrankError(f"score must be 'argmax' or 'expected', not {score!r}")
     name = template or ("single-scale" if scale else "single")
     candidates = templates[name].candidates or RATINGS
     values = _numbers(candidates, name)
@@ -63,9 +63,9 @@ def prompt_point(
 
 
 def argmax_ratings(logits: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The paper's score: the most likely rating; among items of the same rating the higher logit of it wins.
+    """The paper's score: the most likely rating; items with the same rating are ordered by its logit.
 
-    Returned as rating + a tie-break < ½ that holds exactly this order. (N, R), (R,) -> (N,)
+    Returned as rating + a tie-break < ½ that gives exactly this order. (N, R), (R,) -> (N,)
     """
     choice = logits.argmax(axis=1)
     confidence = logits[np.arange(len(logits)), choice]
@@ -92,13 +92,13 @@ def _numbers(candidates: Sequence[str], template: str) -> np.ndarray:
 
 
 def point_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What `prompt-point` reads of a task."""
+    """The prompts of `prompt-point` for a task."""
     prompts = [templates.single(task, index, form, "single-scale") for index in range(len(task.items))]
     return [(prompts, RATINGS)]
 
 
 def describe_ratings(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
-    """How many of the possible ratings were given, in words."""
+    """The share of possible ratings that were used, as a phrase."""
     return (
         [f"{consistency['distinct_ratings']:.0%} of ratings in use"]
         if "distinct_ratings" in consistency
