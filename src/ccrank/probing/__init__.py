@@ -1,4 +1,4 @@
-"""Probes on hidden states: the paper's Contrast-Consistent Ranking, supervised twins and baselines."""
+"""Probes on hidden states: the paper's Contrast-Consistent Ranking, supervised counterparts and baselines."""
 
 from ccrank.probing.batch import ordered_pairs
 from ccrank.probing.crossval import (

@@ -19,7 +19,7 @@ LEAD = "This is"
 def item_length(
     tasks: Sequence[Task], reader: Reader, templates: Templates, *, progress: Progress | None = None
 ) -> list[Answer]:
-    """The number of characters: what a method that looks at surfaces would find."""
+    """The number of characters: the ranking of a method that uses surface features only."""
     return [Answer(np.array([float(len(item)) for item in task.items])) for task in tasks]
 
 
@@ -31,9 +31,9 @@ def item_frequency(
     lead: str = LEAD,
     progress: Progress | None = None,
 ) -> list[Answer]:
-    """The item's log-probability under the model after a neutral lead, without context or criterion.
+    """The item's log-probability under the model after a neutral prefix, without context or criterion.
 
-    It stands for how often the model has met the item; a probe that does no better has found fame, not the criterion.
+    It approximates the item's frequency in the training data; a probe that does no better measures frequency.
     """
     prompts = [_lead_prompt(task, lead) for task in tasks]
     readings = reader.read(
@@ -55,10 +55,10 @@ def _lead_prompt(task: Task, lead: str) -> Prompt:
 
 
 def frequency_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What `frequency` reads of a task."""
+    """The prompts of `frequency` for a task."""
     return [([_lead_prompt(task, LEAD)], [item.strip() for item in task.items])]
 
 
 def no_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What a method that reads no model reads."""
+    """The prompts of a method that reads no model: none."""
     return []

@@ -1,4 +1,4 @@
-"""Packing: tasks of different sizes into tensors that train together."""
+"""Packing tasks of different sizes into tensors that are trained together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ccrank.standardise import FLOAT32_ROUNDING, z_scores
 
 
 def ordered_pairs(count: int) -> np.ndarray:
-    """The ordered pairs of a task's items, (0, 1), (0, 2), …, in the order in which pair states stand. (P, 2)."""
+    """The ordered pairs of a task's items, (0, 1), (0, 2), …, in the order of the pair states. (P, 2)."""
     return np.array(list(permutations(range(count), 2)), dtype=np.int64).reshape(-1, 2)
 
 
@@ -31,21 +31,21 @@ def item_count(states: Any, method: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Tasks of like size, padded to the longest: T tasks of at most M rows."""
+    """Tasks of similar size, padded to the longest: T tasks of at most M rows."""
 
     place: Tensor
-    """(T, M): the row of each task's items, counted from the bucket's first; any row where there is no item."""
+    """(T, M): the row of each task's items, counted from the bucket's first; arbitrary where there is no item."""
     home: Tensor
-    """(R,): the place in T × M of each of the bucket's rows, the inverse of `place`."""
+    """(R,): the index in T × M of each of the bucket's rows, the inverse of `place`."""
     mask: Tensor
     """(G, F, T, M): the items trained on."""
     gold: Tensor | None
-    """(G, F, T, M): ranks among the items trained on, or the truth of each answered prompt."""
+    """(G, F, T, M): ranks among the items trained on, or whether each answered prompt is true."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """G groups (tasks, or pools of tasks), in each F training sets that share the group's states."""
+    """G groups (tasks, or pools of tasks), each with F training sets that share the group's states."""
 
     states: Tensor
     """(G, R, d): the rows of all the group's tasks, bucket by bucket and task by task."""
@@ -57,7 +57,7 @@ class Batch:
         return self.buckets[0].mask.shape[1]
 
     def weights(self) -> list[Tensor]:
-        """Per bucket (G, F, T): the share of each task in its training set, tasks without items having none."""
+        """Per bucket (G, F, T): the weight of each task in its training set, 0 for tasks without items."""
         used = [bucket.mask.any(-1).to(self.states.dtype) for bucket in self.buckets]
         total = torch.cat(used, dim=-1).sum(-1, keepdim=True).clamp(min=1)
         return [share / total for share in used]
@@ -67,7 +67,7 @@ class Batch:
         return torch.cat([bucket.mask.flatten(2)[..., bucket.home] for bucket in self.buckets], dim=-1)
 
     def halves(self) -> tuple[Batch, Batch, int]:
-        """Two batches of half the groups, or else half the training sets, and the axis (0 or 1) that was cut."""
+        """Two batches of half the groups, or of half the training sets, and the axis (0 or 1) that was split."""
         axis = 0 if len(self.states) > 1 else 1
         middle = (len(self.states) if axis == 0 else self.sets) // 2
 
@@ -85,22 +85,22 @@ class Batch:
 
 
 def as_states(states: Any, method: str, device: torch.device, dtype: torch.dtype, where: str) -> Tensor:
-    """One task's states, checked and Z-scored: (N, d) as they are, (P, 2, d) as (2P, d)."""
+    """One task's states, validated and Z-scored: (N, d) unchanged in shape, (P, 2, d) as (2P, d)."""
     if not isinstance(states, Tensor):
-        states = np.require(states, requirements="W")  # torch warns of memory that it may not write to
+        states = np.require(states, requirements="W")  # torch warns about read-only memory
     tensor = torch.as_tensor(states, device=device, dtype=dtype)
     pair = objective_of(method).prompt == "pair"
     if tensor.ndim != 2 + pair or (pair and tensor.shape[1] != 2):
         form = (
             "(N(N - 1), 2, d): every ordered pair, answered Yes and No" if pair else "(N, d): a row per item"
         )
-        raise CcrankError(f"{where}: {method} takes states of shape {form}; got {tuple(tensor.shape)}")
+        raise CcrankError(f"{where}: {method} needs states of shape {form}; got {tuple(tensor.shape)}")
     count = item_count(tensor, method)
     if count < 2 or (pair and tensor.shape[0] != count * (count - 1)):
-        raise CcrankError(f"{where}: {tensor.shape[0]} rows of states are not those of 2 or more items")
+        raise CcrankError(f"{where}: {tensor.shape[0]} rows of states do not correspond to 2 or more items")
     if not bool(torch.isfinite(tensor).all()):
-        raise CcrankError(f"{where}: the states hold NaN or infinity; read them in float32 or bfloat16")
-    # Over the items of a task; for pairs over its prompts, "Yes" and "No" each with their own mean.
+        raise CcrankError(f"{where}: the states contain NaN or infinity; read them in float32 or bfloat16")
+    # Over the items of a task; for pairs over its prompts, with separate means for "Yes" and "No".
     scaled: Tensor = z_scores(tensor, axis=0, rounding=FLOAT32_ROUNDING)
     return scaled.reshape(-1, tensor.shape[-1])
 
@@ -110,7 +110,7 @@ def as_gold(gold: Any, method: str, count: int, device: torch.device, where: str
     values = torch.as_tensor(np.asarray(gold, dtype=np.float64), device=device)
     if values.shape != (count,):
         raise CcrankError(
-            f"{where}: gold has shape {tuple(values.shape)} for {count} items; give a value each"
+            f"{where}: gold has shape {tuple(values.shape)} for {count} items; give one value per item"
         )
     if objective_of(method).prompt == "single":
         return values
@@ -121,19 +121,19 @@ def as_gold(gold: Any, method: str, count: int, device: torch.device, where: str
 
 def _check(states: Sequence[Any], gold: Sequence[Any] | None, method: str) -> None:
     if len(states) == 0:
-        raise CcrankError(f"{method}: no task was given to fit a probe on")
+        raise CcrankError(f"{method}: fitting a probe needs at least one task, got none")
     widths = {int(task.shape[-1]) for task in states}
     if len(widths) > 1:
         raise CcrankError(
-            f"states of different widths {sorted(widths)} cannot share a probe; take one model's"
+            f"states of different widths {sorted(widths)} cannot share a probe; use the states of one model"
         )
     if objective_of(method).supervised:
         if gold is None:
             raise CcrankError(
-                f"{method} learns from gold and none was given; pass gold= or use an unsupervised probe"
+                f"{method} is supervised and needs gold; pass gold= or use an unsupervised probe"
             )
         if len(gold) != len(states):
-            raise CcrankError(f"gold is given for {len(gold)} tasks, states for {len(states)}")
+            raise CcrankError(f"there is gold for {len(gold)} tasks, but states for {len(states)}")
 
 
 def pack_each(
@@ -145,13 +145,13 @@ def pack_each(
     device: torch.device,
     dtype: torch.dtype,
 ) -> Iterator[tuple[list[int], Batch]]:
-    """Each task a group of its own: (indices of the tasks, batch), tasks of like size together.
+    """Each task as its own group: (indices of the tasks, batch), with tasks of similar size in one batch.
 
-    With `leave_one_out` there are N training sets a task, set i lacking item i; a batch then holds one N alone.
+    With `leave_one_out` there are N training sets per task, set i without item i; a batch then contains a single N.
     """
     _check(states, gold, method)
     sizes = [item_count(task, method) for task in states]
-    for members in _alike(sizes, least=1.0 if leave_one_out else 0.6):
+    for members in _similar_sizes(sizes, least=1.0 if leave_one_out else 0.6):
         rows = [as_states(states[i], method, device, dtype, f"task {i}") for i in members]
         length = max(len(row) for row in rows)
         packed = rows[0].new_zeros(len(rows), length, rows[0].shape[-1])
@@ -180,15 +180,15 @@ def pack_pool(
     device: torch.device,
     dtype: torch.dtype,
 ) -> Batch:
-    """All tasks one group; train (F, T) says which tasks each of the F training sets has."""
+    """All tasks as one group; train (F, T) marks the tasks of each of the F training sets."""
     _check(states, gold, method)
     if train.ndim != 2 or train.shape[1] != len(states) or not train.any(1).all():
         raise CcrankError(
-            f"train must mark at least one of {len(states)} tasks in each row, got shape {train.shape}"
+            f"train must mark at least one of {len(states)} tasks in each row; got shape {train.shape}"
         )
     sizes = [item_count(task, method) for task in states]
     all_rows, buckets = [], []
-    for members in _alike(sizes, least=0.6):
+    for members in _similar_sizes(sizes, least=0.6):
         rows = [as_states(states[i], method, device, dtype, f"task {i}") for i in members]
         lengths = torch.tensor([len(row) for row in rows], device=device)
         column = torch.arange(int(lengths.max()), device=device)
@@ -209,15 +209,15 @@ def pack_pool(
 
 
 def _gold_of(values: Tensor | None, mask: Tensor, method: str, dtype: torch.dtype) -> Tensor | None:
-    """Gold as the losses take it: ranks among the items trained on, or the truth of each answer."""
+    """Gold as the losses need it: ranks among the items trained on, or the truth of each answer."""
     if values is None:
         return None
     values = values.expand(mask.shape)
     return (ranks_of(values, mask) if objective_of(method).prompt == "single" else values).to(dtype)
 
 
-def _alike(sizes: Sequence[int], least: float) -> Iterator[list[int]]:
-    """Indices in groups, largest first, in which no size is below `least` times the largest."""
+def _similar_sizes(sizes: Sequence[int], least: float) -> Iterator[list[int]]:
+    """Groups of indices, largest first, in which no size is below `least` times the largest."""
     members: list[int] = []
     for index in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
         if members and sizes[index] < least * sizes[members[0]]:
@@ -228,7 +228,7 @@ def _alike(sizes: Sequence[int], least: float) -> Iterator[list[int]]:
 
 
 def _without_each(count: int, method: str, device: torch.device) -> Tensor:
-    """(N, 1, M): row i is False at item i, or at all answered prompts that name item i."""
+    """(N, 1, M): row i is False at item i, or at all answered prompts that contain item i."""
     left_out = np.eye(count, dtype=bool)
     if objective_of(method).prompt == "pair":
         pairs = ordered_pairs(count)

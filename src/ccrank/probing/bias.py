@@ -1,4 +1,4 @@
-"""The bias terms of ordinal regression, K − 1 of them out of two parameters."""
+"""The bias terms of ordinal regression, K − 1 of them from two parameters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 LOG_STEP_LIMIT = (
-    3.0  # steps between neighbouring biases stay within e^±3, so float32 tells them apart to K ~ 10⁴
+    3.0  # steps between neighbouring biases stay within e^±3, so they are distinct in float32 up to K ~ 10⁴
 )
 
 
@@ -14,7 +14,7 @@ def bias_terms(alpha: Tensor, beta: Tensor, count: Tensor, width: int) -> Tensor
     """Strictly decreasing, centred biases b_1 > … > b_{K−1} for K = count ranks. Shapes (...) -> (..., width).
 
     δ_k  = (k − ½)/(K − 1)                    midpoints of K − 1 equal pieces of [0, 1]: never 0 or 1
-    δ'_k = δ_k^(α−1) (1 − δ_k)^(β−1)          kept within e^±3, so that every step is positive for any α, β
+    δ'_k = δ_k^(α−1) (1 − δ_k)^(β−1)          clipped to e^±3, so that every step is positive for any α, β
     δ''_k = Σ_{j≥k} δ'_j,    b_k = δ''_k − mean δ''
 
     α = β = 1 gives steps of 1. Entries from K on (of larger tasks in the batch) are 0.

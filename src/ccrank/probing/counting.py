@@ -1,7 +1,7 @@
-"""Sums over all pairs of numbers, by counting: what the pair and triple losses are made of.
+"""Sums over all pairs of values by counting; the pair and triple losses are built from these.
 
-Hinges over pairs are piecewise linear, so their sum over all pairs is a sum over single values with whole-number
-weights. The weights carry no gradient; what is built from them has the exact gradient of the literal double loop.
+Hinges over pairs are piecewise linear, so their sum over all pairs is a sum over single values with integer
+weights. The weights carry no gradient; expressions built from them have the exact gradient of the double loop.
 """
 
 from __future__ import annotations
@@ -12,39 +12,37 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-DENSE_LIMIT = 64  # up to here comparing all pairs beats sorting
-BLOCK = (
-    2**18
-)  # numbers compared at once: what a core's cache holds, and a bound on memory that no batch moves
+DENSE_LIMIT = 64  # up to this N comparing all pairs is faster than sorting
+BLOCK = 2**18  # numbers compared at once: fits in a core's cache and bounds memory for any batch
 
 
 class Neighbours(NamedTuple):
     """For each value (..., N), counts of the other values present; 0 where masked."""
 
     larger: Tensor
-    """How many are larger, a tie counting ½."""
+    """The number of larger values; a tie counts ½."""
     pull: Tensor
-    """Of those closer than the margin, the larger ones minus the smaller ones."""
+    """Among those closer than the margin, the number of larger minus smaller ones."""
     close: Tensor
-    """How many are closer than the margin."""
+    """The number of values closer than the margin."""
 
 
 def rows_at_once(count: int, device: torch.device) -> int:
-    """How many rows of `count` values are compared pair by pair in one go; a GPU takes many more."""
+    """The number of rows of `count` values that are compared pairwise at once; a GPU takes many more."""
     return max(1, BLOCK * (1 if device.type == "cpu" else 256) // count**2)
 
 
 def pair_count(mask: Tensor) -> Tensor:
-    """n(n − 1)/2 of the items present, at least 1 so that it can divide. mask (..., N) -> (...)."""
+    """n(n − 1)/2 of the items present, at least 1, for use as a divisor. mask (..., N) -> (...)."""
     present = mask.sum(-1)
     return (present * (present - 1) / 2).clamp(min=1)
 
 
 @torch.no_grad()
 def neighbours(values: Tensor, mask: Tensor, margin: float = 0.0) -> Neighbours:
-    """The counts of each value: (..., N) -> three of (..., N).
+    """The counts of each value: (..., N) -> three tensors (..., N).
 
-    All three come from S(c)_i = Σ_j sign(v_j − v_i + c), taken at c = 0, m and −m.
+    All three come from S(c)_i = Σ_j sign(v_j − v_i + c), at c = 0, m and −m.
     """
     level, up, down = _sign_sums(values, mask, (0.0, margin, -margin) if margin else (0.0, 0.0, 0.0))
     larger = 0.5 * (level + (mask.sum(-1, keepdim=True) - 1))
@@ -56,7 +54,7 @@ def neighbours(values: Tensor, mask: Tensor, margin: float = 0.0) -> Neighbours:
 def sum_pair_hinges(values: Tensor, counts: Neighbours, margin: float) -> Tensor:
     """Σ_{i<j} max(0, m − |v_i − v_j|) over the values present, given their counts. (..., N) -> (...).
 
-    Each pair closer than m adds m − (larger − smaller): value i enters +1 for each larger one nearby, −1 for each
+    Each pair closer than m adds m − (larger − smaller): value i has weight +1 for each larger one within m, −1 for each
     smaller one.
     """
     return (values * counts.pull).sum(-1) + 0.5 * margin * counts.close.sum(-1)
@@ -68,13 +66,13 @@ def sum_pair_minima(transformed: Tensor, counts: Neighbours) -> Tensor:
 
 
 def _sign_sums(values: Tensor, mask: Tensor, shifts: tuple[float, ...]) -> list[Tensor]:
-    """Σ over j present of sign(v_j − v_i + shift), one tensor (..., N) a shift; meaningless where i is masked."""
+    """Σ over j present of sign(v_j − v_i + shift), one tensor (..., N) per shift; undefined where i is masked."""
     count = values.shape[-1]
-    masked = count - mask.sum(-1, keepdim=True)  # each counts +1 below, being infinite
+    masked = count - mask.sum(-1, keepdim=True)  # masked values are infinite and count +1 below
     spread = values.masked_fill(~mask, math.inf)
     known: dict[float, Tensor] = {}
     if count <= DENSE_LIMIT:
-        across = spread.reshape(-1, count).T.contiguous()  # (N, rows): long inner loops, however small N is
+        across = spread.reshape(-1, count).T.contiguous()  # (N, rows): long inner loops even for small N
         parts: dict[float, list[Tensor]] = {shift: [] for shift in shifts}
         for rows in across.split(rows_at_once(count, values.device), dim=1):
             difference = rows.unsqueeze(1) - rows.unsqueeze(0)  # [j, i]

@@ -1,4 +1,4 @@
-"""Held-out evaluation: k folds over tasks, and one item at a time within a task."""
+"""Held-out evaluation: k folds over tasks, and leave-one-out over the items of a task."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from ccrank.probing.trainer import train
 
 
 def task_folds(tasks: int, folds: int = 4, seed: int = 0) -> np.ndarray:
-    """The fold of each task, 0 … folds − 1, in shuffled order and of sizes that differ by at most one. (T,)."""
+    """The fold of each task, 0 … folds − 1, shuffled, with sizes that differ by at most one. (T,)."""
     if not 2 <= folds <= tasks:
-        raise CcrankError(f"{folds} folds need at least 2 folds and as many tasks; there are {tasks} tasks")
+        raise CcrankError(
+            f"cross-validation needs at least 2 folds and a task per fold; got {folds} folds, {tasks} tasks"
+        )
     return np.random.default_rng(seed).permutation(np.arange(tasks) % folds)
 
 
@@ -38,9 +40,9 @@ def cross_validate(
     best_of_seeds: bool = False,
     **options: Any,
 ) -> tuple[Fits, list[np.ndarray]]:
-    """Probes of the k training sets, and each task's scores (seeds, N) by the probe that has not seen the task.
+    """Probes of the k training sets, and each task's scores (seeds, N) from the probe that was not trained on the task.
 
-    options are those of `fit_pool`. With `best_of_seeds` the seed of the lowest training loss alone is kept.
+    options are those of `fit_pool`. With `best_of_seeds` only the seed with the lowest training loss is kept.
     """
     fold_of_task = task_folds(len(states), folds, fold_seed)
     fits = fit_pool(states, method, train_sets=train_sets(fold_of_task), gold=gold, **options)
@@ -59,10 +61,11 @@ def leave_one_item_out(
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> list[np.ndarray]:
-    """All items' scores by each probe that has not seen one of them: T arrays (seeds, N, N), [s, i] without item i.
+    """Scores of all items from each leave-one-out probe: T arrays (seeds, N, N), where [s, i] is trained without item
+    i.
 
-    For pair methods (seeds, N, N(N − 1)): predictions by the probe trained without the prompts that name item i.
-    Z-scores are over all N items: they take no label.
+    For pair methods (seeds, N, N(N − 1)): predictions of the probe trained without the prompts that contain item i.
+    Z-scores are computed over all N items: they use no labels.
     """
     seeds, settings = _checked(seeds), settings or Settings()
     results: list[np.ndarray] = [np.empty(0)] * len(states)
@@ -79,7 +82,7 @@ def leave_one_item_out(
 
 
 def held_out_scores(scores: np.ndarray) -> np.ndarray:
-    """Where each held-out item falls among the others: the share of them below it. (..., N, N) -> (..., N)."""
+    """The position of each held-out item among the others: the share of them below it. (..., N, N) -> (..., N)."""
     own = np.diagonal(scores, axis1=-2, axis2=-1)[..., None]
-    below = (own > scores).sum(-1) + 0.5 * ((own == scores).sum(-1) - 1)  # −1: itself
+    below = (own > scores).sum(-1) + 0.5 * ((own == scores).sum(-1) - 1)  # −1: the item itself
     return np.asarray(below / (scores.shape[-1] - 1))

@@ -1,4 +1,4 @@
-"""Fitting probes to tasks' states: one for each task, or one for a pool of tasks."""
+"""Fitting probes to the states of tasks: one per task, or one for a pool of tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEEDS = (0, 1, 2, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Fits:
-    """Trained probes: one a task, or one a training set, for each seed."""
+    """Trained probes: one per task, or one per training set, for each seed."""
 
     method: str
     seeds: tuple[int, ...]
@@ -32,12 +32,12 @@ class Fits:
     shape: Tensor
     """(fits, seeds, 2): α and β of ordreg's bias terms; 1 for other methods."""
     loss: Tensor
-    """(fits, seeds): final training loss, for an unsupervised method free of labels."""
+    """(fits, seeds): final training loss, which for unsupervised methods uses no labels."""
 
     def scores(
         self, states: Sequence[Any], owner: Sequence[int] | np.ndarray | None = None
     ) -> list[np.ndarray]:
-        """Scores of each task's items by the task's fit, or by fit `owner[t]`: T arrays (seeds, N).
+        """Scores of each task's items from the task's own fit, or from fit `owner[t]`: T arrays (seeds, N).
 
         For pair methods these are the predictions ½(f(x⁺) + 1 − f(x⁻)) of the ordered pairs: (seeds, N(N − 1)).
         """
@@ -45,7 +45,7 @@ class Fits:
             owner = range(len(states))
         if len(owner) != len(states) or max(owner, default=-1) >= len(self.weights):
             raise CcrankError(
-                f"{len(states)} tasks need one of the {len(self.weights)} fits each; got owner={list(owner)[:9]}"
+                f"owner must be one of {len(self.weights)} fits for each of {len(states)} tasks; got {list(owner)[:9]}"
             )
         results = []
         for index, (fit, task) in enumerate(zip(owner, states, strict=True)):
@@ -57,7 +57,7 @@ class Fits:
         return results
 
     def best(self) -> Fits:
-        """Of each fit the seed with the lowest loss: best of k without a label. One seed remains."""
+        """The seed with the lowest training loss of each fit, which needs no labels; one seed remains."""
         chosen = self.loss.argmin(-1)
         index = torch.arange(len(chosen), device=chosen.device)
 
@@ -74,7 +74,7 @@ class Fits:
         )
 
     def probe(self, fit: int = 0, seed: int = 0, **about: Any) -> Probe:
-        """The artefact of one fit and one seed (by position), which Z-scores within each task that it is given."""
+        """The probe of one fit and one seed (by position); it Z-scores within each task."""
         notes: dict[str, Any] = {
             "method": self.method,
             "seed": self.seeds[seed],
@@ -100,11 +100,31 @@ def fit_each(
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Fits:
-    """A probe of its own for each task and seed: the paper's main setting.
+    """Fit one probe per task and seed: the paper's main setting.
 
-    states: an array (N, d) a task; for pair methods (N(N − 1), 2, d), rows in the order of `ordered_pairs(N)`, "Yes"
-    before "No". gold: values (N,) a task, higher = more; supervised methods alone look at them. Several layers of a
-    task are several entries.
+    Parameters
+    ----------
+    states
+        One array (N, d) per task; for pair methods (N(N − 1), 2, d), with rows in the order of `ordered_pairs(N)` and
+        "Yes" before "No". Several layers of a task are separate entries.
+    method
+        The name of the probe, such as "triplet"; see `OBJECTIVES`.
+    gold
+        One array of values (N,) per task, higher = more; used by supervised methods only.
+    seeds
+        Seeds of the initial weights.
+    settings
+        Training settings; the defaults are the paper's.
+    device, dtype
+        Where and in which precision the probes are trained.
+
+    Returns
+    -------
+    Fits
+        T fits, one per task, for each seed.
+
+    Examples
+    --------
 
     >>> import numpy
     >>> states = [numpy.random.default_rng(0).normal(size=(n, 16)) for n in (5, 7)]
@@ -137,10 +157,31 @@ def fit_pool(
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> Fits:
-    """A probe for each training set of tasks and seed; the loss is the mean over the set's tasks.
+    """Fit one probe per training set of tasks and seed; the loss is the mean over the set's tasks.
 
-    train_sets (F, T) marks the tasks of each set; without it one set has them all. States are Z-scored within each
-    task. Score held-out tasks with `Fits.scores(states, owner)`.
+    States are Z-scored within each task. Score held-out tasks with `Fits.scores(states, owner)`.
+
+    Parameters
+    ----------
+    states
+        One array per task, as for `fit_each`.
+    method
+        The name of the probe, such as "triplet"; see `OBJECTIVES`.
+    train_sets
+        (F, T) booleans that mark the tasks of each training set; None is one set with all tasks.
+    gold
+        One array of values (N,) per task, higher = more; used by supervised methods only.
+    seeds
+        Seeds of the initial weights.
+    settings
+        Training settings; the defaults are the paper's.
+    device, dtype
+        Where and in which precision the probes are trained.
+
+    Returns
+    -------
+    Fits
+        F fits, one per training set, for each seed.
     """
     seeds, settings = _checked(seeds), settings or Settings()
     sets = np.ones((1, len(states)), dtype=bool) if train_sets is None else np.asarray(train_sets, dtype=bool)
@@ -150,9 +191,9 @@ def fit_pool(
 
 
 def points_of_pairs(predictions: np.ndarray, count: int) -> np.ndarray:
-    """Items' scores from predictions that the first of each ordered pair is above. (..., N(N − 1)) -> (..., N).
+    """Item scores from predictions that the first item of each ordered pair is higher. (..., N(N − 1)) -> (..., N).
 
-    A pair gives its winner a point; ties in points go by the sum of predictions for the item, scaled below 1.
+    The winner of a pair gets a point; ties are broken by the item's sum of predictions, scaled below 1.
     """
     pairs = ordered_pairs(count)
     if predictions.shape[-1] != len(pairs):
@@ -168,5 +209,5 @@ def points_of_pairs(predictions: np.ndarray, count: int) -> np.ndarray:
 
 def _checked(seeds: Sequence[int]) -> tuple[int, ...]:
     if len(seeds) == 0 or any(seed < 0 for seed in seeds):
-        raise CcrankError(f"seeds are one or more whole numbers from 0 up, got {list(seeds)}")
+        raise CcrankError(f"seeds must be one or more integers of at least 0, got {list(seeds)}")
     return tuple(int(seed) for seed in seeds)

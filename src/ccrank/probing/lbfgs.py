@@ -16,11 +16,11 @@ Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 def minimise_lbfgs(
     evaluate: Evaluate, start: Tensor, steps: int, history: int = 10, tolerance: float = 1e-7
 ) -> Tensor:
-    """Parameters after at most `steps` steps, each problem with its own history and step length.
+    """Minimise with at most `steps` steps; each problem has its own history and step length.
 
     evaluate: parameters (..., D) -> (loss (...), gradient (..., D)). The step is halved until the loss has fallen by
-    1e-4 of what the slope promises (Armijo); a problem that finds no such step, or whose gradient is below the
-    tolerance, stays where it is.
+    1e-4 of the decrease predicted by the slope (Armijo); a problem that finds no such step, or whose gradient is below
+    the tolerance, does not move.
     """
     here = start.clone()
     loss, gradient = evaluate(here)
@@ -31,7 +31,7 @@ def minimise_lbfgs(
         uphill = (slope >= 0).unsqueeze(-1)
         direction = torch.where(uphill, -gradient, direction)
         slope = (direction * gradient).sum(-1)
-        # Before there is any curvature, a step of at most length 1.
+        # Without curvature information, a step has length at most 1.
         length = torch.ones_like(loss) if past else 1 / gradient.norm(dim=-1).clamp(min=1.0)
         open_ = gradient.abs().amax(-1) > tolerance
         found = torch.zeros_like(open_)
@@ -58,7 +58,7 @@ def minimise_lbfgs(
 
 
 def _two_loops(gradient: Tensor, past: list[tuple[Tensor, Tensor, Tensor]]) -> Tensor:
-    """The inverse Hessian's estimate times the gradient; a move of weight 0 leaves no trace."""
+    """The estimated inverse Hessian times the gradient; a move of weight 0 has no effect."""
     result = gradient
     shares = []
     for move, change, weight in reversed(past):
@@ -66,7 +66,7 @@ def _two_loops(gradient: Tensor, past: list[tuple[Tensor, Tensor, Tensor]]) -> T
         shares.append(share)
         result = result - share * change
     scale = torch.ones_like(gradient[..., :1])
-    for move, change, weight in past:  # the latest curvature known of each problem
+    for move, change, weight in past:  # the latest known curvature of each problem
         size = change.square().sum(-1, keepdim=True)
         known = (weight > 0) & (size > 0)
         scale = torch.where(known, (move * change).sum(-1, keepdim=True) / size.clamp(min=1e-30), scale)

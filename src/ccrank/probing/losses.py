@@ -1,8 +1,8 @@
 """The paper's unsupervised losses, one short function each.
 
-Every loss takes scores (..., N) and a mask (..., N) of the items present and gives one number per leading index, so
-that tasks of different N, seeds and layers train together. Pair and triple losses are means over pairs or triples:
-a task's weight does not depend on its size, and one step of Adam hardly depends on a constant factor anyway.
+Every loss takes scores (..., N) and a mask (..., N) of the items present and returns one number per leading index, so
+that tasks of different N, seeds and layers train together. Pair and triple losses are means over pairs or triples, so a
+task's weight does not depend on its size; Adam is almost invariant to a constant factor anyway.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def triplet_loss(scores: Tensor, mask: Tensor, margin: float) -> Tensor:
 
     min(max(0, d_CA − d_CB + m), max(0, d_CB − d_CA + m)) + max(0, m − min(d_CA, d_CB)),   d_XY = |s_X − s_Y|
 
-    The first term is max(0, m − |d_CA − d_CB|); the second is the paper's unwritten "additional positive margin
-    term", read as: the anchor and its nearer item stay at least m apart.
+    The first term is max(0, m − |d_CA − d_CB|). The second is our reading of the paper's "additional positive margin
+    term", for which it gives no formula: the anchor and its nearer item are at least m apart.
     """
     distance = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).abs()  # (..., anchor, other)
     itself = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
@@ -71,16 +71,16 @@ def ordreg_loss(columns: Tensor, mask: Tensor, consistency: Consistency = "squar
 
     [ Σ_k (target_k − Σ_n s^k_n)²  +  Σ_n Σ_k min(s^k_n, 1 − s^k_n) ] / N(K − 1),    k = 1 … K − 1,  K = N
 
-    Column k says "ranks above k", true of K − k items: its target. "as-printed" leaves out the square and takes the
+    Column k means "ranks above k", which is true of K − k items: its target. "as-printed" omits the square and uses the
     printed target K − (k − 1): as a constant it changes no gradient, and all scores = 1 is then the minimum. Columns
-    from N on are those of larger tasks in the batch and do not count.
+    from N on belong to larger tasks in the batch and are ignored.
     """
     present = mask.sum(-1, keepdim=True)  # (..., 1)
     place = torch.arange(1, columns.shape[-1] + 1, device=columns.device)
     counted = place < present  # (..., width)
     cells = mask.unsqueeze(-1) & counted.unsqueeze(-2)
     height = (columns * mask.unsqueeze(-1)).sum(-2)
-    short = present - place - height  # by how much the column falls short of its target
+    short = present - place - height  # target minus column sum
     column_terms = short.square() if consistency == "squared" else short + 1
     confidence = (0.5 - (columns - 0.5).abs()) * cells
     cell_count = (present * (present - 1)).squeeze(-1).clamp(min=1)

@@ -1,4 +1,4 @@
-"""The table of probes: each name with its loss, the prompts it reads and whether it needs gold."""
+"""The table of probes: name, loss, prompts, and whether gold is needed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ccrank.probing.bias import column_logits
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a probe is trained; the defaults are the paper's."""
+    """Training settings of a probe; the defaults are the paper's."""
 
     epochs: int = 200
     """Steps, each on the whole task (or all training tasks): one step is one epoch."""
     learning_rate: float = 1e-3
     margin: float = 0.2
     weight_decay: float = 0.0
-    """L2 penalty on the weight vector alone, added to the gradient as torch.optim.Adam does."""
+    """L2 penalty on the weight vector only, added to the gradient as torch.optim.Adam does."""
     optimiser: Literal["adam", "lbfgs"] = "adam"
     initial: Literal["uniform", "pca"] = "uniform"
     """uniform: as torch.nn.Linear; pca: along the first principal component, the same for all seeds."""
@@ -34,43 +34,43 @@ class Settings:
         for name, least in (("epochs", 0), ("learning_rate", 0), ("margin", 0), ("weight_decay", 0)):
             value = getattr(self, name)
             if not least <= value < float("inf"):
-                raise CcrankError(f"{name} must be a finite number from {least} up, got {value!r}")
+                raise CcrankError(f"{name} must be a finite number of at least {least}, got {value!r}")
         for name, known in (
             ("optimiser", ("adam", "lbfgs")),
             ("initial", ("uniform", "pca")),
             ("consistency", ("squared", "as-printed")),
         ):
             if (value := getattr(self, name)) not in known:
-                raise CcrankError(f"{name} is one of {', '.join(known)}, got {value!r}")
+                raise CcrankError(f"{name} must be one of {', '.join(known)}, got {value!r}")
 
 
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor, Settings], Tensor]
 """(logits (..., M), mask (..., M), gold (..., M), shape (..., 2), settings) -> (...).
 
 M is N items, or 2P answered prompts as x⁺₁, x⁻₁, x⁺₂, … . gold is ranks, or the truth of each answer; unsupervised
-losses never look at it. shape is α, β of the bias terms; only the ordinal losses look at it.
+losses ignore it. shape is α, β of the bias terms; only the ordinal losses use it.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What a probe of this name minimises; a loss of None means that the initial direction is the answer."""
+    """The objective of a probe; without a loss, the initial direction is the result."""
 
     loss: Loss | None
     prompt: Literal["single", "pair"] = "single"
     supervised: bool = False
     ordinal: bool = False
-    """Whether the bias terms come from α and β instead of one free bias."""
+    """Whether the bias terms are computed from α and β instead of one free bias."""
     initial: Literal["uniform", "pca"] | None = None
-    """Overrides the setting, for the baselines that are nothing but an initial direction."""
+    """Overrides the setting, for baselines that consist of an initial direction."""
     reflects: bool = False
-    """Supervised, yet indifferent to direction: the trained probe is reflected to agree with gold."""
+    """Supervised, but with a loss that is symmetric in direction: the trained probe is reflected to agree with gold."""
     summary: str = ""
-    """What a baseline without a loss is."""
+    """Description of a baseline without a loss."""
 
     @property
     def seeded(self) -> bool:
-        """Whether the seed makes a difference."""
+        """Whether results depend on the seed."""
         return self.initial != "pca"
 
 
@@ -133,9 +133,9 @@ OBJECTIVES: dict[str, Objective] = {
 
 
 def objective_of(method: str) -> Objective:
-    """The objective of that name."""
+    """The objective of a probe by name."""
     if method not in OBJECTIVES:
-        raise CcrankError(f"no probe is called {method!r}; there are {', '.join(OBJECTIVES)}")
+        raise CcrankError(f"unknown probe {method!r}; choose one of {', '.join(OBJECTIVES)}")
     return OBJECTIVES[method]
 
 

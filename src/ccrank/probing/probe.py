@@ -1,4 +1,4 @@
-"""The artefact of a fit: a small frozen direction that scores new items."""
+"""The result of a fit: a small frozen direction that scores new items."""
 
 from __future__ import annotations
 
@@ -23,6 +23,22 @@ FORMAT = "ccrank-probe-1"
 class Probe:
     """A linear probe σ(θᵀx + b) with its normalisation; callable on the states of a task's items.
 
+    Parameters
+    ----------
+    weights
+        (d,) the direction θ.
+    bias
+        b.
+    mean, deviation
+        Fixed normalisation, (d,) or (2, d) if paired; None Z-scores within each task.
+    paired
+        Whether it reads pairs of states, "Yes" and "No".
+    about
+        Metadata that JSON can represent.
+
+    Examples
+    --------
+
     >>> Probe(np.array([1.0, 0.0]), 0.0)(np.array([[1.0, 5.0], [3.0, 5.0]])).round(2).tolist()
     [0.27, 0.73]
     """
@@ -31,24 +47,28 @@ class Probe:
     """(d,)"""
     bias: float
     mean: np.ndarray | None = None
-    """(d,), or (2, d) if paired, to subtract; None: Z-score within each task that is given."""
+    """(d,), or (2, d) if paired, to subtract; None Z-scores within each task."""
     deviation: np.ndarray | None = None
-    """Of the shape of the mean, to divide by; where it is 0 the feature is left out."""
+    """Same shape as the mean, to divide by; features with deviation 0 are ignored."""
     paired: bool = False
     """Whether it reads pairs of states, "Yes" and "No"."""
     about: dict[str, Any] = field(default_factory=dict)
-    """Notes that JSON can hold: method, model, layer, template, position, versions."""
+    """Metadata that JSON can represent: method, model, layer, template, position, versions."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", np.asarray(self.weights))
         if self.weights.ndim != 1 or not self.weights.size:
-            raise CcrankError(f"a probe's weights are one vector, got shape {self.weights.shape}")
+            raise CcrankError(f"a probe's weights must be one vector, got shape {self.weights.shape}")
         form = (2, *self.weights.shape) if self.paired else self.weights.shape
         if (self.mean is None) != (self.deviation is None):
-            raise CcrankError("a probe needs both mean and deviation, or neither to Z-score within each task")
+            raise CcrankError(
+                "a probe needs both mean and deviation, or neither (to Z-score within each task)"
+            )
         for name, value in (("mean", self.mean), ("deviation", self.deviation)):
             if value is not None and np.shape(value) != form:
-                raise CcrankError(f"a probe's {name} has shape {np.shape(value)}; its weights ask for {form}")
+                raise CcrankError(
+                    f"a probe's {name} has shape {np.shape(value)}; expected {form} for its weights"
+                )
 
     @property
     def normalisation(self) -> str:
@@ -56,22 +76,30 @@ class Probe:
         return "within-task" if self.mean is None else "fixed"
 
     def __call__(self, states: Any) -> np.ndarray:
-        """Scores in [0, 1], monotone; direction unknown unless the notes say `directed`. (N, d) -> (N,).
+        """Scores in [0, 1]; higher is more only if `about["directed"]` is true, else the direction is unknown.
 
-        If paired: (P, 2, d) -> (P,), the predictions ½(f(x⁺) + 1 − f(x⁻)) that the first item is above.
+        Parameters
+        ----------
+        states
+            (N, d) states of a task's items; if paired, (P, 2, d) states of its ordered pairs.
+
+        Returns
+        -------
+        numpy.ndarray
+            (N,) scores; if paired, (P,) predictions ½(f(x⁺) + 1 − f(x⁻)) that the first item is higher.
         """
         values = _as_array(states)
         form = "(P, 2, d)" if self.paired else "(N, d)"
         if values.ndim != 2 + self.paired or values.shape[-1] != len(self.weights):
             raise CcrankError(
-                f"this probe takes states {form} with d = {len(self.weights)}, got shape {values.shape}; "
-                "read them with the model and layer it was fitted on"
+                f"this probe needs states {form} with d = {len(self.weights)}, got shape {values.shape}; "
+                "use the model and layer it was fitted on"
             )
         if self.paired and values.shape[1] != 2:
-            raise CcrankError(f"this probe takes states (P, 2, d), Yes then No, got shape {values.shape}")
+            raise CcrankError(f"this probe needs states (P, 2, d), Yes then No, got shape {values.shape}")
         if self.normalisation == "within-task" and len(values) < 2:
             raise CcrankError(
-                f"this probe Z-scores within a task and got {len(values)} item; give 2 or more at once, or fix "
+                f"this probe Z-scores within a task and got {len(values)} item; give at least 2, or fix "
                 "the normalisation with `Probe.with_fixed`"
             )
         if self.mean is None or self.deviation is None:
@@ -84,36 +112,56 @@ class Probe:
         return np.asarray(0.5 * (scores[:, 0] + 1 - scores[:, 1]) if self.paired else scores)
 
     def with_fixed(self, states: Any) -> Probe:
-        """The same probe with the normalisation of these states kept, so that items can be scored one by one."""
+        """A copy of the probe with the normalisation of these states, so that items can be scored one by one.
+
+        Parameters
+        ----------
+        states
+            (N, d) or, if paired, (P, 2, d) reference states.
+        """
         mean, deviation = mean_and_deviation(_as_array(states), axis=0, rounding=FLOAT32_ROUNDING)
         return Probe(self.weights, self.bias, mean[0], deviation[0], self.paired, dict(self.about))
 
     def save(self, path: str | Path) -> None:
-        """One safetensors file: weights, bias and normalisation, with the notes as JSON in its header."""
+        """Write one safetensors file: weights, bias and normalisation, with the metadata as JSON in its header.
+
+        Parameters
+        ----------
+        path
+            The file to write.
+        """
         tensors = {"weights": self.weights, "bias": np.array([self.bias], dtype=np.float64)}
         if self.mean is not None and self.deviation is not None:
             tensors |= {"mean": self.mean, "deviation": self.deviation}
         try:
             notes = json.dumps(self.about, sort_keys=True)
         except TypeError as error:
-            raise CcrankError(f"a probe's notes must fit into JSON: {error}") from None
+            raise CcrankError(f"a probe's metadata must be representable as JSON: {error}") from None
         header = {"format": FORMAT, "paired": json.dumps(self.paired), "about": notes}
         whole = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
         write_atomically(path, lambda partial: save_file(whole, str(partial), header))
 
     @classmethod
     def load(cls, path: str | Path) -> Probe:
-        """A probe from its file."""
+        """Load a probe that was written by `save`.
+
+        Parameters
+        ----------
+        path
+            The file.
+        """
         if not Path(path).is_file():
-            raise CcrankError(f"there is no probe at {str(path)!r}")
+            raise CcrankError(f"there is no probe file {str(path)!r}")
         try:
             with safe_open(str(path), framework="numpy") as file:
                 header = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError, ValueError) as error:
-            raise CcrankError(f"{str(path)!r} is not a whole safetensors file: {error}") from None
+            raise CcrankError(f"{str(path)!r} is not a complete safetensors file: {error}") from None
         if header.get("format") != FORMAT:
-            raise CcrankError(f"{str(path)!r} is no probe of this version: format {header.get('format')!r}")
+            raise CcrankError(
+                f"{str(path)!r} is not a probe of a supported version: format {header.get('format')!r}"
+            )
         try:
             return cls(
                 tensors["weights"],

@@ -1,4 +1,4 @@
-"""Where probes meet the reader: tasks' prompts to arrays of hidden states."""
+"""Reading the hidden states that probes need: from tasks to arrays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_single_states(
 ) -> tuple[list[np.ndarray], list[Cost]]:
     """ItemSingle states of each task, (N, L, d), at the answer slot or at the item's last token."""
     if position not in POSITIONS:
-        raise CcrankError(f"states are read at the slot or at the item, not at {position!r}")
+        raise CcrankError(f"position must be slot or item, not {position!r}")
     templates[template].check_fields(reader.form, "item")
     prompts = [
         templates.single(task, index, reader.form, template)

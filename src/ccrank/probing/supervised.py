@@ -1,6 +1,6 @@
-"""The supervised twins: the unaltered losses on gold, as ceilings for the unsupervised ones.
+"""Supervised counterparts of the losses, trained on gold: upper bounds for the unsupervised ones.
 
-All take logits or scores (..., N), a mask (..., N) and gold ranks (..., N) counted among the items present: 0 for the
+All take logits or scores (..., N), a mask (..., N) and gold ranks (..., N) among the items present: 0 for the
 lowest, n − 1 for the highest.
 """
 
@@ -16,7 +16,7 @@ from ccrank.probing.counting import pair_count, rows_at_once
 
 
 def ranks_of(gold: Tensor, mask: Tensor) -> Tensor:
-    """How many items present have a lower gold value. (..., N) -> (..., N)."""
+    """The number of present items with a lower gold value. (..., N) -> (..., N)."""
     below = (gold.unsqueeze(-1) > gold.unsqueeze(-2)) & mask.unsqueeze(-2)
     return below.sum(-1).to(gold.dtype)
 
@@ -51,14 +51,14 @@ def sup_margin_loss(scores: Tensor, mask: Tensor, ranks: Tensor, margin: float) 
 def sup_triplet_loss(scores: Tensor, mask: Tensor, ranks: Tensor, margin: float) -> Tensor:
     """Triplet: mean over anchors C and pairs of max(0, d(C, P) − d(C, N) + m). (..., N) -> (...).
 
-    P is the one nearer to C in gold rank, N the farther; pairs at the same gold distance from C are left out.
+    P is the item nearer to C in gold rank, N the farther one; pairs at the same gold distance from C are omitted.
     """
     itself = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
     others = mask.unsqueeze(-1) & mask.unsqueeze(-2) & ~itself  # (..., C, X)
     distance = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).abs()
     gold = (
         (ranks.unsqueeze(-1) - ranks.unsqueeze(-2)).abs().masked_fill(~others, math.nan)
-    )  # nan: never nearer
+    )  # NaN is never nearer
     pull, active, counted = _triplet_counts(distance, gold.expand_as(distance), margin)
     total = (distance * pull).sum((-1, -2)) + margin * active.sum(-1)
     return total / counted.sum(-1).clamp(min=1)
@@ -66,8 +66,8 @@ def sup_triplet_loss(scores: Tensor, mask: Tensor, ranks: Tensor, margin: float)
 
 @torch.no_grad()
 def _triplet_counts(distance: Tensor, gold: Tensor, margin: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Over triples (C, P, N) with a hinge above 0: times that X is P minus times that X is N, (..., C, X); how many
-    they are, (..., C); and how many triples gold knows, (..., C). As weights they give the loss its exact gradient."""
+    """Counts over triples (C, P, N) with a positive hinge: how often X is P minus how often X is N, (..., C, X); their
+    number, (..., C); and the number of triples with known gold, (..., C). As weights they give the exact gradient."""
     count = distance.shape[-1]
     size = rows_at_once(count, distance.device)
     parts = []
@@ -92,5 +92,5 @@ def sup_ordreg_loss(columns: Tensor, mask: Tensor, ranks: Tensor) -> Tensor:
     cells = mask.unsqueeze(-1) & (place < present).unsqueeze(-2)
     target = (ranks.unsqueeze(-1) >= place).to(
         columns.dtype
-    )  # ranks count from 0: rank r is above the first r columns
+    )  # ranks start at 0: rank r is above the first r columns
     return (cross_entropy(columns, target) * cells).sum((-1, -2)) / cells.sum((-1, -2)).clamp(min=1)

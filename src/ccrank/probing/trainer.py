@@ -1,6 +1,6 @@
-"""The one trainer: every problem of a batch at once, each as if it were alone.
+"""The batched trainer: all probes of a batch are trained at once, each exactly as if trained alone.
 
-The parameters of all problems are one tensor and Adam works on each number by itself, so the gradient of the sum of
+The parameters of all probes are one tensor and Adam is elementwise, so the gradient of the sum of
 all losses moves each probe exactly as its own loss would.
 """
 
@@ -16,9 +16,9 @@ from ccrank.probing.batch import Batch
 from ccrank.probing.lbfgs import Evaluate, minimise_lbfgs
 from ccrank.probing.objectives import Settings, objective_of, task_losses
 
-CELL_LIMIT = 2**24  # numbers in the largest tensor of a step; a batch that needs more is trained in parts
-CACHE_LIMIT = 2**21  # numbers of states that a CPU's cache keeps between steps: 8 MB in float32
-WEIGHT_NORM = 3**-0.5  # expected norm of the uniform initial weights, given to the pca start too
+CELL_LIMIT = 2**24  # numbers in the largest tensor of a step; larger batches are split
+CACHE_LIMIT = 2**21  # numbers of states that fit in a CPU's cache between steps: 8 MB in float32
+WEIGHT_NORM = 3**-0.5  # expected norm of the uniform initial weights, also used for the pca start
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Parameters:
 
 
 def initial_weights(seed: int, width: int) -> tuple[Tensor, Tensor]:
-    """Weights (d,) and bias (1,) as torch.nn.Linear draws them, uniform in ±1/√d, from the seed alone.
+    """Weights (d,) and bias (1,) as torch.nn.Linear draws them, uniform in ±1/√d, determined by the seed.
 
-    Drawn in float64 for every precision and device, so that a seed is the same start everywhere.
+    Drawn in float64 for every precision and device, so that a seed gives the same start everywhere.
     """
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.rand(width + 1, generator=generator, dtype=torch.float64)
@@ -49,7 +49,7 @@ def initial_weights(seed: int, width: int) -> tuple[Tensor, Tensor]:
 def principal_directions(batch: Batch, paired: bool) -> Tensor:
     """The first principal component of each training set's Z-scored states, (G, F, d), of length 1.
 
-    For pair states that of x⁺ − x⁻. The sign is arbitrary; the largest entry is made positive.
+    For pair states, that of x⁺ − x⁻. The sign is arbitrary; the largest entry is made positive.
     """
     used = batch.row_mask()
     groups, sets = used.shape[:2]
@@ -73,7 +73,7 @@ def principal_directions(batch: Batch, paired: bool) -> Tensor:
 def train(batch: Batch, method: str, seeds: Sequence[int], settings: Settings) -> Parameters:
     """A probe for each group, training set and seed of the batch."""
     groups, sets = len(batch.states), batch.sets
-    # Losses hold up to a square of each task's rows.
+    # Losses allocate up to the square of each task's rows.
     cells = len(seeds) * max(bucket.mask.numel() * bucket.mask.shape[-1] for bucket in batch.buckets)
     crowded = batch.states.device.type == "cpu" and groups > 1 and batch.states.numel() > CACHE_LIMIT
     if crowded or (cells > CELL_LIMIT and groups * sets > 1):
@@ -110,7 +110,7 @@ def _train_whole(batch: Batch, method: str, seeds: Sequence[int], settings: Sett
 class _Problem:
     """Loss and gradient of all probes of a batch as functions of one tensor (G, F, S, D).
 
-    D holds the weights, then the bias, or α and β. The states get columns to match: 1 for a bias, 0 for α and β.
+    D is the weights, then the bias, or α and β. The states get matching columns: 1 for a bias, 0 for α and β.
     """
 
     def __init__(self, batch: Batch, method: str, seeds: int, settings: Settings) -> None:
@@ -124,7 +124,7 @@ class _Problem:
             else batch.states.new_ones(groups, rows, 1)
         )
         self.states = torch.cat([batch.states, extra], dim=-1)
-        # (G, F, 1, T, M) and (G, F, 1, T): seeds share them
+        # (G, F, 1, T, M) and (G, F, 1, T): shared by all seeds
         self.masks = [bucket.mask.unsqueeze(2) for bucket in batch.buckets]
         self.golds = [None if bucket.gold is None else bucket.gold.unsqueeze(2) for bucket in batch.buckets]
         self.weights = [share.unsqueeze(2) for share in batch.weights()]
@@ -134,12 +134,12 @@ class _Problem:
         rows = torch.matmul(parameters.flatten(1, 2), self.states.mT).unflatten(1, self.columns)
         buckets = self.batch.buckets
         if len(buckets) == 1 and len(buckets[0].place) == 1:
-            return [rows.unsqueeze(-2)]  # one task: its rows stand in their places already
+            return [rows.unsqueeze(-2)]  # one task: its rows are in order already
         pieces = rows.split([len(bucket.home) for bucket in buckets], dim=-1)
         return [piece[..., bucket.place] for piece, bucket in zip(pieces, buckets, strict=True)]
 
     def rows(self, places: Sequence[Tensor]) -> Tensor:
-        """The way back from `logits`: one number a place, (G, F, S, T, M) of each bucket -> (G, F, S, R)."""
+        """The inverse of the gather in `logits`: (G, F, S, T, M) of each bucket -> (G, F, S, R)."""
         if len(places) == 1 and places[0].shape[-2] == 1:
             return places[0].squeeze(-2)
         pieces = zip(places, self.batch.buckets, strict=True)
@@ -155,9 +155,9 @@ class _Problem:
         return total
 
     def evaluate(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss (G, F, S) and its gradient (G, F, S, D), the penalty included.
+        """Loss (G, F, S) and its gradient (G, F, S, D), including the penalty.
 
-        Only the step from logits to loss is left to autograd; the step from weights to logits is one matmul.
+        Only the step from logits to loss uses autograd; the step from weights to logits is one matmul.
         """
         logits = [piece.requires_grad_() for piece in self.logits(parameters)]
         rest = parameters[..., self.width :].detach()
@@ -187,9 +187,9 @@ class _Problem:
 
 
 def minimise_adam(evaluate: Evaluate, start: Tensor, steps: int, learning_rate: float) -> Tensor:
-    """Parameters after `steps` steps of Adam with torch.optim.Adam's defaults: β = (0.9, 0.999), ε = 1e-8.
+    """The parameters after `steps` steps of Adam with torch.optim.Adam's defaults: β = (0.9, 0.999), ε = 1e-8.
 
-    Written out because the first step of any torch.optim class loads the compiler: 1.6 s before a fit of 0.1 s.
+    Implemented here because the first step of any torch.optim class loads the compiler: 1.6 s before a fit of 0.1 s.
     """
     parameters = start.clone()
     first, second = torch.zeros_like(start), torch.zeros_like(start)
