@@ -370,7 +370,7 @@ def test_agreement_of_rankings_is_scipys(seed):
         (lambda: aggregate.kemeny(np.zeros(3)), "square"),
         (lambda: aggregate.mean_rank([[0, 1], [1, 1]]), r"ranking 2 .*\[1, 1\]"),
         (lambda: aggregate.mean_rank([[0, 1], [0, 1, 2]]), "lengths differ"),
-        (lambda: aggregate.position_bias(np.full((2, 2), math.nan)), "no pair was asked"),
+        (lambda: aggregate.position_bias(np.full((2, 2), math.nan)), "no pair was compared"),
         (lambda: aggregate.mean_pairwise_tau([[0, 1]]), "at least 2 rankings"),
         (lambda: aggregate.kendall_w([[0]]), "at least 2 items"),
     ],

@@ -294,7 +294,7 @@ def test_summary_of_perfect_and_of_reversed_tasks():
         (lambda: metrics.kendall_tau([1, math.nan], [1, 2]), "item 2 is NaN"),
         (lambda: metrics.kendall_tau([1, 2, 3], [1, 2]), "one of each per item"),
         (lambda: metrics.kendall_tau([1], [1]), "at least 2"),
-        (lambda: metrics.pair_accuracy(np.full((2, 2), math.nan), [1, 2]), "no pair was asked"),
+        (lambda: metrics.pair_accuracy(np.full((2, 2), math.nan), [1, 2]), "no pair was compared"),
         (lambda: metrics.pair_accuracy(np.zeros((3, 3)), [1, 2]), "do not fit"),
         (lambda: metrics.chance_abs_tau(1), "at least 2 items, got 1"),
         (lambda: metrics.chance_abs_tau_quantile(4, 95), "got 95"),

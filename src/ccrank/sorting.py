@@ -1,10 +1,10 @@
-"""Ranking long lists with few comparisons: a quick-sort that asks in large batches, and random opponents.
+"""Ranking long lists with few comparisons: a batched quicksort, and random opponents.
 
-Quick-sort is chosen over merge sort because of rounds: every item is compared with its group's pivot in one batch, so
-a list takes O(log N) rounds, while lock-step merges, though they need only N log2 N comparisons, take O(N). And it
-stands inconsistent answers: on any tournament, transitive or not, random pivots need O(N log N) comparisons expected
-(Ailon & Mohri 2008), about 1.39 N log2 N, and the order contradicts at most 3 times as many pairs as the best one,
-expected (Ailon, Charikar & Newman 2008).
+Quicksort is used instead of merge sort because of the number of rounds: every item is compared with its group's pivot
+in one batch, so a list takes O(log N) rounds, while merges in lockstep need only N log2 N comparisons but O(N) rounds.
+It also tolerates inconsistent answers: on any tournament, transitive or not, random pivots need O(N log N) comparisons
+in expectation (Ailon & Mohri 2008), about 1.39 N log2 N, and the order contradicts in expectation at most 3 times as
+many pairs as the best one (Ailon, Charikar & Newman 2008).
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from ccrank.aggregate import order_to_scores
 from ccrank.errors import CcrankError
 
 Compare = Callable[[list[tuple[int, int]]], ArrayLike]
-"""Takes ordered pairs (first, second) of item indices, gives for each the log-odds that the first is higher."""
+"""Maps ordered pairs (first, second) of item indices to the log-odds that the first is higher."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortResult:
-    """The order found, and every answer it rests on: `bradley_terry_pairs` makes finer scores of them."""
+    """The order and all comparisons; `bradley_terry_pairs` computes finer scores from them."""
 
     order: tuple[int, ...]
     """Item indices, highest first."""
     scores: NDArray[np.float64]
     """(N,): N−1 for the first down to 0 for the last."""
     pairs: NDArray[np.int64]
-    """(M, 2): the ordered pairs asked, no pair twice in the same order."""
+    """(M, 2): the compared ordered pairs, each at most once."""
     margins: NDArray[np.float64]
-    """(M,): what was answered."""
+    """(M,): their margins."""
     rounds: int
-    """How many batches were asked, one after the other."""
+    """The number of sequential batches."""
 
     @property
     def comparisons(self) -> int:
-        """M, the number of ordered pairs asked."""
+        """M, the number of ordered pairs compared."""
         return len(self.margins)
 
 
@@ -48,24 +48,37 @@ def quick_sort(
 ) -> SortResult:
     """Sort 0..n_items−1, highest first; all groups of a level are split by their pivots in one call of `compare`.
 
-    Each pair is asked in a random order, so that a preference for the first place splits a group evenly instead of
-    throwing all of it to one side; with `both_orders` it is asked in both, and the mean decides (twice the calls).
-    A margin of 0 is decided by a coin. Whatever the answers, the result is a permutation.
+    Each pair is presented in a random order, so that a preference for the first position splits a group evenly instead
+    of moving all of it to one side; with `both_orders` it is presented in both, and the mean decides (twice the calls).
+    A margin of 0 is decided at random. For any answers, the result is a permutation.
+
+    Parameters
+    ----------
+    n_items
+        N.
+    compare
+        Called with a list of ordered pairs; returns their margins.
+    generator
+        The generator of pivots and presentation orders.
+    both_orders
+        Compare each pair in both orders.
     """
     if n_items < 1:
         raise CcrankError(f"sorting needs at least 1 item, got {n_items}")
-    items = np.arange(n_items)  # in the order found so far
-    group = np.zeros(n_items, dtype=np.int64)  # [place]: 0 is the highest group; groups of one are done
+    items = np.arange(n_items)  # in the current order
+    group = np.zeros(
+        n_items, dtype=np.int64
+    )  # [position]: 0 is the highest group; groups of one item are done
     asked: list[NDArray[np.int64]] = []
     answered: list[NDArray[np.float64]] = []
     while group[-1] < n_items - 1:
         sizes = np.bincount(group)
-        pivots = np.cumsum(sizes) - sizes + generator.integers(sizes)  # [group]: the pivot's place
+        pivots = np.cumsum(sizes) - sizes + generator.integers(sizes)  # [group]: the pivot's position
         places = np.setdiff1d(np.arange(n_items), pivots)
         higher = _ask(
             items[places], items[pivots[group[places]]], compare, generator, both_orders, asked, answered
         )
-        # Each group falls into what is above its pivot, the pivot, and what is below.
+        # Each group is split into the items above its pivot, the pivot, and the items below.
         part = 3 * group + 1
         part[places] += np.where(higher, -1, 1)
         order = np.argsort(part, kind="stable")
@@ -81,19 +94,17 @@ def quick_sort(
 
 
 def random_opponents(n_items: int, opponents: int, generator: np.random.Generator) -> list[tuple[int, int]]:
-    """Ordered pairs (first, second) in which every item meets the same number of opponents, for Bradley–Terry.
+    """Ordered pairs (first, second) in which every item has the same number of opponents, for Bradley–Terry.
 
-    The items stand on a ring in random order, and each is paired with those 1 and further random distances ahead: a
-    connected graph in which each item is first as often as second, and no pair occurs twice. Each item meets exactly
-    `opponents` others, or one more if both N and `opponents` are odd (no such graph exists), at most N − 1. At an odd
-    number it meets one opposite it, first or second by a coin.
+    The items are placed on a ring in random order, and each is paired with those at distance 1 and at further random
+    distances ahead: a connected graph in which each item is first as often as second, and no pair occurs twice. Each
+    item has exactly `opponents` opponents, or one more if both N and `opponents` are odd (no such graph exists), at
+    most N − 1. For an odd number, the last opponent is the opposite item, presented first or second at random.
     """
     if n_items < 2:
         raise CcrankError(f"opponents need at least 2 items, got {n_items}")
     if opponents < 1 or (opponents == 1 and n_items > 2):
-        raise CcrankError(
-            f"{opponents} opponents for each of {n_items} items leave them unconnected; ask for 2 or more"
-        )
+        raise CcrankError(f"{opponents} opponents per item leave {n_items} items unconnected; use at least 2")
     wanted = min(opponents, n_items - 1)
     if n_items % 2 == 1 and wanted % 2 == 1:
         wanted += 1
@@ -117,7 +128,7 @@ def _ask(
     asked: list[NDArray[np.int64]],
     answered: list[NDArray[np.float64]],
 ) -> NDArray[np.bool_]:
-    """Whether each item is higher than the pivot beside it; what was asked and answered is appended to the lists."""
+    """Whether each item is higher than its pivot; pairs and margins are appended to the lists."""
     flipped = generator.random(len(items)) < 0.5
     pairs = np.stack([np.where(flipped, pivots, items), np.where(flipped, items, pivots)], axis=1)
     if both_orders:
@@ -125,7 +136,7 @@ def _ask(
     margins = np.asarray(compare(list(zip(*pairs.T.tolist(), strict=True))), dtype=float)
     if margins.shape != (len(pairs),) or np.isnan(margins).any():
         raise CcrankError(
-            f"compare must give one number for each of {len(pairs)} pairs, got shape {margins.shape} "
+            f"compare must return one number for each of {len(pairs)} pairs, got shape {margins.shape} "
             f"with {int(np.isnan(margins).sum())} NaN"
         )
     asked.append(pairs)

@@ -1,8 +1,8 @@
-"""From answers to one ranking: pairwise margins or several rankings in, scores or an order out.
+"""Aggregation of pairwise margins or several rankings into scores or one order.
 
-Margins are an (N, N) matrix: entry [i, j] is the log-odds that i is higher than j when asked in the order (i, j), NaN
-where not asked; the diagonal is ignored. An order lists item indices, highest first. Scores are aligned with the items:
-more = higher.
+Margins are an (N, N) matrix: entry [i, j] is the log-odds that i is higher than j when presented in the order (i, j),
+NaN if not compared; the diagonal is ignored. An order lists item indices, highest first. Scores are aligned with the
+items: more = higher.
 """
 
 from ccrank.aggregate.consistency import (

@@ -1,4 +1,4 @@
-"""How far the answers agree with each other: both orders, circular triads, position bias, agreement of rankings."""
+"""Consistency of answers: both orders, circular triads, position bias, agreement of rankings."""
 
 from __future__ import annotations
 
@@ -14,33 +14,41 @@ from ccrank.errors import CcrankError
 
 @dataclass(frozen=True, slots=True)
 class CircularTriads:
-    """Triads i beats j beats k beats i: what no ranking can satisfy."""
+    """Triads in which i beats j, j beats k and k beats i, which no ranking can satisfy."""
 
     observed: float
     """Their number; a tied pair counts as a fair coin, so with ties this is an expectation."""
     expected: float
-    """Their number if every answer were a fair coin: a quarter of the triads asked."""
+    """Their expected number for random answers: a quarter of the complete triads."""
     triads: int
-    """Triads of which all three pairs were asked."""
+    """The number of complete triads: those whose three pairs were all compared."""
     coefficient: float
-    """Kendall & Babington Smith's ζ = 1 − observed / maximum: 1 = a ranking. NaN if pairs are missing or N < 3."""
+    """Kendall & Babington Smith's ζ = 1 − observed / maximum: 1 for a ranking. NaN if pairs are missing or N < 3."""
 
 
 @dataclass(frozen=True, slots=True)
 class PositionBias:
-    """How much being asked first helps; without bias ½ and 0."""
+    """The advantage of the item presented first; without bias ½ and 0."""
 
     first_share: float
-    """Share of answers in favour of the item asked first; a margin of 0 counts ½."""
+    """Share of answers in favour of the item presented first; a margin of 0 counts ½."""
     mean_log_odds: float
-    """Mean margin of the item asked first. Means what it says only if each pair is asked in both orders, or a
+    """Mean margin of the item presented first. Meaningful only if each pair is compared in both orders, or in a
     random one."""
 
 
 def agreement_both_orders(margins: ArrayLike) -> float:
-    """Share of the pairs asked in both orders whose two answers name the same item; a margin of 0 counts ½.
+    """Share of the pairs compared in both orders whose two answers agree; a margin of 0 counts ½.
 
-    NaN if no pair was asked in both orders.
+    Parameters
+    ----------
+    margins
+        (N, N) log-odds, NaN if not compared.
+
+    Returns
+    -------
+    float
+        NaN if no pair was compared in both orders.
     """
     answers = checked_margins(margins)
     upper = np.triu_indices(len(answers), k=1)
@@ -52,9 +60,14 @@ def agreement_both_orders(margins: ArrayLike) -> float:
 def circular_triads(margins: ArrayLike) -> CircularTriads:
     """Circular triads in the tournament of the net margins (the mean of both orders).
 
-    With A[i, j] = 1, ½, 0 as i beats, ties, loses to j, the number is tr(A³) / 3: each cycle is met from each of its
-    three items. If all pairs were asked and none tied, it equals C(N, 3) − Σ_i w_i (w_i − 1) / 2 with w_i the wins of i
-    (Kendall & Babington Smith 1940), whose maximum is (N³ − N) / 24 for odd N and (N³ − 4N) / 24 for even N.
+    With A[i, j] = 1, ½, 0 as i beats, ties, loses to j, the number is tr(A³) / 3: each cycle is counted once for each
+    of its three items. If all pairs were compared and none tied, it equals C(N, 3) − Σ_i w_i (w_i − 1) / 2 with w_i the
+    wins of i (Kendall & Babington Smith 1940), whose maximum is (N³ − N) / 24 for odd N and (N³ − 4N) / 24 for even N.
+
+    Parameters
+    ----------
+    margins
+        (N, N) log-odds, NaN if not compared.
     """
     net = net_margins(margins)
     n_items = len(net)
@@ -69,18 +82,29 @@ def circular_triads(margins: ArrayLike) -> CircularTriads:
 
 
 def position_bias(margins: ArrayLike) -> PositionBias:
-    """The pull towards the item asked first, over all pairs asked."""
+    """The bias towards the item presented first, over all comparisons.
+
+    Parameters
+    ----------
+    margins
+        (N, N) log-odds, NaN if not compared.
+    """
     answers = checked_margins(margins)
     asked = answers[~np.isnan(answers)]
     if len(asked) == 0:
-        raise CcrankError("no pair was asked: all margins are NaN")
+        raise CcrankError("no pair was compared: all margins are NaN")
     return PositionBias(float((1 + np.sign(asked)).mean() / 2), float(asked.mean()))
 
 
 def kendall_w(rankings: ArrayLike) -> float:
     """Kendall's coefficient of concordance of R orders of N items: 12 S / (R² (N³ − N)), from 1/R by chance to 1.
 
-    S = Σ_i (rank sum of i − mean rank sum)². rankings: (R, N), each an order of item indices, highest first.
+    S = Σ_i (rank sum of i − mean rank sum)².
+
+    Parameters
+    ----------
+    rankings
+        (R, N), each row an order of item indices, highest first.
     """
     orders = checked_rankings(rankings)
     n_rankings, n_items = orders.shape
@@ -92,10 +116,15 @@ def kendall_w(rankings: ArrayLike) -> float:
 
 
 def mean_pairwise_tau(rankings: ArrayLike) -> float:
-    """Mean Kendall's τ over all pairs of R ≥ 2 orders: 0 by chance, 1 if all are alike.
+    """Mean Kendall's τ over all pairs of R ≥ 2 orders: 0 by chance, 1 if all are equal.
 
-    With V[i, j] the orders that place i above j less those that do not, it is
+    With V[i, j] the number of orders that place i above j minus those that do not, it is
     (Σ_{i<j} V[i, j]² − R P) / (R (R − 1) P), P = N(N − 1)/2.
+
+    Parameters
+    ----------
+    rankings
+        (R, N), each row an order of item indices, highest first.
     """
     orders = checked_rankings(rankings)
     n_rankings, n_items = orders.shape

@@ -1,4 +1,4 @@
-"""Pairwise answers → scores: win counts, mean margins, Bradley–Terry."""
+"""Scores from pairwise answers: win counts, mean margins, Bradley–Terry."""
 
 from __future__ import annotations
 
@@ -14,28 +14,36 @@ from ccrank.errors import CcrankError
 
 Floats = NDArray[np.float64]
 
-# Up to here the Newton system is solved densely; beyond, by conjugate gradients on the sparse Hessian.
+# Up to this size the Newton system is solved densely, beyond it by conjugate gradients on the sparse Hessian.
 _DENSE_ITEMS = 500
 _NEWTON_STEPS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class BradleyTerry:
-    """A fitted model P(i beats j | i asked first) = σ(scores[i] − scores[j] + position_bias)."""
+    """A fitted model P(i beats j | i first) = σ(scores[i] − scores[j] + position_bias)."""
 
     scores: Floats
     """(N,), mean 0, in log-odds."""
     position_bias: float
-    """Log-odds that the item asked first gains by being first; 0 if not fitted."""
+    """Log-odds advantage of the item presented first; 0 if not fitted."""
 
 
 def log_odds(wins: ArrayLike, largest: float = 10.0) -> Floats:
-    """Margins from probabilities or 0/1 answers: log(p / (1 − p)), held within ± largest; NaN stays NaN."""
+    """Margins from probabilities or 0/1 answers: log(p / (1 − p)), clipped to ± largest; NaN stays NaN.
+
+    Parameters
+    ----------
+    wins
+        Probabilities in [0, 1] that the first item is higher; NaN if not compared.
+    largest
+        The bound on the absolute value of a margin.
+    """
     probability = np.asarray(wins, dtype=float)
     if ((probability < 0) | (probability > 1)).any():
         raise CcrankError(
             f"wins must lie in [0, 1], got {np.nanmin(probability)} to {np.nanmax(probability)}; "
-            "log-odds can be used as margins as they are"
+            "log-odds are margins already and need no conversion"
         )
     return np.asarray(np.clip(special.logit(probability), -largest, largest))
 
@@ -44,25 +52,35 @@ def win_counts(margins: ArrayLike) -> Floats:
     """Points over all ordered comparisons, ties broken by summed logits: the paper's rule, after Qin et al. (2023).
 
     A margin [i, j] > 0 is a point for i, < 0 a point for j, = 0 half a point for each. Items of equal points are
-    ordered by Σ_j (m[i, j] − m[j, i]); the returned scores are points + a tie-break < ¼ that holds exactly this order.
+    ordered by Σ_j (m[i, j] − m[j, i]); the returned scores are points + a tie-break < ¼ that gives exactly this order.
     Items equal in both stay tied.
+
+    Parameters
+    ----------
+    margins
+        (N, N) log-odds, NaN if not compared.
     """
     answers = checked_margins(margins)
     won = (1 + np.sign(answers)) / 2
     points = np.nansum(won, axis=1) + np.nansum(1 - won, axis=0)
-    # Exactly rounded sums do not hang on the order of the items. Huge margins are scaled lest a sum overflow.
+    # Exactly rounded sums do not depend on the order of the items. Huge margins are scaled to avoid overflow.
     known = np.nan_to_num(answers)
     known *= 2.0**-64 if np.abs(known).max() > 1e290 else 1.0
     sums = [math.fsum((*known[i], *-known[:, i])) for i in range(len(known))]
     levels, level = np.unique(sums, return_inverse=True)
-    # The rank of a sum, not the sum itself: no squashing function keeps all floats apart.
+    # The rank of a sum, not the sum itself: no squashing function keeps all floats distinct.
     return np.asarray(points + level / (4 * len(levels)))
 
 
 def mean_margins(margins: ArrayLike) -> Floats:
     """Mean over opponents of the margin averaged over both orders: mean_j (m[i, j] − m[j, i]) / 2.
 
-    A pair asked in one order only counts with that order's margin. An item that was never asked scores 0.
+    A pair compared in one order only counts with that order's margin. An item that was never compared scores 0.
+
+    Parameters
+    ----------
+    margins
+        (N, N) log-odds, NaN if not compared.
     """
     net = net_margins(margins)
     opponents = (~np.isnan(net)).sum(axis=1)
@@ -72,9 +90,20 @@ def mean_margins(margins: ArrayLike) -> Floats:
 def bradley_terry(
     margins: ArrayLike, position_bias: bool = True, prior: float = 0.1, soft: bool = True
 ) -> BradleyTerry:
-    """Penalised maximum likelihood of P(i beats j | i first) = σ(s_i − s_j + b) on the asked pairs of a matrix.
+    """Penalised maximum likelihood of P(i beats j | i first) = σ(s_i − s_j + b) on a matrix of comparisons.
 
-    margins: (N, N) log-odds, NaN where not asked. See `bradley_terry_pairs`, which takes the pairs as a list.
+    See `bradley_terry_pairs` for the objective; it takes the pairs as a list.
+
+    Parameters
+    ----------
+    margins
+        (N, N) log-odds, NaN if not compared.
+    prior
+        Inverse variance of the normal prior on the log-odds, above 0.
+    position_bias
+        Fit the bias b too; otherwise it is 0.
+    soft
+        Use σ(margin) as the outcome; otherwise 1, ½ or 0 by the sign of the margin.
     """
     answers = checked_margins(margins)
     pairs = np.argwhere(~np.isnan(answers))
@@ -98,21 +127,36 @@ def bradley_terry_pairs(
 ) -> BradleyTerry:
     """Bradley–Terry on a list of M comparisons, by Newton's method.
 
-    pairs: (M, 2) indices (first, second), repeats allowed; margins: (M,) log-odds that the first is higher. Minimises
+    Minimises
 
         Σ_m [softplus(z_m) − y_m z_m] + prior/2 (Σ_i s_i² + b²),   z_m = s_first − s_second + b,
 
-    with y = σ(margin) when soft, and y = 1, ½, 0 by the margin's sign when not. prior > 0 is the inverse variance of a
-    normal prior on the log-odds: it keeps an unbeaten item finite and unconnected parts comparable.
+    with y = σ(margin) if soft, else y = 1, ½, 0 by the margin's sign. The prior keeps the score of an unbeaten item
+    finite and makes unconnected components comparable.
+
+    Parameters
+    ----------
+    n_items
+        N.
+    pairs
+        (M, 2) indices (first, second); repeats are allowed.
+    margins
+        (M,) log-odds that the first is higher.
+    prior
+        Inverse variance of the normal prior on the log-odds, above 0.
+    position_bias
+        Fit the bias b too; otherwise it is 0.
+    soft
+        Use σ(margin) as the outcome; otherwise 1, ½ or 0 by the sign of the margin.
     """
     if not prior > 0:
-        raise CcrankError(f"prior must be above 0, got {prior}; a small one such as 1e-6 is all but none")
+        raise CcrankError(f"prior must be above 0, got {prior}; use a small one such as 1e-6 for almost none")
     asked = np.asarray(pairs, dtype=np.int64).reshape(-1, 2)
     answers = np.asarray(margins, dtype=float).reshape(-1)
     if len(asked) != len(answers) or not np.isfinite(answers).all():
-        raise CcrankError(f"{len(asked)} pairs need as many finite margins, got {len(answers)}")
+        raise CcrankError(f"each of {len(asked)} pairs needs one finite margin, got {len(answers)}")
     if len(asked) and (asked.min() < 0 or asked.max() >= n_items or (asked[:, 0] == asked[:, 1]).any()):
-        raise CcrankError(f"pairs must name two different items of 0..{n_items - 1}")
+        raise CcrankError(f"each pair must consist of two different items of 0..{n_items - 1}")
     outcomes = special.expit(answers) if soft else (1 + np.sign(answers)) / 2
     # Row m of the design: +1 at the first item, −1 at the second, and 1 in the last column if the bias is fitted.
     rows = np.arange(len(asked))
@@ -130,7 +174,8 @@ def bradley_terry_pairs(
 
 
 def net_margins(margins: ArrayLike) -> Floats:
-    """(N, N) antisymmetric: the margin of i over j averaged over the orders asked; NaN if none, and on the diagonal."""
+    """(N, N) antisymmetric: the margin of i over j averaged over the compared orders; NaN if none, and on the
+    diagonal."""
     answers = checked_margins(margins)
     mirrored = -answers.T
     both = answers / 2 + mirrored / 2
@@ -138,7 +183,7 @@ def net_margins(margins: ArrayLike) -> Floats:
 
 
 def checked_margins(margins: ArrayLike) -> Floats:
-    """A fresh (N, N) float matrix with NaN on the diagonal."""
+    """A new (N, N) float matrix with NaN on the diagonal."""
     answers = np.array(margins, dtype=float)
     if answers.ndim != 2 or answers.shape[0] != answers.shape[1] or len(answers) < 2:
         raise CcrankError(f"margins must be a square matrix over at least 2 items, got shape {answers.shape}")
@@ -147,13 +192,13 @@ def checked_margins(margins: ArrayLike) -> Floats:
         first, second = np.argwhere(np.isinf(answers))[0]
         raise CcrankError(
             f"the margin of item {first + 1} over item {second + 1} is infinite; "
-            "turn probabilities into margins with log_odds, which bounds them"
+            "convert probabilities to margins with log_odds, which bounds them"
         )
     return answers
 
 
 def _fit_logistic(design: sparse.csr_array, outcomes: Floats, prior: float) -> Floats:
-    """argmin_w Σ softplus(Xw) − y·Xw + prior/2 |w|², by Newton steps halved until the objective falls."""
+    """argmin_w Σ softplus(Xw) − y·Xw + prior/2 |w|², by Newton steps that are halved until the objective decreases."""
 
     def objective(weights: Floats) -> float:
         z = design @ weights
@@ -168,7 +213,7 @@ def _fit_logistic(design: sparse.csr_array, outcomes: Floats, prior: float) -> F
             break
         step = _newton_step(design, chance * (1 - chance), prior, gradient)
         size = 1.0
-        # Strictly convex, so some fraction of the step descends; the slack admits rounding at the bottom.
+        # Strictly convex, so a small enough step decreases it; the slack allows for rounding near the minimum.
         while (next_value := objective(weights - size * step)) > value + 1e-12 * abs(value) and size > 1e-8:
             size /= 2
         weights, value = weights - size * step, next_value

@@ -1,4 +1,5 @@
-"""Orders and scores, and one order from many: Borda's mean rank and Kemeny's median order."""
+"""Conversion between orders and scores, and consensus of several orders: Borda's mean rank and Kemeny's median
+order."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from scipy.sparse import csgraph
 from ccrank.errors import CcrankError
 
 KEMENY_EXACT_ITEMS = 16
-"""Largest knot of circular preferences that `kemeny` solves exactly, in 2ⁿ n time and memory (0.05 s, 26 MB)."""
+"""Largest strongly connected group that `kemeny` solves exactly, in 2ⁿ n time and memory (0.05 s, 26 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +22,18 @@ class KemenyOrder:
     order: tuple[int, ...]
     """Item indices, highest first."""
     cost: float
-    """Σ of preferences[j, i] over all i placed above j: what the order contradicts."""
+    """Σ of preferences[j, i] over all i placed above j: the weight of contradicted preferences."""
     exact: bool
-    """Whether no other order can cost less; otherwise no single item can be moved to make it cheaper."""
+    """Whether the order is optimal; otherwise it is optimal with respect to moving a single item."""
 
 
 def order_to_scores(order: ArrayLike) -> NDArray[np.float64]:
-    """Scores of an order of item indices, highest first: N−1 for the first down to 0 for the last.
+    """Scores of an order of item indices: N−1 for the first down to 0 for the last.
+
+    Parameters
+    ----------
+    order
+        (N,) item indices, highest first.
 
     >>> order_to_scores([2, 0, 1]).tolist()
     [1.0, 0.0, 2.0]
@@ -36,19 +42,37 @@ def order_to_scores(order: ArrayLike) -> NDArray[np.float64]:
 
 
 def scores_to_order(scores: ArrayLike) -> tuple[int, ...]:
-    """Item indices by score, highest first; tied items keep their places."""
+    """Item indices by score, highest first; tied items keep their order.
+
+    Parameters
+    ----------
+    scores
+        (N,) higher = more.
+    """
     return tuple(int(i) for i in np.argsort(-np.asarray(scores, dtype=float), kind="stable"))
 
 
 def mean_rank(rankings: ArrayLike) -> NDArray[np.float64]:
-    """Borda: the mean over R orders of the number of items placed below. rankings: (R, N) → (N,)."""
+    """Borda: the mean over R orders of the number of items placed below. (R, N) → (N,).
+
+    Parameters
+    ----------
+    rankings
+        (R, N), each row an order of item indices, highest first.
+    """
     orders = checked_rankings(rankings)
-    places = np.argsort(orders, axis=1)  # the inverse of each permutation: [r, i] = place of item i
+    places = np.argsort(orders, axis=1)  # the inverse of each permutation: [r, i] = position of item i
     return np.asarray(orders.shape[1] - 1 - places.mean(axis=0))
 
 
 def kemeny_rankings(rankings: ArrayLike) -> KemenyOrder:
-    """The order with the fewest disagreements with R orders, summed over orders and pairs. rankings: (R, N)."""
+    """The order with the fewest disagreements with R orders, summed over orders and pairs.
+
+    Parameters
+    ----------
+    rankings
+        (R, N), each row an order of item indices, highest first.
+    """
     return kemeny(votes(rankings))
 
 
@@ -61,11 +85,16 @@ def votes(rankings: ArrayLike) -> NDArray[np.float64]:
 def kemeny(preferences: ArrayLike) -> KemenyOrder:
     """The order of least cost Σ_{i above j} preferences[j, i] (Kemeny; linear ordering problem).
 
-    preferences: (N, N), entry [i, j] the weight (votes, probability, log-odds) for i above j; NaN counts as 0, the
-    diagonal is ignored. Groups of items of which all of one beat all of the other by majority stand in that order in
-    every optimum (Truchon's extended Condorcet criterion), so each strongly connected group is ordered on its own:
-    exactly by dynamic programming up to `KEMENY_EXACT_ITEMS` items, else by insertion moves from Borda's order.
-    Among orders of equal cost the one nearer to Borda's is taken where the search can tell.
+    If by majority all items of one group beat all of another, the groups are in that order in every optimum (Truchon's
+    extended Condorcet criterion), so each strongly connected group is ordered separately: exactly by dynamic
+    programming up to `KEMENY_EXACT_ITEMS` items, else by insertion moves starting from Borda's order. Ties in cost are
+    broken towards Borda's order where the search can do so.
+
+    Parameters
+    ----------
+    preferences
+        (N, N), entry [i, j] is the weight (votes, probability, log-odds) for i above j; NaN counts as 0, the
+        diagonal is ignored.
     """
     weights = np.nan_to_num(np.array(preferences, dtype=float))
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or len(weights) == 0:
@@ -82,7 +111,7 @@ def kemeny(preferences: ArrayLike) -> KemenyOrder:
     order: list[int] = []
     exact = True
     for members in groups:
-        # Borda's order first: it decides between orders of equal cost, and is where the local search starts.
+        # Borda's order first: it breaks ties in cost, and the local search starts from it.
         borda = members[np.argsort(-lead[np.ix_(members, members)].sum(axis=1), kind="stable")]
         inner = lead[np.ix_(borda, borda)]
         small = len(borda) <= KEMENY_EXACT_ITEMS
@@ -95,7 +124,7 @@ def kemeny(preferences: ArrayLike) -> KemenyOrder:
 def _best_order(lead: NDArray[np.float64]) -> NDArray[np.int64]:
     """The order maximising Σ_{i above j} lead[i, j], by dynamic programming over the sets of items on top."""
     n = len(lead)
-    # before[S, j] = Σ_{i ∈ S} lead[i, j]: gain of placing j right below the set S. Built by doubling.
+    # before[S, j] = Σ_{i ∈ S} lead[i, j]: gain of placing j directly below the set S. Computed by doubling.
     before = np.zeros((1, n))
     for i in range(n):
         before = np.concatenate([before, before + lead[i]])
@@ -106,10 +135,10 @@ def _best_order(lead: NDArray[np.float64]) -> NDArray[np.int64]:
     last = np.zeros(2**n, dtype=np.int64)
     for size in range(1, n + 1):
         layer = sets[sizes == size]
-        # A set loses its last item: the bit is only there to clear where it is set.
+        # Remove the last item of a set: the bit is set, so it can only be cleared.
         without = layer[:, None] & ~(1 << np.arange(n))
         gain = np.where(members[layer] == 1, best[without] + before[without, np.arange(n)], -np.inf)
-        # The latest of equal choices goes last, so that Borda's order, which comes in, wins ties.
+        # Of equal choices the latest is placed last, so that ties follow Borda's order, which is the input order.
         last[layer] = n - 1 - gain[:, ::-1].argmax(axis=1)
         best[layer] = gain.max(axis=1)
     order = []
@@ -121,7 +150,7 @@ def _best_order(lead: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _insertion_order(lead: NDArray[np.float64]) -> NDArray[np.int64]:
-    """A local optimum: starting as given, items move to their best place until none gains by moving."""
+    """A local optimum: starting from the given order, items move to their best position until no move improves it."""
     order = np.arange(len(lead))
     smallest_gain = 1e-12 * np.abs(lead).sum()
     moved = True
@@ -129,7 +158,7 @@ def _insertion_order(lead: NDArray[np.float64]) -> NDArray[np.int64]:
         moved = False
         for item in range(len(lead)):
             rest = order[order != item]
-            # value[p] of standing at place p: what is above it leads it, it leads what is below.
+            # value[p] of position p: the leads of the items above over it, and its leads over those below.
             ahead = np.concatenate([[0.0], np.cumsum(lead[rest, item])])
             value = 2 * ahead - ahead[-1]
             here = int(np.flatnonzero(order == item)[0])

@@ -1,4 +1,4 @@
-"""What is measured, and what chance alone would reach: pure functions on scores and gold values.
+"""Evaluation metrics with their chance levels: pure functions on scores and gold values.
 
 Scores and gold are aligned with the items and mean the same: more = higher.
 """

@@ -1,8 +1,9 @@
-"""What chance reaches: the exact distribution of Kendall's τ for a uniformly random order, and of its mean over tasks.
+"""Chance levels: the exact distribution of Kendall's τ for a uniformly random order, and of its mean over tasks.
 
 Of N items, the number of pairs ordered as in gold is K = Σ_{k=2..N} U_k with independent U_k uniform on 0..k−1
 (inserting the k-th item into an order of k−1), and τ = 2K / P − 1 with P = N(N−1)/2. Up to `EXACT_ITEMS` items the
-law of K is computed by convolution; beyond, τ is taken as normal with its exact variance 2(2N+5) / (9N(N−1)).
+distribution of K is computed by convolution; beyond, τ is approximated as normal with its exact variance 2(2N+5) /
+(9N(N−1)).
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from scipy import fft, stats
 from ccrank.errors import CcrankError
 
 EXACT_ITEMS = 200
-"""Largest number of items for which the law of τ is exact; at the switch E|τ| differs by less than 0.1 %."""
+"""Largest number of items for which the distribution of τ is exact; at the switch E|τ| differs by less than 0.1 %."""
 CONVOLVED_TASKS = 64
-"""Largest number of tasks for which the law of a mean over tasks is a convolution; beyond, it is taken as normal."""
+"""Largest number of tasks for which the distribution of their mean is a convolution; beyond, a normal approximation."""
 SMALLEST_P_VALUE = 1e-12
-"""p-values are not told apart below this: the convolution is by FFT, whose rounding is about 1e-15."""
+"""Lower bound on p-values: the convolution uses an FFT, whose rounding error is about 1e-15."""
 
 _FINEST_GRID = 2**14
 _COARSE_GRID = 2**12
@@ -32,7 +33,7 @@ _COARSE_GRID = 2**12
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """What random orders reach on average over tasks, and the central interval of that average."""
+    """The mean over tasks that random orders reach, and its central interval."""
 
     mean: float
     low: float
@@ -40,13 +41,24 @@ class Floor:
 
 
 def chance_tau_sd(n_items: int) -> float:
-    """Standard deviation of τ for a random order of N items: √(2(2N+5) / (9N(N−1))). Its mean is 0."""
+    """Standard deviation of τ for a random order of N items: √(2(2N+5) / (9N(N−1))). Its mean is 0.
+
+    Parameters
+    ----------
+    n_items
+        N, at least 2.
+    """
     _check_items(n_items)
     return math.sqrt(2 * (2 * n_items + 5) / (9 * n_items * (n_items - 1)))
 
 
 def chance_abs_tau(n_items: int) -> float:
     """E|τ| for a random order of N items.
+
+    Parameters
+    ----------
+    n_items
+        N, at least 2.
 
     >>> [round(chance_abs_tau(n), 2) for n in (4, 5, 6, 8, 10)]
     [0.39, 0.33, 0.29, 0.23, 0.2]
@@ -59,12 +71,26 @@ def chance_abs_tau(n_items: int) -> float:
 
 
 def chance_free_accuracy(n_items: int) -> float:
-    """E max(accuracy, 1 − accuracy) for a random order of N items: (1 + E|τ|) / 2."""
+    """E max(accuracy, 1 − accuracy) for a random order of N items: (1 + E|τ|) / 2.
+
+    Parameters
+    ----------
+    n_items
+        N, at least 2.
+    """
     return (1 + chance_abs_tau(n_items)) / 2
 
 
 def chance_abs_tau_quantile(n_items: int, level: float = 0.95) -> float:
-    """The smallest t that |τ| of a random order of N items stays at or below with probability ≥ level."""
+    """The smallest t with P(|τ| ≤ t) ≥ level for a random order of N items.
+
+    Parameters
+    ----------
+    n_items
+        N, at least 2.
+    level
+        A probability, such as 0.95.
+    """
     _check_items(n_items)
     _check_level(level)
     if n_items > EXACT_ITEMS:
@@ -72,7 +98,7 @@ def chance_abs_tau_quantile(n_items: int, level: float = 0.95) -> float:
     tau, probability = _tau_law(n_items)
     order = np.argsort(np.abs(tau), kind="stable")
     cumulative = np.cumsum(probability[order])
-    # ± τ are one value of |τ|, and sums of probabilities are only equal up to rounding.
+    # τ and −τ give the same |τ|, and sums of probabilities are equal only up to rounding.
     return float(np.abs(tau)[order][np.searchsorted(cumulative, level - 1e-12)])
 
 
@@ -80,6 +106,11 @@ def chance_pairs(n_pairs: int) -> float:
     """E max(K, n − K) / n for K of n independent fair coins: chance for answers that need not be transitive.
 
     Closed form (the mean distance of a random walk): ½ + m C(n, m) / (n 2ⁿ) with m = ⌈n/2⌉.
+
+    Parameters
+    ----------
+    n_pairs
+        n, at least 1.
 
     >>> chance_pairs(1), chance_pairs(2), chance_pairs(3)
     (1.0, 0.75, 0.75)
@@ -95,8 +126,15 @@ def chance_pairs(n_pairs: int) -> float:
 def chance_floor(n_items: Sequence[int], level: float = 0.95) -> Floor:
     """The mean |τ| over tasks of these sizes when every order is random: its expectation and central interval.
 
-    The expectation is exact; the interval is read from the law of the mean (see `CONVOLVED_TASKS`).
+    The expectation is exact; the interval is that of the distribution of the mean (see `CONVOLVED_TASKS`).
     The floor of free accuracy is (1 + floor) / 2 throughout.
+
+    Parameters
+    ----------
+    n_items
+        The number of items of each task.
+    level
+        The coverage of the interval.
     """
     _check_level(level)
     law = _law_of_mean(n_items, signed=False)
@@ -105,12 +143,28 @@ def chance_floor(n_items: Sequence[int], level: float = 0.95) -> Floor:
 
 
 def p_value_abs_tau(mean_abs_tau: float, n_items: Sequence[int]) -> float:
-    """P(mean |τ| over tasks of these sizes ≥ the observed one) when every order is random; one-sided."""
+    """P(mean |τ| over tasks of these sizes ≥ the observed one) when every order is random; one-sided.
+
+    Parameters
+    ----------
+    mean_abs_tau
+        The observed mean |τ|.
+    n_items
+        The number of items of each task.
+    """
     return max(SMALLEST_P_VALUE, _law_of_mean(n_items, signed=False).at_least(mean_abs_tau))
 
 
 def p_value_tau(mean_tau: float, n_items: Sequence[int]) -> float:
-    """P(|mean τ| over tasks of these sizes ≥ the observed |mean τ|) when every order is random; two-sided."""
+    """P(|mean τ| over tasks of these sizes ≥ the observed |mean τ|) when every order is random; two-sided.
+
+    Parameters
+    ----------
+    mean_tau
+        The observed mean τ.
+    n_items
+        The number of items of each task.
+    """
     tail = _law_of_mean(n_items, signed=True).at_least(abs(mean_tau))
     return min(1.0, max(SMALLEST_P_VALUE, 2 * tail))
 
@@ -132,7 +186,7 @@ class _Lattice:
     values: NDArray[np.float64]
     probability: NDArray[np.float64]
     slack: float
-    """How far below an observed value an atom may lie and still count as that value."""
+    """How far below an observed value an atom still counts as that value."""
 
     def quantile(self, level: float) -> float:
         place = int(np.searchsorted(np.cumsum(self.probability), level - 1e-12))
@@ -144,7 +198,7 @@ class _Lattice:
 
 
 def _law_of_mean(n_items: Sequence[int], signed: bool) -> _Normal | _Lattice:
-    """The law of the mean over tasks of τ (signed) or |τ| under random orders."""
+    """The distribution of the mean over tasks of τ (signed) or |τ| under random orders."""
     if len(n_items) == 0:
         raise CcrankError("chance over tasks needs at least 1 task, got none")
     tasks = len(n_items)
@@ -172,7 +226,7 @@ def _law_of_mean(n_items: Sequence[int], signed: bool) -> _Normal | _Lattice:
     return _Lattice(
         values=2 * values - 1 if signed else values,
         probability=total / total.sum(),
-        # On the coarse grid each task's value may have moved by one step, and so may their mean.
+        # On the coarse grid each task's value may be off by one step, and so may their mean.
         slack=1e-9 if exact else step / steps,
     )
 
@@ -180,7 +234,8 @@ def _law_of_mean(n_items: Sequence[int], signed: bool) -> _Normal | _Lattice:
 def _on_grid(
     values: NDArray[np.float64], probability: NDArray[np.float64], steps: int
 ) -> NDArray[np.float64]:
-    """Probabilities of values in [0, 1] on 0, 1/steps, …, 1: an atom between two points is split, its mean kept."""
+    """Probabilities of values in [0, 1] on 0, 1/steps, …, 1: an atom between two points is split so that its mean is
+    unchanged."""
     place = values * steps
     nearest = np.rint(place)
     place = np.where(np.abs(place - nearest) < 1e-6, nearest, place)
@@ -201,17 +256,18 @@ def _tau_law(n_items: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     else:
         probability = np.ones(1)
         for k in range(2, n_items + 1):
-            # Convolution with the uniform law on 0..k−1 is a moving sum, hence a difference of running sums.
+            # Convolution with the uniform distribution on 0..k−1 is a moving sum, hence a difference of
+            # cumulative sums.
             running = np.cumsum(np.concatenate([probability, np.zeros(k - 1)]))
             running[k:] -= running[:-k].copy()
             probability = running / k
         probability = np.maximum(
             probability + probability[::-1], 0
-        )  # the law is symmetric: so is its rounding
+        )  # makes the rounding symmetric, as the distribution is
         probability /= probability.sum()
         pairs = n_items * (n_items - 1) // 2
         tau = (2 * np.arange(pairs + 1) - pairs) / pairs
-    tau.flags.writeable = probability.flags.writeable = False  # shared by every caller of the cache
+    tau.flags.writeable = probability.flags.writeable = False  # the cached arrays are shared by all callers
     return tau, probability
 
 
@@ -222,4 +278,4 @@ def _check_items(n_items: int) -> None:
 
 def _check_level(level: float) -> None:
     if not 0 < level < 1:
-        raise CcrankError(f"a level lies between 0 and 1, such as 0.95, got {level}")
+        raise CcrankError(f"a level must be between 0 and 1, such as 0.95, got {level}")

@@ -1,4 +1,4 @@
-"""How well the scores of one task order its items: Kendall's τ and pairwise accuracy, signed and direction-free."""
+"""Metrics of one task: Kendall's τ and pairwise accuracy, signed and direction-free."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from scipy import stats
 from ccrank.errors import CcrankError
 from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy
 
-# Up to here the N × N signs are faster than scipy's O(N log N) sort, whose fixed cost is high.
+# Up to this N comparing N × N signs is faster than scipy's O(N log N) sort, which has a high fixed cost.
 _MATRIX_ITEMS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class TaskMetrics:
-    """How one task was ranked, beside what a random order would reach."""
+    """Metrics of one task, with the chance levels of a random order."""
 
     n_items: int
     tau: float
-    """Kendall's τ-b with its sign: −1 is gold reversed."""
+    """Kendall's τ-b with its sign: −1 is the reversed gold order."""
     abs_tau: float
-    """|τ|: the better of the two directions, as in the paper."""
+    """|τ|: τ in the better of the two directions, as in the paper."""
     accuracy: float
-    """Share of pairs ordered as in gold, a tie counting ½."""
+    """Share of pairs ordered as in gold; a tie counts ½."""
     free_accuracy: float
-    """The accuracy of the better of the two directions, as in the paper: never below ½."""
+    """Accuracy in the better of the two directions, as in the paper: never below ½."""
     chance_abs_tau: float
     """E|τ| of a uniformly random order of n_items."""
     chance_free_accuracy: float
@@ -38,7 +38,7 @@ class TaskMetrics:
 def kendall_tau(scores: ArrayLike, gold: ArrayLike) -> float:
     """Kendall's τ-b of scores against gold, signed: (C − D) / √(P (P − T)), P = N(N−1)/2 pairs, T tied in the scores.
 
-    Gold never ties. Scores that all tie order nothing and have τ = 0 (where scipy gives NaN).
+    Gold has no ties. If all scores are tied, τ = 0 (where scipy gives NaN).
 
     Parameters
     ----------
@@ -54,14 +54,14 @@ def kendall_tau(scores: ArrayLike, gold: ArrayLike) -> float:
 
 
 def tau_b(first: ArrayLike, second: ArrayLike) -> float:
-    """Kendall's τ-b between two lists of scores, both of which may tie; 0 if one of them ties in all pairs.
+    """Kendall's τ-b between two lists of scores, both of which may have ties; 0 if all values of one list are tied.
 
     τ-b = (C − D) / √((P − T₁)(P − T₂)) with T₁ and T₂ the pairs tied in either list.
 
     Parameters
     ----------
     first, second
-        (N,) scores of the same items; NaN is refused.
+        (N,) scores of the same items; NaN raises an error.
 
     >>> round(tau_b([1, 1, 2, 3], [1, 2, 2, 3]), 3)
     0.8
@@ -74,6 +74,13 @@ def pairwise_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
 
     Without ties it equals (1 + τ) / 2.
 
+    Parameters
+    ----------
+    scores
+        (N,) higher = more; ties are allowed.
+    gold
+        (N,) gold values without ties.
+
     >>> pairwise_accuracy([0.0, 0.0, 1.0], [1, 2, 3])
     0.8333333333333334
     """
@@ -82,12 +89,28 @@ def pairwise_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
 
 
 def abs_tau(scores: ArrayLike, gold: ArrayLike) -> float:
-    """|τ|: the order is reversed if the reverse is better. Compare it with `chance_abs_tau`, not with 0."""
+    """|τ|, for the better of the two directions. Compare it with `chance_abs_tau`, not with 0.
+
+    Parameters
+    ----------
+    scores
+        (N,) higher = more; ties are allowed.
+    gold
+        (N,) gold values without ties.
+    """
     return abs(kendall_tau(scores, gold))
 
 
 def free_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
-    """max(accuracy, 1 − accuracy): compare it with `chance_free_accuracy`, not with ½."""
+    """max(accuracy, 1 − accuracy). Compare it with `chance_free_accuracy`, not with ½.
+
+    Parameters
+    ----------
+    scores
+        (N,) higher = more; ties are allowed.
+    gold
+        (N,) gold values without ties.
+    """
     accuracy = pairwise_accuracy(scores, gold)
     return max(accuracy, 1 - accuracy)
 
@@ -95,25 +118,39 @@ def free_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
 def pair_accuracy(margins: ArrayLike, gold: ArrayLike) -> float:
     """Share of the raw answers to ordered pairs that agree with gold; a margin of 0 counts ½.
 
-    margins: (N, N), entry [i, j] the log-odds that i is higher when asked as (i, j), NaN where not asked.
     The answers need not be transitive, so chance for the better direction is `chance_pairs(answers)`.
+
+    Parameters
+    ----------
+    margins
+        (N, N), entry [i, j] the log-odds that i is higher when presented as (i, j), NaN if not compared.
+    gold
+        (N,) gold values without ties.
     """
     answers = np.asarray(margins, dtype=float)
     values = _checked_gold(gold)
     if answers.shape != (len(values), len(values)):
         raise CcrankError(
             f"margins of shape {answers.shape} do not fit {len(values)} gold values; "
-            "give one row and one column for each item"
+            "give one row and one column per item"
         )
     asked = ~np.isnan(answers) & ~np.eye(len(values), dtype=bool)
     if not asked.any():
-        raise CcrankError("no pair was asked: all margins are NaN")
+        raise CcrankError("no pair was compared: all margins are NaN")
     agreement = np.sign(answers) * np.sign(values[:, None] - values[None, :])
     return float((1 + agreement[asked].mean()) / 2)
 
 
 def evaluate(scores: ArrayLike, gold: ArrayLike) -> TaskMetrics:
-    """All metrics of one task, with their chance levels."""
+    """All metrics of one task, with their chance levels.
+
+    Parameters
+    ----------
+    scores
+        (N,) higher = more; ties are allowed.
+    gold
+        (N,) gold values without ties.
+    """
     values = _checked_gold(gold)
     n_items = len(values)
     surplus, tied, tied_gold, pairs = _count_pairs(scores, values)
@@ -150,7 +187,7 @@ def _count_pairs(first: ArrayLike, second: ArrayLike) -> tuple[int, int, int, in
     pairs = len(scores) * (len(scores) - 1) // 2
     tied_first, tied_second = _tied_pairs(scores), _tied_pairs(others)
     if len(scores) <= _MATRIX_ITEMS:
-        # Comparisons, not differences: two infinite scores of one sign tie.
+        # Comparisons, not differences: two infinite scores of the same sign are tied.
         above = scores[None, :] > scores[:, None]
         other_above = others[None, :] > others[:, None]
         concordant = int((above & other_above).sum())

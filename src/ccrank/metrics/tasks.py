@@ -15,16 +15,16 @@ from ccrank.metrics.chance import Floor, chance_floor, p_value_abs_tau, p_value_
 from ccrank.metrics.order import TaskMetrics
 
 ENUMERATED_TASKS = 16
-"""Largest number of tasks for which the paired test tries all 2ⁿ sign flips."""
+"""Largest number of tasks for which the paired test enumerates all 2ⁿ sign flips."""
 
 # scipy 1.15 renamed the argument that takes a generator.
 _GENERATOR_ARGUMENT = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"
-_CHUNK_ENTRIES = 2**22  # resamples × tasks drawn at once: bounds memory at some 32 MB
+_CHUNK_ENTRIES = 2**22  # resamples × tasks drawn at once: bounds memory to about 32 MB
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over tasks with its bootstrap interval; the interval of a single task is NaN, for it is unknown."""
+    """A mean over tasks with its bootstrap interval; the interval of a single task is NaN."""
 
     mean: float
     low: float
@@ -33,7 +33,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """Is a better than b on the same tasks?"""
+    """Comparison of a and b on the same tasks."""
 
     difference: Estimate
     """Mean of a − b over tasks."""
@@ -44,7 +44,7 @@ class PairedTest:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Metrics over tasks, each with its interval, beside what random orders of the same sizes reach."""
+    """Metrics over tasks, each with its interval and the chance level for tasks of the same sizes."""
 
     n_tasks: int
     tau: Estimate
@@ -54,9 +54,9 @@ class Summary:
     chance_abs_tau: Floor
     chance_free_accuracy: Floor
     p_tau: float
-    """Two-sided: would random orders reach a mean τ this far from 0?"""
+    """Two-sided p-value of the mean τ under random orders."""
     p_abs_tau: float
-    """One-sided: would random orders reach a mean |τ| this high?"""
+    """One-sided p-value of the mean |τ| under random orders."""
 
 
 def mean_with_interval(
@@ -69,7 +69,7 @@ def mean_with_interval(
     values
         (T,) one value per task.
     generator
-        Draws the resamples.
+        The generator of the resamples.
     level
         The coverage of the interval.
     resamples
@@ -97,7 +97,7 @@ def macro_mean_with_interval(
     if not 0 < level < 1 or resamples < 1:
         raise CcrankError(f"an interval needs 0 < level < 1 and resamples ≥ 1, got {level} and {resamples}")
     mean = float(np.mean([values.mean() for values in observed]))
-    # A group of one task is the same in every resample; scipy refuses it.
+    # A group of one task is the same in every resample; scipy rejects it.
     single = sum(float(values[0]) for values in observed if len(values) == 1)
     drawn = [values for values in observed if len(values) > 1]
     if not drawn:
@@ -125,17 +125,28 @@ def paired_test(
 ) -> PairedTest:
     """Sign-flip permutation test of mean(a − b) = 0 over the tasks that a and b share, in the same order.
 
-    If a and b are alike, each task's difference is as likely to have the other sign. Up to `ENUMERATED_TASKS` tasks
-    all flips are tried; beyond, p = (1 + flips at least as extreme) / (1 + resamples).
+    Under the null hypothesis the sign of each task's difference is random. Up to `ENUMERATED_TASKS` tasks
+    all flips are enumerated; beyond, p = (1 + flips at least as extreme) / (1 + resamples).
+
+    Parameters
+    ----------
+    a, b
+        (T,) one value per task, in the same order.
+    generator
+        The generator of the resamples.
+    level
+        The coverage of the interval of the difference.
+    resamples
+        The number of bootstrap samples and of sampled sign flips.
     """
     first, second = _checked_values(a), _checked_values(b)
     if first.shape != second.shape:
         raise CcrankError(
-            f"a paired test needs the same tasks on both sides, got {len(first)} and {len(second)}"
+            f"a paired test needs the same tasks for a and b, got {len(first)} and {len(second)}"
         )
     differences = first - second
     n_tasks = len(differences)
-    # A flip that mirrors the observed one must count in spite of rounding.
+    # The mirrored flip must count despite rounding.
     threshold = abs(differences.sum()) - 1e-12 * np.abs(differences).sum()
     if n_tasks <= ENUMERATED_TASKS:
         flips = (np.arange(2**n_tasks)[:, None] >> np.arange(n_tasks)) & 1
@@ -161,10 +172,21 @@ def summarise(
 ) -> Summary:
     """Means over tasks with bootstrap intervals, chance floors and p-values against random orders.
 
-    The p-values take the scores as untied: with many ties they are approximate.
+    The p-values assume untied scores: with many ties they are approximate.
+
+    Parameters
+    ----------
+    per_task
+        The metrics of each task, from `evaluate`.
+    generator
+        The generator of the bootstrap samples.
+    level
+        The coverage of the intervals.
+    resamples
+        The number of bootstrap samples.
     """
     if not per_task:
-        raise CcrankError("nothing to summarise: no task was evaluated")
+        raise CcrankError("summarise needs at least 1 evaluated task, got none")
 
     def estimate(field: str) -> Estimate:
         return mean_with_interval([getattr(task, field) for task in per_task], generator, level, resamples)
@@ -195,7 +217,7 @@ def _chunks(resamples: int, n_tasks: int) -> Iterator[int]:
 def _checked_values(values: ArrayLike) -> NDArray[np.float64]:
     array = np.asarray(values, dtype=float)
     if array.ndim != 1 or len(array) == 0:
-        raise CcrankError(f"a mean over tasks needs one value for each task, got shape {array.shape}")
+        raise CcrankError(f"a mean over tasks needs one value per task, got shape {array.shape}")
     if not np.isfinite(array).all():
         where = int((~np.isfinite(array)).argmax())
         raise CcrankError(f"the value of task {where + 1} is {array[where]}; leave out tasks without a value")
