@@ -300,7 +300,7 @@ def test_summary_of_perfect_and_of_reversed_tasks():
         (lambda: metrics.chance_abs_tau_quantile(4, 95), "got 95"),
         (lambda: metrics.chance_pairs(0), "got 0"),
         (lambda: metrics.chance_floor([]), "at least 1 task"),
-        (lambda: metrics.summarise([], np.random.default_rng(0)), "no task"),
+        (lambda: metrics.summarise([], np.random.default_rng(0)), "at least 1 evaluated task"),
         (lambda: metrics.mean_with_interval([0.1, math.nan], np.random.default_rng(0)), "task 2 is nan"),
         (lambda: metrics.paired_test([1, 2], [1], np.random.default_rng(0)), "2 and 1"),
     ],

@@ -143,7 +143,7 @@ def test_few_opponents_suffice_for_a_good_ranking():
         ),
         (lambda: sorting.quick_sort(3, lambda pairs: [math.nan] * 2, np.random.default_rng(0)), "2 NaN"),
         (lambda: sorting.random_opponents(1, 2, np.random.default_rng(0)), "at least 2 items"),
-        (lambda: sorting.random_opponents(5, 1, np.random.default_rng(0)), "ask for 2 or more"),
+        (lambda: sorting.random_opponents(5, 1, np.random.default_rng(0)), "use at least 2"),
     ],
 )
 def test_mistakes_are_named(call, said):

@@ -89,7 +89,7 @@ def test_wrong_states_are_refused():
     probe = fit_each(STATES, "margin").probe(0)
     with pytest.raises(CcrankError, match="d = 12"):
         probe(np.zeros((4, 13)))
-    with pytest.raises(CcrankError, match="2 or more"):
+    with pytest.raises(CcrankError, match="at least 2"):
         probe(np.zeros((1, 12)))
     with pytest.raises(CcrankError, match="one vector"):
         Probe(np.zeros((2, 2)), 0.0)

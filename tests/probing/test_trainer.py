@@ -247,7 +247,7 @@ def test_what_cannot_be_trained_is_refused():
     """Each mistake in states, gold, names or settings is named."""
     states = states_of("margin")
     for call, message in (
-        (lambda: fit_each(states, "marginal"), "no probe is called 'marginal'"),
+        (lambda: fit_each(states, "marginal"), "unknown probe 'marginal'"),
         (lambda: fit_each([], "margin"), "no task"),
         (lambda: fit_each([states[0], states[1][:, :5]], "margin"), "different widths"),
         (lambda: fit_each([states[0][:1]], "margin"), "2 or more items"),
