@@ -79,7 +79,7 @@ def test_flags_are_laid_over_presets(tmp_path: Path) -> None:
     config = tmp_path / "mine.toml"
     config.write_text(study.to_toml(), encoding="utf-8")
     assert study_of(tmp_path, None, config, {}, {}, {}) == study
-    with pytest.raises(CcrankError, match="which study"):
+    with pytest.raises(CcrankError, match="no study given"):
         study_of(tmp_path, None, None, {}, {}, {})
     with pytest.raises(CcrankError, match=r"METHOD\.NAME=VALUE"):
         method_options(["margin=0.5"])

@@ -1,4 +1,4 @@
-"""The paper's whole study with one command: the grid of units, resumable runs."""
+"""Resumable studies: the grid of units, and running them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Study", "StudyReport", "Watcher", "preset", "run_study"]
 
-# Importing torch takes seconds, so what needs it is imported when it is first asked for.
+# Importing torch takes seconds, so names that need it are imported on first access.
 _LAZY = {
     "Study": "study",
     "StudyReport": "runner",

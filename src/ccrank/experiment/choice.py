@@ -1,4 +1,4 @@
-"""A method as a study names it: `NAME[@embeddings][:SPLIT]`."""
+"""A method as written in a study: `NAME[@embeddings][:SPLIT]`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Choice:
     split: str
     """none for a method without training; else same-task, leave-one-out or across-tasks."""
     embeddings: bool = False
-    """Probe the item's last token in layer 0: what the input embeddings alone say."""
+    """Probe the item's last token at layer 0, the input embeddings."""
 
     def __str__(self) -> str:
         return self.label if self.split == "none" else f"{self.label}:{self.split}"
@@ -39,7 +39,7 @@ class Choice:
 
     @property
     def method(self) -> Method:
-        """What the registry knows of it."""
+        """The method's entry in the registry."""
         return get_method(self.name)
 
     @property
@@ -49,7 +49,7 @@ class Choice:
 
     @property
     def paired(self) -> bool:
-        """Whether it reads ItemPair prompts, with both answers."""
+        """Whether it reads ItemPair prompts, with both answers filled in."""
         objective = self.method.objective
         return objective is not None and objective.prompt == "pair"
 
@@ -60,57 +60,55 @@ class Choice:
 
     @property
     def protocol(self) -> str:
-        """How a probe is trained and tested."""
+        """The evaluation protocol of a probe: its split."""
         return "same-task" if self.split == "none" else self.split
 
     @property
     def family(self) -> str:
-        """The method's family; what the embeddings alone give is a baseline."""
+        """The method's family; a probe of the embeddings is a baseline."""
         return "baseline" if self.embeddings else self.method.family
 
     @property
     def directed(self) -> bool:
-        """Whether it knows which end is the high one."""
+        """Whether it gives the direction: higher scores mean more."""
         return self.method.directed
 
     def seeds(self, count: int) -> tuple[int, ...]:
-        """The seeds that make a difference to it."""
+        """The seeds to run; a single one if results do not depend on it."""
         objective = self.method.objective
         return tuple(range(count)) if objective is not None and objective.seeded else (0,)
 
     def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """A user's options of the method, made to fit their types."""
+        """A user's options of the method, converted to their types."""
         parsed = self.method.parse_options(given)
         if self.probe and (taken := sorted(set(parsed) - set(SETTINGS))):
             raise CcrankError(
-                f"{self.name}: {taken[0]} is set by the study itself, with seeds, layers, `{self.name}:SPLIT` and the "
-                "wording of the template single"
+                f"{self.name}: {taken[0]} is set by the study itself: use seeds, layers, `{self.name}:SPLIT` and the "
+                "template single"
             )
         return parsed
 
     @classmethod
     def parse(cls, text: str) -> list[Choice]:
-        """What a study's line names. A supervised probe without a split is all three of them."""
+        """The choices that a study's entry stands for; a supervised probe without a split is all three splits."""
         head, colon, split = text.strip().partition(":")
         name, at, where = head.partition("@")
         method = get_method(name)
         probe = method.objective
         if not method.for_studies:
             raise CcrankError(
-                f"{name} needs a file of its own and is not run in studies; use `ccrank rank --method {name}`"
+                f"{name} needs a probe file and cannot be run in studies; use `ccrank rank --method {name}`"
             )
         if at and (where != "embeddings" or probe is None or probe.prompt == "pair"):
-            raise CcrankError(
-                f"{text!r}: @embeddings, for a probe on single items, is the only suffix with @"
-            )
+            raise CcrankError(f"{text!r}: the only suffix with @ is @embeddings, for probes on single items")
         if colon and probe is None:
-            raise CcrankError(f"{text!r}: {method.name} is not trained, so it has no split")
+            raise CcrankError(f"{text!r}: {method.name} is not trained and has no split")
         if colon and split not in PROTOCOLS:
-            raise CcrankError(f"{text!r}: a split is one of {', '.join(PROTOCOLS)}, not {split!r}")
+            raise CcrankError(f"{text!r}: a split must be one of {', '.join(PROTOCOLS)}, not {split!r}")
         if colon and probe is not None and not probe.supervised and split == "leave-one-out":
-            # Without labels nothing can leak, and unsupervised probes have no common direction to place an item by.
+            # Without labels nothing can leak, and unsupervised probes have no common direction to place an item on.
             raise CcrankError(
-                f"{text!r}: leave-one-out is for supervised probes; try same-task or across-tasks"
+                f"{text!r}: leave-one-out is for supervised probes; use same-task or across-tasks"
             )
         if colon:
             if probe is not None and probe.loss is None and split == "same-task":

@@ -1,4 +1,4 @@
-"""What a study ran on: versions, machine, models."""
+"""Recording the environment of a study: versions, machine, models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIBRARIES = ("torch", "transformers", "numpy", "scipy", "tokenizers")
 
 
 def now() -> str:
-    """The time, to the second, in UTC."""
+    """The current UTC time, to the second."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
@@ -43,7 +43,7 @@ def machine_facts() -> dict[str, Any]:
 
 
 def record_environment(folder: StudyFolder) -> None:
-    """Note what a study runs on; a later run on something else is noted beside the first."""
+    """Record the environment of a study; a later run in another one is recorded separately."""
     known, facts = load_environment(folder.path), machine_facts()
     if not known:
         folder.write(ENVIRONMENT, _text({**facts, "date": now(), "models": {}, "later_runs": []}))
@@ -55,14 +55,14 @@ def record_environment(folder: StudyFolder) -> None:
 
 
 def record_model(folder: StudyFolder, reader: Reader) -> None:
-    """Note which weights a name stood for; refuse to go on with others under the same name."""
+    """Record the weights behind a model name; raise an error if they differ from those recorded before."""
     known = load_environment(folder.path)
     loaded = reader.loaded
     before = known["models"].get(reader.name)
     if before is not None and before["identity"] != loaded.identity:
         raise CcrankError(
-            f"the model {reader.name} is not the one that {folder.path} was begun with: its weights or precision were "
-            f"{before['identity']}, now {loaded.identity}; give another folder, or --force-new to start over"
+            f"the model {reader.name} differs from the one in {folder.path}: its weights or precision "
+            f"were {before['identity']}, now {loaded.identity}; give another folder, or --force-new to start over"
         )
     if before is None:
         known["models"][reader.name] = {

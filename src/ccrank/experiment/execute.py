@@ -1,4 +1,4 @@
-"""One unit of work: scores of every task, rows for the table, and the tasks that failed with their reasons."""
+"""Running one unit: scores of every task, rows of results, and failed tasks with their reasons."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Outcome:
-    """What a unit gave."""
+    """The result of a unit."""
 
     rows: list[Row] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Scored:
-    """One task's scores by one seed and layer."""
+    """One task's scores for one seed and layer."""
 
     task: Task
     scores: np.ndarray
@@ -61,9 +61,9 @@ def run_method(
     options: dict[str, Any],
     progress: Progress | None = None,
 ) -> Outcome:
-    """A unit of a method that is not a probe: what `rank_tasks` gives.
+    """Run a unit of a method that is not a probe, with `rank_tasks`.
 
-    Methods that do not pool tasks go block by block, the same blocks in every run (see `read_states`).
+    Methods that do not pool tasks run in blocks, which are the same in every run (see `read_states`).
     """
     outcome, tasks = Outcome(), task_set.tasks
     method = unit.choice.method
@@ -102,10 +102,10 @@ def run_probe(
     settings: Settings,
     device: str = "cpu",
 ) -> Outcome:
-    """A unit of a probe on states that were read before: rows for each layer, task and seed.
+    """Run a unit of a probe on states that were read before: rows for each layer, task and seed.
 
-    The states belong to `sorted_tasks`, whose items are in canonical order; `orders` leads back. If the states have
-    anchors, the rows are those of the one layer that agrees best with them.
+    The states belong to `sorted_tasks`, whose items are in canonical order; `orders` restores the original order. If
+    the states have anchors, the rows are those of the layer that agrees best with them.
     """
     choice = unit.choice
     spec = ProbeSpec(choice.name, choice.seeds(seeds), settings, choice.protocol, device)
@@ -132,7 +132,7 @@ def run_probe(
 
 
 def row_of(unit: Unit, kind: str, scored: Scored) -> Row:
-    """A row of the results; metrics are NaN for a task without gold."""
+    """One row of results; metrics are NaN for a task without gold."""
     task, count = scored.task, len(scored.task.items)
     found = None if task.values is None else evaluate(scored.scores, task.values)
     return {

@@ -19,7 +19,7 @@ from ccrank.results.save import join_units, save_unit, unit_failures
 from ccrank.results.schema import CONFIG, ENVIRONMENT, FAILURES, FINGERPRINT, RESULTS, TASKS, UNITS
 
 OWN = (RESULTS, UNITS, FAILURES, ENVIRONMENT, TASKS, CONFIG, FINGERPRINT)
-"""What is set aside when a new study begins; the fingerprint last: while it is there, the rest is the old study's."""
+"""Files moved aside when a new study starts; the fingerprint is last, because it marks the rest as the old study's."""
 
 
 class StudyFolder:
@@ -30,7 +30,7 @@ class StudyFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep every other process out, until this one leaves or dies."""
+        """Hold an exclusive lock on the folder; it is released when the process ends."""
         lock = FileLock(self.path / "lock", timeout=0)
         try:
             (self.path / UNITS).mkdir(parents=True, exist_ok=True)
@@ -47,22 +47,22 @@ class StudyFolder:
             lock.release()
 
     def begin(self, study: Study, sets: Mapping[str, TaskSet], force_new: bool) -> None:
-        """Record a new study, or make sure that the one in the folder is this one."""
+        """Record a new study, or verify that the folder contains the same one."""
         wanted = study.fingerprint() | {f"tasks of {name}": one.digest for name, one in sets.items()}
         wanted = json.loads(json.dumps(wanted))
         known = self._known()
         if known is not None and (changes := _changes(known, wanted)):
             if not force_new:
                 raise CcrankError(
-                    f"{self.path} holds a study of another configuration: {'; '.join(changes)}. Give another folder, "
-                    "or --force-new to set the old results aside and start over"
+                    f"{self.path} contains a study with another configuration: {'; '.join(changes)}. Use another "
+                    "folder, or --force-new to move the old results aside and start over"
                 )
             self._set_aside()
             known = None
         if known is None:
             self.write(TASKS, _task_lines(sets))
             self.write(CONFIG, study.to_toml().encode())
-            # Last, since it says that the others are there.
+            # Last, since it marks the other files as complete.
             self.write(FINGERPRINT, json.dumps(wanted, indent=1).encode())
 
     def _known(self) -> dict[str, Any] | None:
@@ -83,33 +83,33 @@ class StudyFolder:
         (self.path / UNITS).mkdir(exist_ok=True)
 
     def unit_path(self, unit: Unit) -> Path:
-        """Where a unit's rows are stored."""
+        """The file of a unit's rows."""
         return self.path / UNITS / f"{unit.digest}.parquet"
 
     def is_done(self, unit: Unit) -> bool:
-        """Whether a unit's file is there and readable."""
+        """Whether a unit's file exists and is readable."""
         return unit_failures(self.unit_path(unit)) is not None
 
     def failures_of(self, unit: Unit) -> dict[str, str]:
-        """The tasks that a unit could not do, with reasons."""
+        """The tasks that failed in a unit, with reasons."""
         return unit_failures(self.unit_path(unit)) or {}
 
     def put(self, unit: Unit, outcome: Outcome) -> None:
-        """Store what a unit gave, with its failures in the same file."""
+        """Store a unit's rows and failures in one file."""
         save_unit(self.unit_path(unit), outcome.rows, outcome.failures)
 
     def forget(self, units: Iterable[Unit]) -> None:
-        """Drop units, so that they are run again."""
+        """Delete units, so that they are run again."""
         for unit in units:
             self.unit_path(unit).unlink(missing_ok=True)
         self.forget_results()
 
     def forget_results(self) -> None:
-        """Drop the joint table, which is there only when it is complete."""
+        """Delete the joint table, which exists only when the study is complete."""
         (self.path / RESULTS).unlink(missing_ok=True)
 
     def join(self, units: Sequence[Unit]) -> int:
-        """Make one table of all units, in their order; returns its rows."""
+        """Write one table of all units, in their order; returns its number of rows."""
         return join_units([self.unit_path(unit) for unit in units], self.path / RESULTS)
 
     def write(self, name: str, content: bytes) -> None:
@@ -118,7 +118,7 @@ class StudyFolder:
 
 
 def _task_lines(sets: Mapping[str, TaskSet]) -> bytes:
-    """Task files' lines, each with its dataset in `about`; ASCII, so that any text has a form."""
+    """The tasks as JSON lines, each with its dataset in `about`; ASCII, so that any text can be encoded."""
     lines = []
     for name, one in sets.items():
         for task in one.tasks:
@@ -129,7 +129,7 @@ def _task_lines(sets: Mapping[str, TaskSet]) -> bytes:
 
 
 def _changes(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """What differs between two fingerprints, in words."""
+    """The differences between two fingerprints, as phrases."""
     changes = []
     for key in dict.fromkeys((*known, *wanted)):
         before, now = known.get(key), wanted.get(key)
@@ -140,7 +140,7 @@ def _changes(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
             parts += [f"with {one}" for one in now if one not in before]
             changes.append(f"{key} {', '.join(parts) or 'in another order'}")
         elif key.startswith(("tasks of ", "template ")):
-            # Datasets that came or went are named already; a template that came with a new version changes nothing.
+            # Added and removed datasets are listed already; a template added by a new version changes nothing.
             if before is not None and now is not None:
                 changes.append(f"{key} changed")
         else:

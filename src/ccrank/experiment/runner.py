@@ -1,4 +1,4 @@
-"""Running a study: what is done is skipped, what fails is noted, and the rest goes on."""
+"""Running a study: finished units are skipped, failures are recorded, and the remaining units continue."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ OpenReader = Callable[[str], Reader]
 
 
 class Watcher:
-    """Told how a study goes; this one keeps it to itself."""
+    """Receives the progress of a study; the base class ignores it."""
 
     def begin(self, units: int, done: int, weight: float) -> None:
-        """So many units there are, so many were done before; `weight` is what the rest weighs."""
+        """The run starts: `units` in total, `done` of them before; `weight` is the cost estimate of the rest."""
 
     def say(self, words: str) -> None:
-        """Something is being waited for, or worth a line."""
+        """A status message."""
 
     def start(self, unit: Unit) -> None:
-        """A unit begins."""
+        """A unit starts."""
 
     def reading(self, tokens: int) -> None:
-        """So many distinct tokens were just read."""
+        """`tokens` further distinct tokens are read."""
 
     def finish(self, unit: Unit, outcome: Outcome, seconds: float, weight: float, spent: Cost) -> None:
-        """A unit is kept; `spent` is all that its model has read so far."""
+        """A unit is stored; `spent` is the total cost of its model so far."""
 
 
 @dataclass(frozen=True)
 class StudyReport:
-    """How a run went."""
+    """The outcome of a run."""
 
     units: int
     done_before: int
@@ -72,10 +72,10 @@ def run_study(
     watcher: Watcher | None = None,
     open_reader: OpenReader | None = None,
 ) -> StudyReport:
-    """Run what a study's folder does not hold yet, then make its one table.
+    """Run the units that a study's folder does not contain yet, then write its table.
 
-    `cache` is where readings are kept: a folder, an open cache, or None for `out/cache`. `retry` does units again in
-    which tasks failed. `open_reader` takes the place of loading models by name.
+    `cache` is the cache of readings: a folder, an open cache, or None for `out/cache`. `retry` repeats units with
+    failed tasks. `open_reader` replaces loading models by name.
     """
     start = time.perf_counter()
     folder, watcher = StudyFolder(out), watcher or Watcher()
@@ -122,7 +122,7 @@ class _Run:
         self.templates: Templates = study.load_templates()
 
     def model(self, name: str, units: Sequence[Unit], opener: OpenReader) -> None:
-        """All units of one model, which is loaded for them and let go after them."""
+        """All units of one model, which is loaded before and freed after them."""
         try:
             reader = opener(name)
         except CcrankError as error:
@@ -145,7 +145,7 @@ class _Run:
         )
 
     def _probes(self, units: Sequence[Unit], reader: Reader) -> None:
-        """Units that probe the same states, which are read for the first of them."""
+        """Units that probe the same states, which are read once, for the first of them."""
         task_set = self.sets[units[0].dataset]
         sorted_tasks, orders = zip(*(canonical(task) for task in task_set.tasks), strict=True)
         shared: list[TaskStates] = []
@@ -183,7 +183,7 @@ class _Run:
             one.close()
 
     def _guarded(self, unit: Unit, reader: Reader, work: Callable[[], Outcome]) -> None:
-        """Do a unit and keep it. One that fails as a whole is not kept, so that the next run tries it again."""
+        """Run a unit and store it. One that fails as a whole is not stored, so that the next run repeats it."""
         self.watcher.start(unit)
         start = time.perf_counter()
         try:
@@ -213,7 +213,7 @@ def _weights(units: Sequence[Unit], sets: dict[str, TaskSet]) -> dict[Unit, floa
 def _failures(
     unit: Unit, folder: StudyFolder, sets: dict[str, TaskSet], broken: dict[Unit, str]
 ) -> list[dict[str, Any]]:
-    """Entries of the list of failures; a reason that all tasks of a unit share is the unit's."""
+    """Entries of the list of failures; a reason shared by all tasks of a unit is one entry."""
     where = {
         "model": unit.model,
         "dataset": unit.dataset,

@@ -1,4 +1,4 @@
-"""What a study is: models × datasets × methods, as data that a file or the command line gives."""
+"""The definition of a study: models × datasets × methods, as data from a file or the command line."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ccrank.toml import parse_toml
 
 READER_DEFAULTS: Mapping[str, Any] = asdict(ReaderOptions())
 NOT_IN_RESULTS = ("device", "batch_tokens")
-"""Reader options that do not change results, so that a study may be resumed with others."""
+"""Reader options that do not change results, so a study may be resumed with other values."""
 AUTO_LAYERS = "auto, the layer closest to label-free anchors"
-"""What a fingerprint says of auto: studies of another rule are not to be mixed with these."""
+"""The fingerprint's entry for auto: studies with another selection rule must not be mixed with these."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """Which models are tried on which datasets by which methods."""
+    """The models, datasets and methods of a study, with their options."""
 
     models: tuple[str, ...]
     datasets: tuple[str, ...]
@@ -33,18 +33,18 @@ class Study:
     methods: tuple[str, ...]
     """Each `NAME[@embeddings][:SPLIT]`; see `Choice`."""
     seeds: int = 5
-    """Probes are trained from seeds 0 … seeds − 1; each gives rows of its own."""
+    """Probes are trained from seeds 0 … seeds − 1; each seed gives its own rows."""
     layers: str = "last"
-    """Whose states are probed: last, all, numbers such as "12,20", or auto: for each probe the one layer, of the middle
-    and late ones, that agrees best with label-free anchors."""
+    """The layers that are probed: last, all, numbers such as "12,20", or auto: for each probe the one of the middle
+    and late layers that agrees best with label-free anchors."""
     limit: int | None = None
-    """At most so many tasks of each dataset, spread evenly over it."""
+    """Maximal number of tasks per dataset, evenly spaced."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Options of methods, by the method's name."""
+    """Options of methods, by method name."""
     template: tuple[str, ...] = ()
     """Changed templates, each NAME=TEXT."""
     templates: str | None = None
-    """A TOML file of templates laid over the shipped ones."""
+    """A TOML file of templates that override the packaged ones."""
     reader: Mapping[str, Any] = field(default_factory=dict)
     """How models are read: device, dtype, chat, truncate …"""
 
@@ -52,15 +52,15 @@ class Study:
         for name in ("models", "datasets", "methods"):
             values = tuple(getattr(self, name))
             if not values:
-                raise CcrankError(f"a study needs at least one of its {name}")
+                raise CcrankError(f"a study needs at least one entry in {name}")
             if repeated := sorted({value for value in values if values.count(value) > 1}):
-                raise CcrankError(f"{name} names {repeated[0]!r} twice")
+                raise CcrankError(f"{name} contains {repeated[0]!r} twice")
             object.__setattr__(self, name, values)
         object.__setattr__(self, "template", tuple(self.template))
         object.__setattr__(self, "layers", _checked_layers(self.layers))
         for name, value in (("seeds", self.seeds), ("limit", self.limit)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise CcrankError(f"{name} is a number from 1 on, got {value!r}")
+                raise CcrankError(f"{name} must be at least 1, got {value!r}")
         if unknown := sorted(set(self.reader) - set(READER_DEFAULTS)):
             raise CcrankError(
                 f"[reader] has no option {unknown[0]!r}; its options: {', '.join(READER_DEFAULTS)}"
@@ -69,13 +69,13 @@ class Study:
         names = {choice.name for choice in self.choices}
         for name in self.options:
             if name not in names:
-                raise CcrankError(f"options are given for {name!r}, which is not among the study's methods")
+                raise CcrankError(f"there are options for {name!r}, which is not one of the study's methods")
         for choice in self.choices:
             choice.parse_options(self.options.get(choice.name, {}))
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """The methods, parsed; one that stands for several splits is several."""
+        """The methods, parsed; a method with several splits is several choices."""
         found = [choice for text in self.methods for choice in Choice.parse(text)]
         return tuple(dict.fromkeys(found))
 
@@ -91,23 +91,23 @@ class Study:
             if isinstance(entry, str):
                 entry = [part.strip() for part in entry.split(",")] if name != "template" else [entry]
             if not isinstance(entry, Sequence) or not all(isinstance(one, str) and one for one in entry):
-                raise CcrankError(f"{where}: {name} is a list of names, got {entry!r}")
+                raise CcrankError(f"{where}: {name} must be a list of names, got {entry!r}")
             given[name] = tuple(entry)
         for name in ("options", "reader"):
             if not isinstance(given.get(name, {}), Mapping):
-                raise CcrankError(f"{where}: {name} is a table, got {given[name]!r}")
+                raise CcrankError(f"{where}: {name} must be a table, got {given[name]!r}")
         for name, table in given.get("options", {}).items():
             if not isinstance(table, Mapping):
-                raise CcrankError(f"{where}: options.{name} is a table of options, got {table!r}")
+                raise CcrankError(f"{where}: options.{name} must be a table of options, got {table!r}")
         return cls(**given)
 
     @classmethod
     def load(cls, path: str | Path) -> Study:
-        """A study from a TOML file; paths in it are taken from where the command runs."""
+        """A study from a TOML file; paths in it are relative to the working directory."""
         return cls.parse(parse_toml(Path(path)), str(path))
 
     def load_templates(self) -> Templates:
-        """The wording that this study uses."""
+        """The templates of this study."""
         return load_templates(self.templates, self.template)
 
     def to_toml(self) -> str:
@@ -115,7 +115,8 @@ class Study:
         return to_toml({key: value for key, value in asdict(self).items() if value not in (None, (), {})})
 
     def fingerprint(self) -> dict[str, Any]:
-        """All that a result hangs on, as plain values by name, so that two studies can be compared entry by entry."""
+        """Everything that results depend on, as plain values by name, so that two studies can be compared entry by
+        entry."""
         entries: dict[str, Any] = {
             "models": list(self.models),
             "datasets": list(self.datasets),
@@ -135,15 +136,15 @@ class Study:
 
 
 def preset(name: str) -> dict[str, Any]:
-    """The entries of a shipped study."""
+    """The entries of a packaged study."""
     known = parse_toml(resources.files("ccrank.experiment") / "presets.toml")
     if name not in known:
-        raise CcrankError(f"no preset {name!r}; there are {', '.join(known)}")
+        raise CcrankError(f"unknown preset {name!r}; choose one of {', '.join(known)}")
     return dict(known[name])
 
 
 def digest(value: Any) -> str:
-    """A short name for a JSON value."""
+    """A short hash of a JSON value."""
     text = json.dumps(value, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
@@ -170,7 +171,7 @@ def _value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, str):
-        # JSON's escapes are TOML's but for DEL, which TOML wants escaped too.
+        # JSON's escapes are valid in TOML, which also requires DEL to be escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return json.dumps(value)
 
@@ -181,5 +182,7 @@ def _checked_layers(layers: Any) -> str:
         try:
             [int(one) for one in text.split(",")]
         except ValueError:
-            raise CcrankError(f"layers is last, all, auto or numbers such as 12,20, not {layers!r}") from None
+            raise CcrankError(
+                f"layers must be last, all, auto or numbers such as 12,20, not {layers!r}"
+            ) from None
     return text

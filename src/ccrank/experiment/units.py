@@ -1,4 +1,4 @@
-"""The grid: which units of work a study has, in the order in which they share readings best."""
+"""The grid of units of a study, in an order that shares readings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ccrank.taskfiles import read_tasks
 
 @dataclass(frozen=True)
 class TaskSet:
-    """A dataset as a study uses it."""
+    """A dataset as used by a study."""
 
     name: str
     kind: str
@@ -25,23 +25,23 @@ class TaskSet:
 
     @property
     def digest(self) -> str:
-        """Changes when any word or value of a task does."""
+        """A hash that changes with any text or value of a task."""
         return digest([task.to_json() for task in self.tasks])
 
 
 @dataclass(frozen=True)
 class Unit:
-    """One model, one dataset, one method with its split and layers: what is done, kept and skipped as a whole."""
+    """One model, one dataset, one method with its split and layers: run, stored and skipped as a whole."""
 
     model: str
     dataset: str
     choice: Choice
     layers: str
-    """The study's layers; "-" where a method does not choose any."""
+    """The study's layers; "-" for a method without layers."""
 
     @property
     def digest(self) -> str:
-        """The name of the unit's file. What else results hang on is the folder's fingerprint."""
+        """The name of the unit's file. The folder's fingerprint covers everything else that results depend on."""
         return digest([self.model, self.dataset, str(self.choice), self.layers])
 
     @property
@@ -65,28 +65,26 @@ def load_task_sets(study: Study, data_dir: str | Path | None = None) -> dict[str
         elif Path(name).suffix or Path(name).exists():
             label, kind, tasks = Path(name).stem, "other", read_tasks(name)
         else:
-            raise CcrankError(
-                f"{name!r} is neither a dataset ({', '.join(known)}) nor a task file that exists"
-            )
+            raise CcrankError(f"{name!r} is neither a dataset ({', '.join(known)}) nor an existing task file")
         if label in sets:
-            raise CcrankError(f"two datasets of the study are called {label!r}; rename the file {name}")
+            raise CcrankError(f"two datasets of the study are named {label!r}; rename the file {name}")
         if repeated := sorted({task.id for task in tasks if sum(one.id == task.id for one in tasks) > 1}):
-            raise CcrankError(f"{name}: two tasks have the id {repeated[0]!r}; results are kept by id")
+            raise CcrankError(f"{name}: two tasks have the id {repeated[0]!r}; results are stored by id")
         sets[label] = TaskSet(label, kind, tuple(spread(tasks, study.limit)))
     return sets
 
 
 def spread(tasks: Sequence[Task], limit: int | None) -> list[Task]:
-    """At most `limit` tasks, evenly spread: the head of a dataset is often all of one kind."""
+    """At most `limit` tasks, evenly spaced: the first tasks of a dataset are often similar."""
     if limit is None or limit >= len(tasks):
         return list(tasks)
     return [tasks[index * len(tasks) // limit] for index in range(limit)]
 
 
 def plan_units(study: Study, sets: Mapping[str, TaskSet]) -> list[Unit]:
-    """Every unit once: model by model, dataset by dataset, units that share readings side by side.
+    """All units, model by model and dataset by dataset, with units that share readings next to each other.
 
-    Training across tasks needs two tasks: a dataset of one has no such units.
+    Training across tasks needs two tasks: a dataset of one task has no such units.
     """
     return list(_plan(study, sets))
 
@@ -106,7 +104,7 @@ def _plan(study: Study, sets: Mapping[str, TaskSet]) -> Iterator[Unit]:
 
 
 def weight(unit: Unit, tasks: Sequence[Task], first_of_group: bool) -> float:
-    """Roughly how long a unit takes, in characters that a model reads: for the time left, not for results."""
+    """An estimate of a unit's cost in characters read, for the remaining time only."""
     total = 0.0
     for task in tasks:
         count = len(task.items)

@@ -1,4 +1,4 @@
-"""Results in the formats that other tools read: CSV, LaTeX, and the run and judgement files of TREC."""
+"""Results in the formats of other tools: CSV, LaTeX, and TREC run and judgement files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HEADS = {
 
 
 def to_csv(entries: Sequence[Mapping[str, Any]]) -> str:
-    """One line for each entry; what is not a number is left empty."""
+    """One line per entry; NaN is an empty cell."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(entries[0])
@@ -53,7 +53,7 @@ def to_csv(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def to_latex(entries: Sequence[Mapping[str, Any]]) -> str:
-    """A table in the manner of booktabs."""
+    """A LaTeX table with booktabs rules."""
     names = [
         name for name in _HEADS if name in entries[0] and not (name == "kind" and "dataset" in entries[0])
     ]
@@ -92,9 +92,9 @@ def _cell(entry: Mapping[str, Any], name: str) -> str:
 
 
 def trec_run(frame: pd.DataFrame, tasks: Tasks) -> Iterator[str]:
-    """Lines `qid Q0 docid rank score tag`: a query for each task, a document for each item, a tag for each run.
+    """Lines `qid Q0 docid rank score tag`: a query per task, a document per item, a tag per run.
 
-    The tag is model/method, with split, layer and seed where there are any.
+    The tag is model/method, with split, layer and seed if there are any.
     """
     documents = {key: document_ids(task) for key, task in tasks.items()}
     columns = ("dataset", "task", "model", "method", "split", "layer", "seed", "scores")
@@ -126,12 +126,12 @@ def trec_judgements(tasks: Tasks) -> Iterator[str]:
 
 
 def query_id(dataset: str, task: str) -> str:
-    """A task's name in TREC files."""
+    """A task's query id in TREC files."""
     return f"{safe(dataset)}/{safe(task)}"
 
 
 def document_ids(task: Task) -> list[str]:
-    """Items as ids without white space, no two the same."""
+    """Unique ids of the items, without white space."""
     ids: list[str] = []
     taken: set[str] = set()
     for item in task.items:

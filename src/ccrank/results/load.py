@@ -1,4 +1,4 @@
-"""Loading what a study's folder holds."""
+"""Loading the files of a study's folder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def load_results(folder: str | Path) -> pd.DataFrame:
-    """The results of a study; of a study that is not finished, what there is so far.
+    """The results of a study; for an unfinished study, the results so far.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def load_results(folder: str | Path) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row for each task, seed and layer of a model, method and split; `ccrank.results.SCHEMA` has the columns.
+        One row for each task, seed and layer of a model, method and split; the columns are in `ccrank.results.SCHEMA`.
     """
     folder = Path(folder)
     if folder.is_file() and folder.suffix == ".parquet":
@@ -39,12 +39,12 @@ def load_results(folder: str | Path) -> pd.DataFrame:
     paths = [whole] if whole.exists() else sorted((folder / UNITS).glob("*.parquet"))
     if not paths:
         raise CcrankError(
-            f"{folder} holds no results: neither {RESULTS} nor units of a study; run `ccrank bench --out {folder}`"
+            f"{folder} contains no results: neither {RESULTS} nor units of a study; run `ccrank bench --out {folder}`"
         )
     try:
         for path in paths:
             if missing := [name for name in SCHEMA.names if name not in pq.read_schema(path).names]:
-                raise CcrankError(f"{path} lacks the columns {missing}; was it written by `ccrank bench`?")
+                raise CcrankError(f"{path} lacks the columns {missing}; it must be written by `ccrank bench`")
         table = pa.concat_tables([pq.read_table(path, schema=SCHEMA) for path in paths])
     except (pa.ArrowException, OSError) as error:
         raise CcrankError(f"the results in {folder} cannot be read: {error}") from None
@@ -72,7 +72,7 @@ def load_tasks(folder: str | Path) -> dict[tuple[str, str], Task]:
 
 
 def load_failures(folder: str | Path) -> list[dict[str, Any]]:
-    """What failed in a study: model, dataset, method, split, task (None for a whole unit), reason.
+    """The failures of a study: model, dataset, method, split, task (None for a whole unit), reason.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def load_failures(folder: str | Path) -> list[dict[str, Any]]:
 
 
 def load_environment(folder: str | Path) -> dict[str, Any]:
-    """What a study ran on: versions, machine, models; empty before its first run.
+    """The environment of a study: versions, machine, models; empty before its first run.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def load_environment(folder: str | Path) -> dict[str, Any]:
 
 
 def read_text_file(path: Path) -> str:
-    """The text of a file of the folder; empty if there is none."""
+    """The text of a file; empty if it does not exist."""
     try:
         return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     except OSError as error:

@@ -33,7 +33,7 @@ def unit_failures(path: Path) -> dict[str, str] | None:
 
 
 def join_units(paths: Sequence[Path], target: Path) -> int:
-    """Make one table of all units, in their order; returns its number of rows."""
+    """Write one table of all units, in their order; returns its number of rows."""
     tables = [pq.read_table(path, schema=SCHEMA) for path in paths]
     table = pa.concat_tables(tables) if tables else table_of([])
     table = table.replace_schema_metadata(None).combine_chunks()

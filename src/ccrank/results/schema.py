@@ -16,16 +16,16 @@ SCHEMA = pa.schema(
         ("n_items", pa.int32()),
         ("model", pa.string()),
         ("method", pa.string()),
-        ("layer", pa.int32()),  # −1 where a method has none
+        ("layer", pa.int32()),  # −1 for methods without layers
         ("seed", pa.int32()),
         ("split", pa.string()),  # none, same-task, leave-one-out, across-tasks
-        ("tau", pa.float64()),  # NaN, like the next three, for a task without gold
+        ("tau", pa.float64()),  # NaN, like the next three, for tasks without gold
         ("abs_tau", pa.float64()),
         ("accuracy", pa.float64()),
         ("free_accuracy", pa.float64()),
         ("chance_abs_tau", pa.float64()),
         ("chance_free_accuracy", pa.float64()),
-        ("consistency", pa.float64()),  # the method's own measure (`Method.consistency`); else NaN
+        ("consistency", pa.float64()),  # the method's consistency measure (`Method.consistency`), or NaN
         ("distinct_tokens", pa.int64()),
         ("seconds", pa.float64()),
         ("directed", pa.bool_()),

@@ -21,14 +21,14 @@ FACETS = ("model", "dataset", "method", "split", "layer")
 
 
 def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str, Any]]:
-    """One entry for each model, dataset, method, split and layer; with `by="kind"` each kind in place of a dataset.
+    """One entry for each model, dataset, method, split and layer; with `by="kind"` one per kind instead of dataset.
 
-    The mean of a kind is the mean of its datasets' means, each dataset counting the same, as in the paper; its interval
-    comes from resampling tasks within each dataset. Tasks without gold count in `tasks` but in no metric. Where each
-    dataset has one layer of its own, as `auto` chooses it, the mean of a kind is over those, and its layer is −1.
+    The mean of a kind is the unweighted mean of its datasets' means, as in the paper; its interval comes from
+    resampling tasks within each dataset. Tasks without gold count in `tasks` but in no metric. If each dataset has its
+    own layer, as chosen by `auto`, the mean of a kind is over those, and its layer is −1.
     """
     if by not in ("dataset", "kind"):
-        raise CcrankError(f"summaries are by dataset or by kind, not by {by!r}")
+        raise CcrankError(f"by must be 'dataset' or 'kind', not {by!r}")
     tasks = task_means(frame)
     if by == "dataset":
         return [_entry(dict(zip(UNIT, key, strict=True)), [group]) for key, group in _groups(tasks, UNIT)]
@@ -60,7 +60,7 @@ def task_means(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose(frame: pd.DataFrame, **wanted: Sequence[str]) -> pd.DataFrame:
-    """The rows of the models, datasets, methods, splits and layers named; a facet without names keeps all."""
+    """The rows of the given models, datasets, methods, splits and layers; a facet without values keeps all."""
     for facet, names in wanted.items():
         if not names:
             continue
@@ -71,7 +71,7 @@ def choose(frame: pd.DataFrame, **wanted: Sequence[str]) -> pd.DataFrame:
                 raise CcrankError(f"the results have no {facet} {name!r}; they have {', '.join(known)}")
         frame = frame[column.isin(list(names))]
     if frame.empty:
-        raise CcrankError("no results are left of that choice")
+        raise CcrankError("no results match this selection")
     return frame
 
 
@@ -83,7 +83,7 @@ def _groups(frame: pd.DataFrame, keys: list[str]) -> list[tuple[tuple[Any, ...],
 
 
 def _entry(key: dict[str, Any], parts: list[pd.DataFrame]) -> dict[str, Any]:
-    """Means over the parts' means; each part is the tasks of one dataset."""
+    """The mean of the parts' means; each part is the tasks of one dataset."""
     entry = {name: value.item() if isinstance(value, np.generic) else value for name, value in key.items()}
     if "dataset" not in entry:
         entry["datasets"] = len(parts)
@@ -96,7 +96,7 @@ def _entry(key: dict[str, Any], parts: list[pd.DataFrame]) -> dict[str, Any]:
         values = [part[name].mean() for part in of]
         return float(np.mean(values)) if values else float("nan")
 
-    # Each entry has a generator of its own, so that an interval does not depend on what else is in the table.
+    # Each entry has its own generator, so that an interval does not depend on the rest of the table.
     low, high = _interval([part["tau"].to_numpy() for part in graded])
     return entry | {
         "tau": mean("tau", graded),

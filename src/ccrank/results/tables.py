@@ -1,4 +1,4 @@
-"""From one row per task and run to the rows of tables: means over tasks, spread over seeds, chance beside each.
+"""Tables from rows of results: means over tasks, deviation over seeds, and chance levels.
 
 A results table has one row for each (model, dataset, task, method, layer, split, seed); see docs/report.md.
 """
@@ -17,9 +17,9 @@ from scipy import stats
 from ccrank.metrics import Floor, chance_floor, chance_tau_sd, p_value_abs_tau, p_value_tau
 
 FAMILIES = ("label-free", "prompting", "probing", "supervised", "baseline")
-"""The order in which families stand in tables and figures."""
+"""The order of families in tables and figures."""
 SPLITS = ("none", "same-task", "leave-one-out", "across-tasks")
-"""From the main setting of the paper to the hardest one."""
+"""From the paper's main setting to the hardest one."""
 GROUP = ["model", "dataset", "method", "layer", "split"]
 METRICS = ["tau", "abs_tau", "accuracy", "free_accuracy"]
 
@@ -27,7 +27,7 @@ _MEANS = [*METRICS, "consistency", "distinct_tokens", "seconds"]
 
 
 def floor_of(n_items: Iterable[int]) -> Floor:
-    """`chance_floor` of tasks of these sizes, computed once for each collection of sizes."""
+    """`chance_floor` of tasks of these sizes, cached by sizes."""
     return _floor(tuple(sorted(Counter(int(n) for n in n_items).items())))
 
 
@@ -46,7 +46,7 @@ def _sizes(counts: tuple[tuple[int, int], ...]) -> list[int]:
 
 
 def signed_floor(n_items: Sequence[int], level: float = 0.95) -> Floor:
-    """What random orders reach in the mean signed τ: 0, within ± z √(Σ sd²) / tasks."""
+    """The floor of the mean signed τ: 0, with interval ± z √(Σ sd²) / tasks."""
     deviation = math.sqrt(sum(chance_tau_sd(int(n)) ** 2 for n in n_items)) / len(n_items)
     half = float(stats.norm.ppf((1 + level) / 2)) * deviation
     return Floor(0.0, -half, half)
@@ -55,7 +55,7 @@ def signed_floor(n_items: Sequence[int], level: float = 0.95) -> Floor:
 def macro_floor(floors: Sequence[Floor]) -> Floor:
     """The floor of a mean over datasets of their means over tasks.
 
-    Datasets are independent, so the half-widths of their intervals add in squares, on each side for itself.
+    Datasets are independent, so the half-widths of their intervals add in quadrature, separately on each side.
     """
     count = len(floors)
     mean = math.fsum(one.mean for one in floors) / count
@@ -65,9 +65,9 @@ def macro_floor(floors: Sequence[Floor]) -> Floor:
 
 
 def one_layer(results: pd.DataFrame) -> pd.DataFrame:
-    """The rows of one layer of each method: that with the most runs, of several the last. The choice needs no gold.
+    """The rows of one layer per method: the one with the most runs, of several the last. The choice uses no gold.
 
-    A dataset for which a method has one layer alone keeps it: it may have been chosen for that dataset.
+    A dataset with a single layer for a method keeps it: it may have been selected for that dataset.
     """
     keys = ["model", "method", "split"]
     runs = results.groupby([*keys, "layer"]).size().reset_index(name="runs")
@@ -79,7 +79,7 @@ def one_layer(results: pd.DataFrame) -> pd.DataFrame:
 
 def main_setting(results: pd.DataFrame) -> pd.DataFrame:
     """The rows of the main comparison: one layer, each label-free method in its simplest split, and supervised
-    probes trained and tested on the same task, which are ceilings."""
+    probes trained and tested on the same task, as upper bounds."""
     rows = one_layer(results)
     place = rows["split"].map({split: index for index, split in enumerate(SPLITS)}).fillna(len(SPLITS))
     first = place.groupby([rows["model"], rows["method"]], sort=False).transform("min")
@@ -88,21 +88,21 @@ def main_setting(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def method_order(results: pd.DataFrame) -> list[str]:
-    """Methods by family, within a family as they first appear."""
+    """Methods by family, within a family in order of appearance."""
     first = results.drop_duplicates("method")
     family = dict(zip(first["method"], first["family"], strict=True))
     return sorted(family, key=lambda name: family_place(family[name]))
 
 
 def family_place(family: str) -> int:
-    """Where a family stands among `FAMILIES`; unknown ones stand last."""
+    """The index of a family in `FAMILIES`; unknown families come last."""
     return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
 
 
 def over_seeds(rows: pd.DataFrame, keys: list[str], values: list[str]) -> pd.DataFrame:
     """Mean over tasks for each seed, then mean over seeds and, as `<value>_sd`, their standard deviation.
 
-    One seed has no spread: its deviation is 0.
+    The deviation of a single seed is 0.
     """
     by_seed = rows.groupby([*keys, "seed"], sort=False, observed=True)[values].mean()
     grouped = by_seed.groupby(keys, sort=False, observed=True)
@@ -111,10 +111,10 @@ def over_seeds(rows: pd.DataFrame, keys: list[str], values: list[str]) -> pd.Dat
 
 
 def summary(results: pd.DataFrame) -> pd.DataFrame:
-    """One row for each model, dataset, method, layer and split, with chance for the very tasks it was measured on.
+    """One row for each model, dataset, method, layer and split, with the chance level of the same tasks.
 
-    Chance: `chance`, `chance_low`, `chance_high` are of the mean |τ| (those of free accuracy are (1 + chance) / 2);
-    `p_value` is of the mean signed τ where the direction is known, of the mean |τ| where not.
+    Chance: `chance`, `chance_low`, `chance_high` refer to the mean |τ| (those of free accuracy are (1 + chance) / 2);
+    `p_value` refers to the mean signed τ for directed methods, to the mean |τ| for others.
     """
     rows = results[results["tau"].notna()]
     table = over_seeds(rows, GROUP, _MEANS)
@@ -140,7 +140,7 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _place_of(table: pd.DataFrame, results: pd.DataFrame) -> Callable[[int], tuple[int, ...]]:
-    """Models and datasets as they first appear, then families, then as the rows stand."""
+    """Sort key: models and datasets in order of appearance, then families, then row order."""
     models, datasets = (
         {name: place for place, name in enumerate(results[column].unique())}
         for column in ("model", "dataset")
@@ -153,14 +153,14 @@ def _place_of(table: pd.DataFrame, results: pd.DataFrame) -> Callable[[int], tup
 
 
 def kind_summary(results: pd.DataFrame) -> pd.DataFrame:
-    """The main comparison: one row for each model, kind of dataset and method, every dataset weighing the same.
+    """The main comparison: one row for each model, kind of dataset and method, with equal weights for datasets.
 
     The mean over datasets is taken for each seed; `_sd` is the deviation over seeds.
     """
     rows = main_setting(results[results["tau"].notna()])
     keys = ["model", "kind", "method"]
     by_dataset = rows.groupby([*keys, "dataset", "seed"], sort=False)[METRICS].mean().reset_index()
-    # A method without randomness may have been run once on some datasets: its result stands for every seed.
+    # A deterministic method may have been run once on some datasets: its result is used for every seed.
     wide = by_dataset.pivot_table(index=[*keys, "seed"], columns="dataset", values=METRICS, sort=False)
     filled = wide.fillna(wide.groupby(keys, sort=False).transform("mean"))
     long = filled.stack("dataset", future_stack=True).dropna(how="all").reset_index()
@@ -180,7 +180,7 @@ def kind_summary(results: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best of several methods on one dataset, with what random orders reach on the same tasks."""
+    """The best of several methods on one dataset, with the chance level on the same tasks."""
 
     method: str
     split: str
@@ -190,27 +190,27 @@ class Best:
 
     @property
     def above_chance(self) -> bool:
-        """Whether it lies above the 95 % interval of chance."""
+        """Whether it is above the 95 % interval of chance."""
         return self.value > self.chance.high
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """What one model reaches on one dataset without labels."""
+    """The best results of one model on one dataset."""
 
     model: str
     dataset: str
     tasks: int
     directed: Best | None
-    """By signed τ, among the methods that know the direction."""
+    """By signed τ, among directed methods."""
     free: Best | None
-    """By |τ|, among all methods that use no labels."""
+    """By |τ|, among all methods without labels."""
     ceiling: Best | None
-    """By signed τ, among the supervised probes: those tested on what they were not trained on, where there are such."""
+    """By signed τ, among supervised probes: held-out ones if there are any."""
 
 
 def headlines(table: pd.DataFrame) -> list[Headline]:
-    """The best of each dataset and model, from the main layers of a `summary`."""
+    """The best methods per dataset and model, from the main layers of a `summary`."""
     found = []
     for (dataset, model), rows in table[table["main_layer"]].groupby(["dataset", "model"], sort=False):
         supervised = rows[rows["family"] == "supervised"]
