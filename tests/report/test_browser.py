@@ -149,7 +149,7 @@ def test_tasks_are_searched_and_chosen(page: Browser) -> None:
     set_value(page, "#task-setting", "across-tasks", "change")
     assert len(task_heads(page)) == 2 + 11
     set_value(page, "#task-search", "no such task", "input")
-    assert page.evaluate("document.querySelector('#task-title').textContent") == "No task fits"
+    assert page.evaluate("document.querySelector('#task-title').textContent") == "No matching task"
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True), (390, False)])

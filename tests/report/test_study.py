@@ -106,7 +106,7 @@ def test_results_alone_are_enough(tmp_path: Path, results: pd.DataFrame) -> None
     page = write_report(tmp_path).read_text(encoding="utf-8")
     assert 'id="tasks"' not in page
     assert 'id="failures"' not in page
-    assert "No config.toml was kept." in page
+    assert "There is no config.toml." in page
 
 
 @pytest.mark.usefixtures("without_figures")

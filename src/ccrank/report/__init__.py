@@ -1,1 +1,1 @@
-"""Pictures and pages of results."""
+"""Figures and HTML reports of results."""

@@ -1,4 +1,4 @@
-"""The figures of a study: which there are, what each shows, and their files."""
+"""The figures of a study: their list, captions and files."""
 
 from __future__ import annotations
 
@@ -19,32 +19,34 @@ from ccrank.report.figures_points import (
 )
 from ccrank.report.figures_style import save_figure
 
-_BAND = "The band behind each bar is what random orders reach in one run over the same tasks: mean and 95 % interval. "
+_BAND = (
+    "The band behind each bar is the chance level of one run over the same tasks: mean and 95 % interval. "
+)
 _BARS = (
-    "Bars show the better of the two directions, mean over seeds, whiskers one standard deviation over seeds. "
+    "Bars show the better of the two directions, mean over seeds; whiskers are one standard deviation over seeds. "
     + _BAND
-    + "Dashed marks are supervised probes trained and tested on the same task; a diamond keeps the "
-    "sign, or points to the left where that is off the axis."
+    + "Dashed marks are supervised probes trained and tested on the same task; a diamond is the signed "
+    "value, shown as an arrow to the left if it is off the axis."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class FigureKind:
-    """A figure that a study may have."""
+    """A type of figure."""
 
     name: str
-    """Of its files."""
+    """The base name of its files."""
     title: str
     caption: str
     draw: Callable[[pd.DataFrame, Tasks], Figure | None]
-    """From results and tasks; None where the study has no such data."""
+    """From results and tasks; None if the study has no data for it."""
 
 
 FIGURES: tuple[FigureKind, ...] = (
     FigureKind(
         "main",
         "Mean results by kind of dataset",
-        "Pairwise accuracy and Kendall's |τ| by method and model, every dataset weighing the same. " + _BARS,
+        "Pairwise accuracy and Kendall's |τ| by method and model, with equal weights for datasets. " + _BARS,
         lambda results, tasks: figure_main(results),
     ),
     FigureKind(
@@ -61,39 +63,39 @@ FIGURES: tuple[FigureKind, ...] = (
     ),
     FigureKind(
         "across-tasks",
-        "Trained on other tasks: label-free probes and their supervised twins",
-        "Probes are trained on other tasks of the dataset and tested on tasks they have not seen. "
+        "Trained on other tasks: label-free probes and their supervised counterparts",
+        "Probes are trained on other tasks of the dataset and tested on held-out tasks. "
         "Kendall's |τ|, mean and one standard deviation over seeds. " + _BAND,
         lambda results, tasks: figure_across(results),
     ),
     FigureKind(
         "scales",
         "Items on the latent scale",
-        "A typical task of each dataset (of median |τ|) by the first run of the best label-free probe. The shade of a "
-        "dot is its item's gold rank: a good ranking runs from dark to light. Where the method does not know the "
+        "A typical task of each dataset (of median |τ|) by the first run of the best label-free probe. The shade of "
+        "a dot is its item's gold rank: a good ranking goes from dark to light. If the method does not give the "
         "direction, the better one is shown.",
         figure_scales,
     ),
     FigureKind(
         "layers",
         "Kendall's τ by layer",
-        "|τ| of probes read at several layers; thin dotted lines keep the sign where the direction is known. "
-        "Picking the best layer here uses gold.",
+        "|τ| of probes read at several layers; thin dotted lines are the signed τ of directed methods. "
+        "Choosing the best layer from this figure would use gold.",
         lambda results, tasks: figure_layers(results),
     ),
     FigureKind(
         "cost",
         "Kendall's |τ| against cost",
-        "Cost is the number of distinct tokens that the model reads for a task, each shared prefix counted once; means "
+        "Cost is the number of distinct tokens that the model reads per task, with shared prefixes counted once; means "
         "over datasets.",
         lambda results, tasks: figure_cost(results),
     ),
     FigureKind(
         "consistency",
         "Are consistent answers right?",
-        "Pairwise accuracy against the consistency of a method's own answers, a point for each task, models together; "
-        "the line joins the means of fifths of the tasks, ρ is Spearman's. Consistency needs no gold: a rising line "
-        "means that it tells which rankings to trust.",
+        "Pairwise accuracy against the consistency of a method's own answers, one point per task, all models pooled; "
+        "the line connects the means of quintiles of tasks, ρ is Spearman's. Consistency needs no gold: a rising line "
+        "means that it predicts which rankings are accurate.",
         lambda results, tasks: figure_consistency(results),
     ),
 )
@@ -109,7 +111,7 @@ class DrawnFigure:
 
 
 def draw_figures(results: pd.DataFrame, tasks: Tasks, folder: Path) -> list[DrawnFigure]:
-    """Every figure that the study has data for, written as PNG, PDF and SVG into the folder."""
+    """Draw every figure that the study has data for and write it as PNG, PDF and SVG."""
     found = []
     for kind in FIGURES:
         figure = kind.draw(results, tasks)

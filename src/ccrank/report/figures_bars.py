@@ -1,4 +1,4 @@
-"""Bars with chance behind them: the paper's main figure, every dataset, and training across tasks."""
+"""Bar charts with chance bands: the paper's main figure, every dataset, and training across tasks."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _SIGNED = {"abs_tau": "tau", "free_accuracy": "accuracy"}
 
 @drawn
 def figure_main(results: pd.DataFrame) -> Figure | None:
-    """Mean over the datasets of each kind, for every model: accuracy and |τ| by method, with seeds' deviation, chance
-    and the ceilings of supervised twins."""
+    """Mean over the datasets of each kind, for every model: accuracy and |τ| by method, with the deviation over seeds,
+    chance, and the supervised counterparts as upper bounds."""
     if results["tau"].notna().sum() == 0:
         return None
     table = kind_summary(results)
@@ -99,22 +99,23 @@ def figure_datasets(results: pd.DataFrame, metric: str = "abs_tau") -> Figure | 
 
 @drawn
 def figure_across(results: pd.DataFrame) -> Figure | None:
-    """Probes trained on other tasks (across-tasks): each label-free probe beside its supervised twin, per dataset."""
+    """Probes trained on other tasks (across-tasks): each label-free probe with its supervised counterpart, per
+    dataset."""
     rows = one_layer(results[(results["split"] == "across-tasks") & results["tau"].notna()])
     if rows.empty or not (rows["family"] != "supervised").any():
         return None
     table = summary(rows)
-    twins = list(dict.fromkeys(_twin(method) for method in method_order(rows)))
+    counterparts = list(dict.fromkeys(_counterpart(method) for method in method_order(rows)))
     places = _wrapped(list(dict.fromkeys(rows["model"])), list(dict.fromkeys(rows["dataset"])))
     lines = 1 + max(place[0] for place in places.values())
     columns = 1 + max(place[1] for place in places.values())
-    figure, grid = panels(lines, columns, _height(lines, len(twins)), sharey=True, sharex=True)
+    figure, grid = panels(lines, columns, _height(lines, len(counterparts)), sharey=True, sharex=True)
     for axes in grid.flat:
         axes.set_visible(False)
     for (model, dataset), (line, column) in places.items():
         axes = grid[line, column]
         axes.set_visible(True)
-        _dumbbells(axes, table[(table["model"] == model) & (table["dataset"] == dataset)], twins)
+        _dumbbells(axes, table[(table["model"] == model) & (table["dataset"] == dataset)], counterparts)
         title(axes, one_line(dataset, 18))
         if (line + 1, column) not in places.values():
             axes.set_xlabel("Kendall's |τ|")
@@ -128,12 +129,13 @@ def figure_across(results: pd.DataFrame) -> Figure | None:
 
 
 def _height(lines: int, methods: int) -> float:
-    """Inches for lines of panels with so many rows each, and a legend; a low panel still holds its titles."""
+    """The figure height in inches for lines of panels with `methods` rows each and a legend, with a minimum per
+    panel."""
     return 0.75 + lines * max(1.3, 0.42 + 0.16 * methods)
 
 
 def _wrapped(models: Sequence[str], datasets: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Where each model's panel of a dataset stands: a model's datasets in lines of up to `MOST_DATASETS_ACROSS`."""
+    """The grid position of each panel: a model's datasets in lines of up to `MOST_DATASETS_ACROSS`."""
     across = min(len(datasets), MOST_DATASETS_ACROSS)
     lines = -(-len(datasets) // across)
     return {
@@ -143,25 +145,27 @@ def _wrapped(models: Sequence[str], datasets: Sequence[str]) -> dict[tuple[str, 
     }
 
 
-def _twin(method: str) -> str:
+def _counterpart(method: str) -> str:
     return method.removeprefix("sup-")
 
 
 def _bar_methods(table: pd.DataFrame, order: Sequence[str]) -> list[str]:
-    """The rows of a panel of bars: label-free methods, and supervised ones without a label-free twin."""
+    """The rows of a bar panel: label-free methods, and supervised ones without a label-free counterpart."""
     family = dict(zip(table["method"], table["family"], strict=True))
     present = [method for method in order if method in family]
     label_free = {method for method in present if family[method] != "supervised"}
-    return [method for method in present if method in label_free or _twin(method) not in label_free]
+    return [method for method in present if method in label_free or _counterpart(method) not in label_free]
 
 
 def _bars(axes: Axes, table: pd.DataFrame, methods: Sequence[str], metric: str) -> None:
-    # Accuracy is (1 + τ) / 2, and so is its chance.
+    # Accuracy is (1 + τ) / 2, and its chance level likewise.
     halved = metric == "free_accuracy"
     start = 0.5 if halved else 0.0
     place = {method: index for index, method in enumerate(methods)}
     ceiling = table["family"] == "supervised"
-    row_of = table["method"].where(~ceiling | table["method"].isin(methods), table["method"].map(_twin))
+    row_of = table["method"].where(
+        ~ceiling | table["method"].isin(methods), table["method"].map(_counterpart)
+    )
     table = table.assign(y=row_of.map(place), ceiling=ceiling).dropna(subset="y")
     chance = table[["chance_low", "chance", "chance_high"]]
     _chance_bands(axes, table["y"], (1 + chance) / 2 if halved else chance)
@@ -186,8 +190,8 @@ def _bars(axes: Axes, table: pd.DataFrame, methods: Sequence[str], metric: str) 
     _sign_marks(axes, directed[_SIGNED[metric]], directed["y"], start)
 
 
-def _dumbbells(axes: Axes, table: pd.DataFrame, twins: Sequence[str]) -> None:
-    y = table["method"].map(_twin).map({method: index for index, method in enumerate(twins)})
+def _dumbbells(axes: Axes, table: pd.DataFrame, counterparts: Sequence[str]) -> None:
+    y = table["method"].map(_counterpart).map({method: index for index, method in enumerate(counterparts)})
     table = table.assign(y=y)
     _chance_bands(axes, y, table[["chance_low", "chance", "chance_high"]])
     ends = table.groupby("y")["abs_tau"].agg(["min", "max"])
@@ -200,7 +204,7 @@ def _dumbbells(axes: Axes, table: pd.DataFrame, twins: Sequence[str]) -> None:
         axes.plot(
             own["abs_tau"], own["y"], marker=look.marker, ms=4.5, mfc=look.colour, mec="0.15", mew=0.5, ls="", zorder=5
         )  # fmt: skip
-    _method_rows(axes, twins)
+    _method_rows(axes, counterparts)
     axes.set_xlim(0, 1.02)
 
 
@@ -211,7 +215,7 @@ def _chance_bands(axes: Axes, y: pd.Series, chance: pd.DataFrame) -> None:
 
 
 def _whiskers(axes: Axes, value: pd.Series, y: pd.Series, deviation: pd.Series) -> None:
-    """One standard deviation to both sides, where there is one."""
+    """Error bars of one standard deviation, if there is one."""
     shown = deviation > 0
     if shown.any():
         axes.errorbar(
@@ -221,10 +225,10 @@ def _whiskers(axes: Axes, value: pd.Series, y: pd.Series, deviation: pd.Series) 
 
 
 def _sign_marks(axes: Axes, value: pd.Series, y: pd.Series, start: float) -> None:
-    """A diamond at each value; one that lies off the axis points there from its edge."""
+    """A diamond at each value; a value off the axis is an arrow at its edge."""
     inside = value >= start
     axes.plot(value[inside], y[inside], zorder=6, **_SIGN_MARK)
-    # An empty line that is not clipped has no extent, which the layout cannot bear.
+    # An empty unclipped line has no extent, which makes the layout fail.
     if not inside.all():
         edge = [start] * int((~inside).sum())
         axes.plot(edge, y[~inside], zorder=6, clip_on=False, **{**_SIGN_MARK, "marker": "<"})
@@ -245,7 +249,7 @@ def _bar_legend(figure: Figure, table: pd.DataFrame) -> None:
         ceiling = Line2D([], [], color=CEILING_COLOUR, lw=1.4, ls=(0, (2, 1)), label="supervised, same task")
         handles.append(ceiling)
     if table["directed"].any():
-        handles.append(_signed_handle("with its sign, where the direction is known"))
+        handles.append(_signed_handle("signed, for directed methods"))
     legend(figure, handles, columns=7 if len(handles) < 6 else 3)
 
 

@@ -1,4 +1,4 @@
-"""Points and lines: items on the latent scale, layers, cost, and consistency against accuracy."""
+"""Scatter and line plots: items on the latent scale, layers, cost, and consistency against accuracy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LINE_STYLES = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (6, 2)),
 
 def example_rows(results: pd.DataFrame, tasks: Tasks) -> pd.DataFrame:
     """One row for each dataset: the first run of the best directed label-free method (else of the best method by |τ|)
-    on its task of median τ, which is a typical one, not the best."""
+    on its task of median τ, as a typical example."""
     rows = main_setting(results[results["tau"].notna() & (results["family"] != "supervised")])
     kept = [key in tasks for key in zip(rows["dataset"], rows["task"], strict=True)]
     rows = rows[np.asarray(kept, dtype=bool) & (rows["n_items"] <= MOST_ITEMS_OF_AN_EXAMPLE)]
@@ -84,7 +84,7 @@ def figure_scales(results: pd.DataFrame, tasks: Tasks) -> Figure | None:
         )  # fmt: skip
         names = [one_line(task.items[index], 20) for index in order]
         axes.set_yticks(range(len(order)), names, parse_math=False)
-        # The same distance between items in every panel.
+        # The spacing of items is the same in every panel.
         axes.set_ylim(len(order) - int(rows["n_items"].max()) - 0.7, len(order) - 0.3)
         axes.set_xticks([])
         axes.spines["left"].set_visible(False)
@@ -104,7 +104,7 @@ def figure_scales(results: pd.DataFrame, tasks: Tasks) -> Figure | None:
 
 @drawn
 def figure_layers(results: pd.DataFrame) -> Figure | None:
-    """|τ| by layer for the methods read at several layers, and signed τ, dotted, where the direction is known."""
+    """|τ| by layer for the methods read at several layers, and dotted signed τ for directed methods."""
     rows = results[results["tau"].notna() & (results["layer"] >= 0)]
     if rows.empty:
         return None
@@ -113,7 +113,7 @@ def figure_layers(results: pd.DataFrame) -> Figure | None:
     rows = rows[several]
     if rows.empty:
         return None
-    # The same runs at every layer: extra seeds of one layer would only move that point.
+    # Use the same runs at every layer: extra seeds at one layer would shift that point only.
     layers = rows.groupby(keys)["layer"].transform("nunique")
     seen = rows.groupby([*keys, "seed"])["layer"].transform("nunique")
     rows = rows[seen == layers]
@@ -165,7 +165,7 @@ Key = tuple[str, ...]
 
 
 def _line_styles(table: pd.DataFrame, order: list[str]) -> dict[Key, tuple[str, object, str]]:
-    """A colour by family, and within a family a dash for each method (and split, unless it is the main one)."""
+    """A colour by family, and within a family a dash pattern per method (and split, unless it is the main one)."""
     keys: dict[Key, str] = {}
     for method in order:
         for row in table[table["method"] == method].itertuples():
@@ -185,7 +185,7 @@ def _line_styles(table: pd.DataFrame, order: list[str]) -> dict[Key, tuple[str, 
 
 
 def _shade(colour: str, number: int) -> str:
-    """The colour itself, then darker and lighter by turns, so that the lines of one family can be followed."""
+    """The colour itself, then alternately darker and lighter shades, to distinguish the lines of one family."""
     mix, share = ((0.0, 0.0), (0.0, 0.45), (1.0, 0.4), (0.0, 0.25), (1.0, 0.2))[number % 5]
     return to_hex(tuple((1 - share) * part + share * mix for part in to_rgb(colour)))  # type: ignore[arg-type]
 
@@ -218,7 +218,7 @@ def _layer_lines(
         if line["directed"].any():
             axes.plot(line["layer"], line["tau"], color=colour, ls=":", lw=0.8)
         ends.append((line["abs_tau"].iloc[-1], " ".join(_line_key(method, split)), colour))
-    # Direct labels where there is room, at the right end of a row of panels; the legend has them all.
+    # Direct labels at the right end of a row of panels, where there is room; the legend is complete.
     if labelled and len(ends) <= 12:
         low, high = axes.get_ylim()
         places = spread([end[0] for end in ends], 0.083 * (high - low))
@@ -232,7 +232,7 @@ def _layer_lines(
 
 @drawn
 def figure_cost(results: pd.DataFrame) -> Figure | None:
-    """|τ| against the distinct tokens read for a task, mean over datasets; methods that read none stand at the left."""
+    """|τ| against the distinct tokens per task, mean over datasets; methods that read none are at the left."""
     rows = main_setting(results[results["tau"].notna() & (results["family"] != "supervised")])
     rows = rows[rows["distinct_tokens"].notna()]
     if rows.empty or not (rows["distinct_tokens"] > 0).any():
@@ -275,7 +275,7 @@ def figure_cost(results: pd.DataFrame) -> Figure | None:
         axes.set_visible(False)
     if (table["distinct_tokens"] <= 0).any():
         for axes in grid.flat:
-            axes.annotate("reads nothing", (nothing, 0.02), xycoords=("data", "axes fraction"), rotation=90,
+            axes.annotate("no model", (nothing, 0.02), xycoords=("data", "axes fraction"), rotation=90,
                           ha="center", va="bottom", fontsize=6.5, color="0.4")  # fmt: skip
     right = float(table["distinct_tokens"].max())
     grid[0, 0].set_xlim(nothing / 1.6 if (table["distinct_tokens"] <= 0).any() else cheapest / 1.6, right * 6)
@@ -284,7 +284,7 @@ def figure_cost(results: pd.DataFrame) -> Figure | None:
 
 
 def _label_points(axes: Axes, x: np.ndarray, y: np.ndarray, names: list[str], gap: float) -> None:
-    """A name to the right of each point; points of about the same x share a column of labels."""
+    """Labels to the right of each point; points with similar x share a column of labels."""
     column = np.round(np.log10(x) * 3).astype(int)
     for one in np.unique(column):
         members = np.flatnonzero(column == one)
@@ -298,8 +298,8 @@ def _label_points(axes: Axes, x: np.ndarray, y: np.ndarray, names: list[str], ga
 
 @drawn
 def figure_consistency(results: pd.DataFrame) -> Figure | None:
-    """Whether answers that agree with each other are right: accuracy against consistency, a point for each task, the
-    line through fifths of the tasks. Accuracy is direction-free where the method's direction is unknown."""
+    """Whether consistent answers are accurate: accuracy against consistency, one point per task, with a
+    line through quintiles of tasks. Accuracy is direction-free for methods without direction."""
     rows = one_layer(main_setting(results[results["tau"].notna() & results["consistency"].notna()]))
     kept = []
     for method in method_order(results):
@@ -330,7 +330,7 @@ def figure_consistency(results: pd.DataFrame) -> Figure | None:
         directed = bool(table["directed"].iloc[0])
         x = table["consistency"].to_numpy(dtype=float)
         y = table["accuracy" if directed else "free_accuracy"].to_numpy(dtype=float)
-        # Thousands of points are one picture inside the vector files.
+        # Thousands of points are rasterised in the vector files.
         axes.plot(
             x, y, ls="", marker=look.marker, ms=2.2, mfc=look.colour, mec="none", alpha=0.35, rasterized=True
         )
@@ -339,7 +339,7 @@ def figure_consistency(results: pd.DataFrame) -> Figure | None:
         axes.plot(means[:, 0], means[:, 1], color="0.1", lw=1.2, marker="o", ms=3)
         correlation = float(stats.spearmanr(x, y).statistic) if np.ptp(y) > 0 else float("nan")
         title(axes, method)
-        note = "with sign" if directed else "direction-free"
+        note = "signed" if directed else "direction-free"
         axes.annotate(
             f"ρ = {correlation:+.2f}, {note}" if np.isfinite(correlation) else note, (0.03, 0.03),
             xycoords="axes fraction", fontsize=6.5,

@@ -1,4 +1,4 @@
-"""The common look of the figures: colours and hatches of families, panels, labels that do not overlap, files."""
+"""The common style of the figures: colours and hatches of families, panels, non-overlapping labels, files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ccrank.report.scale import _fonts
 from ccrank.text import one_line
 
 TEXT_WIDTH = 7.1
-"""Inches of a two-column page."""
+"""The text width of a two-column page, in inches."""
 FORMATS = ("png", "pdf", "svg")
 CHANCE_COLOUR = "#efdcd0"
 CHANCE_LINE = "#b98b6e"
@@ -44,14 +44,14 @@ _LOOK: dict[Any, Any] = {
     "legend.frameon": False,
     "hatch.linewidth": 0.6,
     "pdf.fonttype": 42,
-    # The same study gives the same bytes.
+    # Fixed, so that the same study gives the same bytes.
     "svg.hashsalt": "ccrank",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyLook:
-    """How a family of methods is drawn. Lightness and hatch tell them apart without colour."""
+    """The style of a family of methods. Families differ in lightness and hatch, not only in colour."""
 
     colour: str
     hatch: str
@@ -68,7 +68,7 @@ FAMILY_LOOKS: Mapping[str, FamilyLook] = {
 
 
 def look_of(family: str) -> FamilyLook:
-    """The look of a family; an unknown one looks as a label-free one."""
+    """The style of a family; that of label-free methods for an unknown one."""
     return FAMILY_LOOKS.get(family, FAMILY_LOOKS["label-free"])
 
 
@@ -76,14 +76,14 @@ Draw = TypeVar("Draw", bound=Callable[..., Any])
 
 
 def drawn(function: Draw) -> Draw:
-    """Run a figure function under the common look, and lay the figure out."""
+    """Decorator: run a figure function with the common style, then compute its layout."""
 
     @wraps(function)
     def inner(*arguments: Any, **options: Any) -> Any:
         with common_look():
             figure = function(*arguments, **options)
             if figure is not None:
-                # Laid out once here, not again for each file.
+                # Compute the layout once, not for each file.
                 figure.draw_without_rendering()
                 figure.set_layout_engine("none")
             return figure
@@ -93,9 +93,9 @@ def drawn(function: Draw) -> Draw:
 
 @contextmanager
 def common_look() -> Iterator[None]:
-    """The common look, put back on leaving."""
+    """Apply the common style within the context."""
     with matplotlib.rc_context({**_LOOK, "font.family": _fonts()}), warnings.catch_warnings():
-        # A character that no font has is drawn as a box, which says enough.
+        # A character without a font is drawn as a box; no warning is needed.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
@@ -111,19 +111,19 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
 
 
 def bare(axes: Axes) -> None:
-    """Only the lines that carry something."""
+    """Remove superfluous axis lines."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.set_axisbelow(True)
 
 
 def title(axes: Axes, text: str, **options: Any) -> None:
-    """A title to the left; a name's dollars are not maths."""
+    """A left-aligned title; dollar signs in names are not parsed as maths."""
     axes.set_title(one_line(text, 44), loc="left", parse_math=False, **options)
 
 
 def side_title(axes: Axes, text: str) -> None:
-    """A label to the right of a row of panels, cut to the height that they have at least."""
+    """A label to the right of a row of panels, cut to their minimal height."""
     figure = cast(Figure, axes.figure)
     rows = {one.get_position().y0 for one in figure.axes}
     height = 72 * (figure.get_figheight() - 0.75) / len(rows) - 36
@@ -141,7 +141,7 @@ def side_title(axes: Axes, text: str) -> None:
 
 
 def legend(figure: Figure, handles: Sequence[Patch | Line2D], columns: int = 6) -> None:
-    """One legend for all panels, under them."""
+    """One legend below all panels."""
     figure.legend(handles=list(handles), loc="outside lower center", ncols=columns, handlelength=1.8)
 
 
@@ -177,13 +177,13 @@ def chance_patch() -> Patch:
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Places moved as little as needed so that neighbours are at least `gap` apart; their order is kept.
+    """Move positions as little as possible so that neighbours are at least `gap` apart; their order is kept.
 
     >>> spread([0.0, 0.0, 5.0], 1.0)
     [-0.5, 0.5, 5.0]
     """
     order = np.argsort(np.asarray(places), kind="stable")
-    # Blocks of (sum of wished starts, size), merged while they overlap: pool adjacent violators.
+    # Blocks of (sum of target positions, size), merged while they overlap: pool adjacent violators.
     blocks: list[tuple[float, int]] = []
     for place in np.asarray(places, dtype=float)[order]:
         blocks.append((float(place), 1))
@@ -204,7 +204,7 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 
 def image_bytes(figure: Figure, form: str, dpi: int = 200) -> bytes:
-    """The figure as a file of one of `FORMATS`; the same figure gives the same bytes."""
+    """The figure in one of `FORMATS`; the same figure gives the same bytes."""
     buffer = io.BytesIO()
     undated: dict[str, dict[str, Any]] = {
         "png": {"Software": None},

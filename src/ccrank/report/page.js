@@ -8,14 +8,14 @@
     return element;
   };
 
-  // Tables: sort by the buttons of their heads, filter by words and columns.
+  // Tables: sorted by the buttons in their headers, filtered by search terms and columns.
   const valueOf = (row, column) => {
     const cell = row.cells[column];
     if (!("value" in cell.dataset)) return cell.textContent;
     return cell.dataset.value === "" ? null : Number(cell.dataset.value);
   };
   const compare = (a, b, sign) => {
-    if (a === null || b === null) return (a === null) - (b === null); // what is missing stays last
+    if (a === null || b === null) return (a === null) - (b === null); // missing values come last
     return sign * (typeof a === "number" && typeof b === "number" ? a - b : collator.compare(a, b));
   };
   for (const box of document.querySelectorAll(".tablebox")) {
@@ -117,7 +117,7 @@
     const task = data.tasks[picker.value];
     const table = byId("task-table");
     table.replaceChildren();
-    byId("task-title").textContent = task ? `${task.dataset}: ${task.id}, by ${task.by}` : "No task fits";
+    byId("task-title").textContent = task ? `${task.dataset}: ${task.id}, by ${task.by}` : "No matching task";
     const context = byId("task-context");
     context.hidden = !(task && task.context);
     context.textContent = (task && task.context) || "";

@@ -1,4 +1,4 @@
-"""One page that holds a whole study: words, tables, figures, every task's rankings; nothing is fetched to show it."""
+"""The HTML report of a study: text, tables, figures and every task's rankings in one self-contained page."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from ccrank.report.study import Study
 
 MOST_ROWS = 1000
-"""Rows of a table on the page; the rest is in summary.csv."""
+"""Maximal number of rows of a table on the page; the rest is in summary.csv."""
 MOST_FAILURES = 500
 MOST_FIGURE_BYTES = 260_000
-"""Above this an image is drawn coarser."""
+"""Larger images are drawn at a lower resolution."""
 ALL_FIGURES_BYTES = 1_400_000
-"""Images beyond this in all are left to their files."""
+"""Images beyond this total are not embedded, only linked as files."""
 
 MINUS = "\u2212"
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a cell shows, and what it sorts by where that is another thing."""
+    """The text of a cell, and its sort value if that differs."""
 
     text: str
     value: float | None = None
@@ -47,7 +47,7 @@ class Cell:
 
 
 def render_page(study: Study, table: pd.DataFrame, figures: Sequence[DrawnFigure]) -> str:
-    """The HTML of a study's report. Texts of the study are escaped by the template, or live in JSON that the page's
+    """The HTML of a study's report. Text from the study is escaped by the template, or embedded as JSON that the page's
     script shows as text."""
     script, style = _data_file("page.js"), _data_file("page.css")
     environment = Environment(
@@ -80,33 +80,33 @@ def render_page(study: Study, table: pd.DataFrame, figures: Sequence[DrawnFigure
 
 
 def signed(value: float) -> str:
-    """A number with its sign, as +0.63 or −0.10."""
+    """A number with its sign, such as +0.63 or −0.10."""
     return f"{value:+.2f}".replace("-", MINUS)
 
 
 def headline_words(one: Headline) -> list[str]:
-    """What a model reaches on a dataset, in sentences, chance beside each number."""
+    """The results of a model on a dataset as sentences, with chance levels."""
     words = []
     if one.directed is not None:
         best = one.directed
-        verdict = "" if best.above_chance else ", so this is no better than chance"
+        verdict = "" if best.above_chance else ", which is not above chance"
         words.append(
-            f"Of the methods that know the direction, {_called(best)} is best: τ = {signed(best.value)}, where random "
-            f"orders reach 0 (95 %: {signed(best.chance.low)} to {signed(best.chance.high)}){verdict}."
+            f"Best directed method: {_called(best)}, τ = {signed(best.value)}; random "
+            f"orders give 0 (95 %: {signed(best.chance.low)} to {signed(best.chance.high)}){verdict}."
         )
     else:
-        words.append("No label-free method that knows the direction was run.")
+        words.append("No directed label-free method was run.")
     if one.free is not None:
         best = one.free
-        verdict = "" if best.above_chance else ", so this is no better than chance"
+        verdict = "" if best.above_chance else ", which is not above chance"
         words.append(
-            f"Whichever way up, {_called(best)} is best: |τ| = {best.value:.2f}, where random orders reach "
+            f"Best regardless of direction: {_called(best)}, |τ| = {best.value:.2f}; random orders give "
             f"{best.chance.mean:.2f} (95 %: {best.chance.low:.2f} to {best.chance.high:.2f}){verdict}."
         )
     if one.ceiling is not None:
         best = one.ceiling
         words.append(f"With labels, {_called(best)} reaches τ = {signed(best.value)}.")
-    # A number stays on the line of what it is: no-break spaces, and a joiner after |, where a line may break.
+    # Keep a number on the same line as its name: no-break spaces, and a word joiner after |.
     return [
         text.replace("| = ", "|\u2060 = ").replace(" = ", "\u00a0=\u00a0").replace("95 %", "95\u00a0%")
         for text in words
@@ -127,14 +127,14 @@ def _verdict(found: Sequence[Headline]) -> str:
     if directed:
         above = sum(one.above_chance for one in directed)
         words.append(
-            f"a label-free method that knows the direction beats chance in {above} of {len(directed)} "
-            "pairs of model and dataset"
+            f"a directed label-free method is above chance for {above} of {len(directed)} "
+            "combinations of model and dataset"
         )
     if free:
         above = sum(one.above_chance for one in free)
         baselines = sum(one.family == "baseline" for one in free)
-        note = f", and in {baselines} the best is a mere baseline" if baselines else ""
-        words.append(f"a label-free method beats chance whichever way up in {above} of {len(free)}{note}")
+        note = f", and for {baselines} the best is a baseline" if baselines else ""
+        words.append(f"a label-free method is above chance in |τ| for {above} of {len(free)}{note}")
     text = "; ".join(words)
     return text[:1].upper() + text[1:] + "." if text else ""
 
@@ -259,7 +259,7 @@ def _failures_table(failures: Sequence[Mapping[str, Any]]) -> dict[str, Any] | N
     titles = [head[:1].upper() + head[1:] for head in heads]
     return {
         "id": "failures",
-        "caption": "What could not be ranked",
+        "caption": "Tasks and units that failed",
         "heads": titles,
         "minor": [False] * len(titles),
         "rows": body,
@@ -268,7 +268,7 @@ def _failures_table(failures: Sequence[Mapping[str, Any]]) -> dict[str, Any] | N
 
 
 def _flat(value: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as lines of (path, text)."""
+    """Nested settings as (path, text) rows."""
     lines = []
     for key, inner in value.items():
         name = f"{prefix}{key}"
@@ -286,7 +286,7 @@ def _plain(value: object) -> str:
 
 
 def _embedded(figures: Sequence[DrawnFigure]) -> list[dict[str, Any]]:
-    """Each figure as an image inside the page: the smaller of its vector and its pixel form."""
+    """Each figure as an embedded image: the smaller of SVG and PNG."""
     shown, total = [], 0
     for one in figures:
         forms = {form: one.files[form].read_bytes() for form in ("svg", "png")}

@@ -1,4 +1,4 @@
-"""The rankings of every task in a few bytes each, for a page that draws one task on demand."""
+"""A compact encoding of every task's rankings, from which the page draws one task on demand."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ccrank.task import Task
 DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 LEVELS = len(DIGITS) ** 2
 MOST_BYTES = 2_000_000
-"""What the rankings may take of the page; tasks beyond are left out, evenly over the study."""
+"""Maximal size of the rankings on the page; if exceeded, an evenly spaced subset of tasks is included."""
 MOST_CONTEXT = 700
 MOST_ITEM = 160
 
 
 def pack_scores(scores: ArrayLike) -> str:
-    """Two digits for each score: its place between the lowest and the highest.
+    """Two digits per score: its position between the lowest and the highest.
 
-    The order and the ties of up to `LEVELS` different scores are kept exactly, distances to one part in `LEVELS`.
+    The order and the ties of up to `LEVELS` different scores are kept exactly, distances up to 1 / `LEVELS`.
     """
     values = np.nan_to_num(np.asarray(scores, dtype=float), nan=0.0, posinf=1e300, neginf=-1e300)
     distinct, place = np.unique(values, return_inverse=True)
@@ -34,20 +34,20 @@ def pack_scores(scores: ArrayLike) -> str:
     elif len(distinct) > LEVELS:
         levels = np.arange(len(distinct)) * (LEVELS - 1) // (len(distinct) - 1)
     else:
-        # Halved first: the range of finite numbers need not be finite.
+        # Halve first: the difference of finite numbers may overflow.
         share = (distinct / 2 - distinct[0] / 2) / (distinct[-1] / 2 - distinct[0] / 2)
         steps = np.arange(len(distinct))
-        # Rounded up to be strictly rising from below, then pushed down from above.
+        # Make levels strictly increasing from below, then push them down from above.
         levels = np.maximum.accumulate(np.rint(share * (LEVELS - 1)).astype(int) - steps) + steps
         levels = np.minimum(levels, LEVELS - len(distinct) + steps)
     return "".join(DIGITS[level // 64] + DIGITS[level % 64] for level in levels[place])
 
 
 def pack_rankings(results: pd.DataFrame, tasks: Mapping[tuple[str, str], Task]) -> dict[str, Any]:
-    """What the page needs to draw any task: columns (model, method, split), tasks, and a short entry for each ranking.
+    """The data to draw any task: columns (model, method, split), tasks, and a short entry for each ranking.
 
-    An entry is [column, scores of the first run, 100 τ of it, least and most 100 τ over runs]; τ is |τ| where the
-    direction is unknown, and the scores are then turned to the better side.
+    An entry is [column, scores of the first run, 100 τ of it, minimum and maximum of 100 τ over runs]; without a known
+    direction τ is |τ|, and the scores are then oriented in the better direction.
     """
     rows = one_layer(results)
     keys = ["model", "method", "split"]
@@ -102,7 +102,7 @@ def pack_rankings(results: pd.DataFrame, tasks: Mapping[tuple[str, str], Task]) 
 
 
 def script_json(value: object) -> str:
-    """JSON that can stand inside a script element: nothing in it can end the element or open a comment."""
+    """JSON that is safe inside a script element: nothing in it can end the element or open a comment."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -125,7 +125,7 @@ def _pack_task(dataset: str, task: Task, entries: list[list[Any]]) -> dict[str, 
 
 
 def _within(packed: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
-    """Evenly spaced tasks whose JSON stays within so many bytes."""
+    """Evenly spaced tasks whose JSON has at most `most` bytes."""
     sizes = [len(script_json(task).encode("utf-8", "backslashreplace")) for task in packed]
     kept = list(range(len(packed)))
     while sum(sizes[index] for index in kept) > most:

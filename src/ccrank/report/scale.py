@@ -13,9 +13,9 @@ from ccrank.ranking import Ranking
 from ccrank.text import one_line
 
 MOST_ITEMS = 1000
-"""A longer list would make a taller image than PNG writers take."""
+"""A longer list would exceed the maximal height of PNG images."""
 
-# Matplotlib's own font knows Latin, Greek, Cyrillic, Arabic and Hebrew; the rest is taken from what is installed.
+# Matplotlib's default font covers Latin, Greek, Cyrillic, Arabic and Hebrew; installed fonts cover the rest.
 MORE_FONTS = (
     "Noto Sans",
     "Noto Sans CJK JP",
@@ -30,16 +30,16 @@ MORE_FONTS = (
 
 
 def plot_scale(ranking: Ranking, path: Path) -> None:
-    """Draw one dot per item at its score, best on top; gold, where known, is the dot's shade."""
+    """Draw one dot per item at its score, best at the top, shaded by gold rank if known."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     if len(ranking.scores) > MOST_ITEMS:
-        raise CcrankError(f"a plot shows up to {MOST_ITEMS} items, got {len(ranking.scores)}")
+        raise CcrankError(f"a plot can show up to {MOST_ITEMS} items, got {len(ranking.scores)}")
     order = ranking.order[::-1]
     scores = np.asarray([ranking.scores[index] for index in order])
     names = [one_line(ranking.task.items[index], 40) for index in order]
-    # A user's dollars are money, not maths.
+    # Dollar signs in user text are not maths.
     words: dict[str, Any] = {"parse_math": False, "fontfamily": _fonts()}
     figure = Figure(figsize=(6.4, 1.1 + 0.3 * len(order)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -58,7 +58,7 @@ def plot_scale(ranking: Ranking, path: Path) -> None:
         axes.scatter(scores, range(len(order)), c="tab:blue", s=48, zorder=2)
     axes.set_yticks(range(len(order)), names, **words)
     axes.set_ylim(-0.7, len(order) - 0.3)
-    # On the figure, not the axes: long names push these to the right and would push the words off the page.
+    # On the figure, not the axes: long names shift the axes to the right and would move the text out of the image.
     source = f"score by {ranking.method} ({one_line(ranking.model, 40, keep_end=True)})"
     figure.supxlabel(source, fontsize=10, **words)
     title = f"by {one_line(ranking.task.criterion.name, 44)}"
@@ -69,7 +69,7 @@ def plot_scale(ranking: Ranking, path: Path) -> None:
     axes.tick_params(axis="y", length=0)
     try:
         with warnings.catch_warnings():
-            # A character that no font has is drawn as a box, which says enough.
+            # A character without a font is drawn as a box; no warning is needed.
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure.savefig(path, dpi=160)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The report of a study: read its folder, draw its figures, write one page that needs nothing else."""
+"""Writing the report of a study: read its folder, draw its figures, write one self-contained page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ccrank.text import encodable
 
 @dataclass(frozen=True)
 class Study:
-    """What a study's folder holds."""
+    """The contents of a study's folder."""
 
     name: str
     results: pd.DataFrame
@@ -27,20 +27,20 @@ class Study:
     tasks: Mapping[tuple[str, str], Task]
     """By dataset and id."""
     config: str
-    """config.toml as it was written; empty where there is none."""
+    """The text of config.toml; empty if there is none."""
     environment: Mapping[str, Any]
     failures: list[dict[str, Any]]
 
 
 def read_study(out_dir: Path) -> Study:
-    """The study of a folder; results are required, the rest is shown if it is there."""
+    """Read the study of a folder; only the results are required."""
     folder = Path(out_dir)
     path = folder / RESULTS
     if not path.is_file():
-        raise CcrankError(f"{folder} has no {RESULTS}; run `ccrank bench` into it first")
+        raise CcrankError(f"{folder} has no {RESULTS}; run `ccrank bench --out {folder}` first")
     results = load_results(folder)
     if results.empty:
-        raise CcrankError(f"{path} has no rows; nothing was ranked (see {FAILURES} beside it)")
+        raise CcrankError(f"{path} has no rows; nothing was ranked (see {FAILURES} in the same folder)")
     for name in ("dataset", "task", "model", "method", "split", "kind", "family"):
         results[name] = results[name].astype(str)
     for name in ("tau", "abs_tau", "accuracy", "free_accuracy", "consistency", "distinct_tokens", "seconds"):
