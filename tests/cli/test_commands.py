@@ -127,7 +127,7 @@ def test_cache(ccrank, rank):
     assert info()["entries"] == 6
     assert info()["bytes"] > 0
     assert "6 readings" in ok(ccrank("cache", "info"))
-    assert "set free" in ok(ccrank("cache", "clear"))
+    assert "freed" in ok(ccrank("cache", "clear"))
     assert info()["entries"] == 0
 
 

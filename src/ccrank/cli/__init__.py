@@ -14,14 +14,14 @@ EXIT_CLOSED_PIPE = 141
 
 
 def main() -> None:
-    """Run the command. Exit codes: 0 done, 2 bad input or usage, 130 interrupted, 141 the reader of the output left."""
-    # Hub libraries draw their own bars and warn in their own words; ccrank says what matters itself.
+    """Run the command. Exit codes: 0 done, 2 bad input or usage, 130 interrupted, 141 closed pipe."""
+    # Disable the progress bars and warnings of hub libraries; ccrank reports its own status.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     from ccrank.cli.screen import spelled_out
     from ccrank.errors import CcrankError
 
-    # A terminal or pipe of another encoding shows what it cannot write in other characters instead of failing on it.
+    # On a terminal or pipe with another encoding, replace characters that it cannot represent instead of failing.
     codecs.register_error("ccrank", spelled_out)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -40,13 +40,13 @@ def main() -> None:
     except (KeyboardInterrupt, EOFError):
         code = EXIT_INTERRUPTED
     except SystemExit as leaving:
-        # The command parser and the console both turn a closed pipe into an exit of their own.
+        # The command parser and the console both convert a closed pipe into an exit.
         if isinstance(leaving.__context__, BrokenPipeError):
             _leave_quietly()
         raise
     except Exception as error:
         _usage_or_raise(error)
-    # The parser hands the code of an early exit back instead of leaving, an interrupt's among them.
+    # The parser returns the code of an early exit, such as an interrupt, instead of exiting.
     if code == EXIT_INTERRUPTED:
         _say("ccrank: interrupted")
     if isinstance(code, int) and code:
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _usage_or_raise(error: Exception) -> NoReturn:
-    """The command parser's own errors show their usage line; anything else is a bug and keeps its traceback."""
+    """Show usage errors of the command parser with their usage line; anything else is a bug and keeps its traceback."""
     import typer
 
     if isinstance(error, typer.Exit):
@@ -62,7 +62,7 @@ def _usage_or_raise(error: Exception) -> NoReturn:
     if isinstance(error, typer.Abort):
         _say("ccrank: interrupted")
         sys.exit(EXIT_INTERRUPTED)
-    # Typer has carried a parser of its own since 0.2x, and click's before: the same methods, other classes.
+    # Typer bundles its own parser since 0.2x and used click's before: same methods, different classes.
     if hasattr(error, "show") and hasattr(error, "exit_code"):
         error.show()
         sys.exit(error.exit_code)
@@ -74,6 +74,6 @@ def _say(text: str) -> None:
 
 
 def _leave_quietly() -> NoReturn:
-    # Python flushes stdout once more at exit; give it somewhere to go.
+    # Python flushes stdout again at exit; redirect it to avoid another error.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(EXIT_CLOSED_PIPE)

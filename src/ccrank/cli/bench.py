@@ -1,4 +1,4 @@
-"""`ccrank bench`: a whole study with one command, which goes on where it was when it is given again."""
+"""`ccrank bench`: run or resume a whole study with one command."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ SHOWN_FAILURES = 10
 
 @shared.with_reader_flags
 def bench_command(
-    folder: Annotated[
-        Path, typer.Option("--out", help="The study's folder; results and progress live there.")
-    ],
+    folder: Annotated[Path, typer.Option("--out", help="The study's folder, for results and progress.")],
     preset: Annotated[
-        str | None, typer.Option("--preset", help="A shipped study: quick or paper.", rich_help_panel=WHAT)
+        str | None, typer.Option("--preset", help="A packaged study: quick or paper.", rich_help_panel=WHAT)
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="A study as a TOML file.", rich_help_panel=WHAT)
@@ -53,7 +51,7 @@ def bench_command(
         ),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option("--seeds", min=1, help="Seeds of each probe.", rich_help_panel=WHAT)
+        int | None, typer.Option("--seeds", min=1, help="Number of seeds per probe.", rich_help_panel=WHAT)
     ] = None,
     layers: Annotated[
         str | None,
@@ -64,11 +62,14 @@ def bench_command(
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Tasks of each dataset.", rich_help_panel=WHAT)
+        int | None,
+        typer.Option("--limit", min=1, help="Maximal number of tasks per dataset.", rich_help_panel=WHAT),
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-o", help="A method's option, METHOD.NAME=VALUE.", rich_help_panel=WHAT),
+        typer.Option(
+            "--option", "-o", help="An option of a method, METHOD.NAME=VALUE.", rich_help_panel=WHAT
+        ),
     ] = None,
     data_dir: DataDir = None,
     reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
@@ -76,17 +77,24 @@ def bench_command(
     template: shared.TemplateChange = None,
     cache: Annotated[
         Path | None,
-        typer.Option("--cache", help="Folder of readings; else `cache` in the study's.", rich_help_panel=RUN),
+        typer.Option(
+            "--cache",
+            help="Folder of cached readings; default: `cache` in the study's folder.",
+            rich_help_panel=RUN,
+        ),
     ] = None,
     force_new: Annotated[
         bool,
-        typer.Option("--force-new", help="Set aside what another study left there.", rich_help_panel=RUN),
+        typer.Option("--force-new", help="Move an existing, different study aside.", rich_help_panel=RUN),
     ] = False,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Do units again in which tasks failed.", rich_help_panel=RUN)
+        bool, typer.Option("--retry", help="Repeat units with failed tasks.", rich_help_panel=RUN)
     ] = False,
     report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Figures and a page at the end.", rich_help_panel=RUN)
+        bool,
+        typer.Option(
+            "--report/--no-report", help="Write figures and an HTML report at the end.", rich_help_panel=RUN
+        ),
     ] = True,
 ) -> None:
     """Compare models, datasets and methods: the paper's study, or your own.
@@ -95,7 +103,7 @@ def bench_command(
 
     [bold]ccrank bench --models default,gpt2 --datasets wikilists,mine.jsonl --methods prompt-pair,pca --out mine[/bold]
 
-    The same command after an interruption goes on where it was. Exit codes: 0 done, 3 done but for tasks that failed
+    After an interruption, the same command resumes the study. Exit codes: 0 done, 3 done, but some tasks failed
     (listed in failures.jsonl), 2 bad input, 130 interrupted.
     """
     with spinner("starting"):
@@ -142,7 +150,7 @@ def study_of(
 
     given = {key: value for key, value in flags.items() if value is not None}
     if name and config:
-        raise CcrankError("--preset and --config exclude each other")
+        raise CcrankError("--preset and --config are mutually exclusive")
     own = folder / "config.toml"
     where = "the study"
     if name:
@@ -155,7 +163,7 @@ def study_of(
         base, where = parse_toml(own), str(own)
     else:
         raise CcrankError(
-            "which study? Give --preset quick (minutes) or paper (hours), --config FILE, or --datasets"
+            "no study given: use --preset quick (minutes) or paper (hours), --config FILE, or --datasets"
         )
     table = base.get("options", {})
     if options:
@@ -173,14 +181,14 @@ def method_options(pairs: Sequence[str] | None) -> dict[str, dict[str, str]]:
         method, dot, name = key.partition(".")
         if not dot:
             raise CcrankError(
-                f"a method's option is METHOD.NAME=VALUE, such as prompt-pair.calibration=none, got {key!r}"
+                f"a method option must be METHOD.NAME=VALUE, such as prompt-pair.calibration=none, got {key!r}"
             )
         parsed.setdefault(method, {})[name] = value
     return parsed
 
 
 def _write_report(folder: Path) -> Path:
-    with spinner("drawing the report"):
+    with spinner("writing the report"):
         from ccrank.report.study import write_report
 
         return write_report(folder)
@@ -188,7 +196,7 @@ def _write_report(folder: Path) -> Path:
 
 def _print_outcome(folder: Path, done: StudyReport, page: Path | None, seconds: float) -> None:
     fresh = done.units - done.done_before
-    before = f", {done.done_before} of them before" if done.done_before else ""
+    before = f", {done.done_before} of them done before" if done.done_before else ""
     out().print(
         f"{done.units} units{before}; {fresh} took {seconds:,.0f} s. {done.rows:,} rows in "
         f"{folder / 'results.parquet'}; see `ccrank results {folder}`"

@@ -1,4 +1,4 @@
-"""`ccrank cache`: the readings kept on disk."""
+"""`ccrank cache`: the cache of readings on disk."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from ccrank.cli.options import AsJson
 from ccrank.cli.screen import print_json
 
 app = typer.Typer(
-    help="Readings of models kept on disk, so that no prompt is computed twice.", no_args_is_help=True
+    help="The cache of readings on disk, so that no prompt is computed twice.", no_args_is_help=True
 )
 
 
 @app.command("info")
 def info_command(as_json: AsJson = False) -> None:
-    """Where the cache is and how full. CCRANK_CACHE moves it, CCRANK_CACHE_LIMIT (GiB) bounds it."""
+    """Show the location and size of the cache. CCRANK_CACHE sets its folder, CCRANK_CACHE_LIMIT (GiB) its maximal
+    size."""
     from ccrank.lm.cache import ReadingCache
 
     info = ReadingCache().info()
@@ -28,14 +29,14 @@ def info_command(as_json: AsJson = False) -> None:
 
 @app.command("clear")
 def clear_command() -> None:
-    """Drop all readings. Models and data stay."""
+    """Delete all readings. Models and data are kept."""
     from ccrank.lm.cache import ReadingCache
 
-    typer.echo(f"{size(ReadingCache().clear())} set free")
+    typer.echo(f"{size(ReadingCache().clear())} freed")
 
 
 def size(count: int) -> str:
-    """Bytes as a person reads them."""
+    """A human-readable number of bytes."""
     value = float(count)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:

@@ -1,4 +1,4 @@
-"""`ccrank cost`: what each method reads, as a function of the number of items."""
+"""`ccrank cost`: the model calls and tokens of each method by number of items."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def cost_command(
 ) -> None:
     """Count the model calls and tokens of each method, without running the model.
 
-    [bold]prompt tokens[/bold] is what reading prompt by prompt computes, [bold]distinct tokens[/bold] what is left when
-    every common prefix is computed once, as ccrank does.
+    [bold]prompt tokens[/bold] are computed when reading prompt by prompt, [bold]distinct tokens[/bold] when
+    every common prefix is computed once, as in ccrank.
     """
     try:
         counts = [int(size) for size in sizes.split(",")]
@@ -57,7 +57,7 @@ def cost_command(
 
 
 def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any]]:
-    """One row for each method, or for all methods that read the same, for a list of `count` items."""
+    """One row per method, or per group of methods with the same prompts, for a list of `count` items."""
     from ccrank.lm import Cost
     from ccrank.methods import METHODS
     from ccrank.prompts import load_templates
@@ -84,14 +84,14 @@ def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any
 
 
 def sample_task(reader: Reader, count: int, context_tokens: int) -> Task:
-    """Real names of everyday length, from the shipped lists, and a context of the length asked for."""
+    """Names of typical length from the packaged lists, and a context of the given length."""
     from ccrank.datasets import load_dataset
     from ccrank.task import Criterion, Task
 
     lists = sorted(load_dataset("worldlists"), key=lambda task: task.criterion.category != "country")
     names = list(dict.fromkeys(item for task in lists for item in task.items))
     if count > len(names):
-        raise CcrankError(f"--items goes up to {len(names)}, got {count}")
+        raise CcrankError(f"--items must be at most {len(names)}, got {count}")
     context = None
     if context_tokens:
         [story] = [task.context for task in load_dataset("synthcontext") if "wealth" in task.criterion.name]

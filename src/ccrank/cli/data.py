@@ -15,13 +15,15 @@ app = typer.Typer(help="Datasets of ranking tasks with gold orders.", no_args_is
 
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="Where published files lie; else $CCRANK_DATA, else they are fetched."),
+    typer.Option(
+        "--data-dir", help="Folder of the data files; default: $CCRANK_DATA, else they are downloaded."
+    ),
 ]
 
 
 @app.command("list")
 def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """All datasets, with their counts here beside those of the paper."""
+    """List the datasets, with their counts and those of the paper."""
     from ccrank.datasets import counts, datasets
     from ccrank.datasets.files import find
 
@@ -45,7 +47,9 @@ def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
         return
     table = simple_table("name", "kind", "tasks", "items", "in the paper", "what", numbers=(2, 3))
     for row in rows:
-        here = (str(row["tasks"]), f"{row['items']:.2f}") if row["tasks"] is not None else ("not here", "")
+        here = (
+            (str(row["tasks"]), f"{row['items']:.2f}") if row["tasks"] is not None else ("not available", "")
+        )
         paper = f"{row['paper_tasks']} / {row['paper_items']:.2f}" if row["paper_tasks"] else "–"
         table.add_row(row["name"], row["kind"], *here, paper, row["summary"])
     out().print(table)
@@ -56,15 +60,15 @@ def show_command(
     name: Annotated[str, typer.Argument(help="A dataset's name.")],
     tasks: Annotated[int, typer.Option(help="How many tasks to show.", min=0)] = 2,
     option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", help="A dataset's option, NAME=VALUE.")
+        list[str] | None, typer.Option("--option", "-o", help="An option of the dataset, NAME=VALUE.")
     ] = None,
     export: Annotated[
-        bool, typer.Option("--jsonl", help="Print all its tasks as JSON lines, ready for --tasks.")
+        bool, typer.Option("--jsonl", help="Print all tasks as JSON lines, for use with --tasks.")
     ] = False,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """A dataset's card, counts and first tasks; or all of it as task lines."""
+    """Show a dataset's description, counts and first tasks, or all tasks as JSON lines."""
     from ccrank.datasets import counts, get_dataset
 
     dataset = get_dataset(name)
@@ -105,7 +109,7 @@ def show_command(
 
 def _value(key: str, text: str, known: Any) -> Any:
     if key not in known:
-        raise CcrankError(f"no option {key!r}; there are {', '.join(known) or 'none'}")
+        raise CcrankError(f"unknown option {key!r}; options: {', '.join(known) or 'none'}")
     if text.lower() in ("none", "true", "false"):
         return {"none": None, "true": True, "false": False}[text.lower()]
     try:

@@ -1,4 +1,4 @@
-"""`ccrank methods`: every method with one line each, or one with its options."""
+"""`ccrank methods`: list all methods, or describe one with its options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def methods_command(
     name: Annotated[str | None, typer.Argument(help="Show this method with its options.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the methods, or explain one and its options."""
+    """List the methods, or describe one and its options."""
     from ccrank.methods import METHODS, get_method
 
     chosen = [get_method(name)] if name else list(METHODS.values())

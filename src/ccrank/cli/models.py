@@ -1,4 +1,4 @@
-"""`ccrank models`: which models have short names, fetching them, looking at them."""
+"""`ccrank models`: list models with short names, download them, show their properties."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Name = Annotated[str, typer.Argument(help="A short name, a hub id, a folder or a
 
 @app.command("list")
 def list_command(as_json: AsJson = False) -> None:
-    """The models that have short names, and whether they are on this machine."""
+    """List the models with short names, and whether they are on this machine."""
     from ccrank.lm.hub import known_models
 
     rows: list[dict[str, Any]] = [
@@ -51,7 +51,7 @@ def pull_command(
     ] = "auto",
     allow_pickle: AllowPickle = False,
 ) -> None:
-    """Fetch a model now, so that later commands start at once."""
+    """Download a model now, so that later commands start immediately."""
     with spinner("starting") as say:
         from ccrank.lm.hub import locate
 
@@ -61,7 +61,7 @@ def pull_command(
 
 @app.command("info")
 def info_command(name: Name = "default", allow_pickle: AllowPickle = False, as_json: AsJson = False) -> None:
-    """What a model is and how ccrank reads it."""
+    """Show a model's properties and how ccrank reads it."""
     with spinner("starting") as say:
         from ccrank.lm import Reader
         from ccrank.reader_options import ReaderOptions

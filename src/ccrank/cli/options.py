@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once, and the reader that they describe."""
+"""Options shared by several commands, each declared once, and opening the reader that they describe."""
 
 from __future__ import annotations
 
@@ -32,17 +32,21 @@ Model = Annotated[
 ]
 AllowPickle = Annotated[
     bool,
-    typer.Option("--allow-pickle", help="Open pickled weights, which can run any code: trust their source."),
+    typer.Option(
+        "--allow-pickle", help="Open pickled weights from a trusted source; they can run arbitrary code."
+    ),
 ]
 NoCache = Annotated[
     bool,
-    typer.Option("--no-cache", help="Neither use nor keep readings on disk.", rich_help_panel=READER_PANEL),
+    typer.Option(
+        "--no-cache", help="Neither use nor write the cache of readings.", rich_help_panel=READER_PANEL
+    ),
 ]
 TemplateFile = Annotated[
     Path | None,
     typer.Option(
         "--templates",
-        help="A TOML file of templates that override the shipped ones.",
+        help="A TOML file of templates that override the packaged ones.",
         rich_help_panel=READER_PANEL,
     ),
 ]
@@ -63,7 +67,7 @@ def _flag(*names: str, help: str, default: str) -> Any:
 
 @dataclass(frozen=True)
 class ReaderFlags:
-    """The flags of `ReaderOptions`; None where a flag was not given, so that a file's value or the default holds."""
+    """The flags of `ReaderOptions`; None if a flag was not given, so that a file's value or the default applies."""
 
     device: Annotated[
         str | None, _flag("--device", help="auto, cpu, cuda, cuda:1, mps …", default="auto")
@@ -75,13 +79,13 @@ class ReaderFlags:
         str | None,
         _flag(
             "--batch-tokens",
-            help="Tokens per forward pass; auto finds what fits and halves it when memory runs out.",
+            help="Tokens per forward pass; auto uses what fits in memory and halves it when memory runs out.",
             default="auto",
         ),
     ] = None
     chat: Annotated[
         bool | None,
-        _flag("--chat/--no-chat", help="Put prompts into the model's chat template.", default="no-chat"),
+        _flag("--chat/--no-chat", help="Wrap prompts in the model's chat template.", default="no-chat"),
     ] = None
     truncate: Annotated[
         bool | None,
@@ -95,7 +99,7 @@ class ReaderFlags:
         bool | None,
         _flag(
             "--allow-pickle/--no-allow-pickle",
-            help="Open pickled weights, which can run any code: trust their source.",
+            help="Open pickled weights from a trusted source; they can run arbitrary code.",
             default="no-allow-pickle",
         ),
     ] = None
@@ -103,7 +107,7 @@ class ReaderFlags:
         bool | None,
         _flag(
             "--allow-new-head/--no-allow-new-head",
-            help="Prompt a model although its language-model head is random.",
+            help="Prompt a model even if its language-model head is random.",
             default="no-allow-new-head",
         ),
     ] = None
@@ -121,7 +125,7 @@ NO_FLAGS = ReaderFlags()
 
 
 def with_reader_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the flags of `ReaderFlags`; its parameter `reader_flags` takes them as one value.
+    """Decorator: add the flags of `ReaderFlags` to a command, which receives them in its parameter `reader_flags`.
 
     The parser reads a command's parameters from its signature, so the wrapper's signature lists the flags.
     """
@@ -161,7 +165,9 @@ def parse_pairs(pairs: Iterable[str] | None) -> dict[str, str]:
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise CcrankError(f"an option is given as NAME=VALUE, such as calibration=none, got {pair!r}")
+            raise CcrankError(
+                f"an option must have the form NAME=VALUE, such as calibration=none, got {pair!r}"
+            )
         parsed[name.strip()] = value.strip()
     return parsed
 
@@ -171,6 +177,8 @@ def renamed(old_name: str, old: Any, new_name: str, new: Any) -> Any:
     if not old:
         return new
     if new:
-        raise CcrankError(f"{old_name} is the old spelling of {new_name}; give one of the two")
-    typer.echo(f"ccrank: {old_name} is now {new_name}; the old spelling will go in a later version", err=True)
+        raise CcrankError(f"{old_name} is the old spelling of {new_name}; give only one of them")
+    typer.echo(
+        f"ccrank: {old_name} is now {new_name}; the old spelling will be removed in a later version", err=True
+    )
     return old

@@ -1,4 +1,4 @@
-"""`ccrank rank`: the command that most users will ever type."""
+"""`ccrank rank`: rank items by a criterion."""
 
 from __future__ import annotations
 
@@ -32,21 +32,19 @@ WHAT, MODEL, SHOW = "What to rank", "Model and prompts", "What to show"
 @shared.with_reader_flags
 def rank_command(
     items: Annotated[
-        list[str] | None, typer.Argument(help="The items; else --file, --tasks or stdin.")
+        list[str] | None, typer.Argument(help="The items; default: --file, --tasks or stdin.")
     ] = None,
     by: Annotated[
         str | None, typer.Option("--by", help="The criterion: size, sentiment …", rich_help_panel=WHAT)
     ] = None,
     comparative: Annotated[
         str | None,
-        typer.Option(
-            "--comparative", help="What the higher item is, compared: larger.", rich_help_panel=WHAT
-        ),
+        typer.Option("--comparative", help="How the higher item compares: larger.", rich_help_panel=WHAT),
     ] = None,
     poles: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            "--poles", help="Words for the low and the high end: small large.", rich_help_panel=WHAT
+            "--poles", help="Words for the low and the high pole: small large.", rich_help_panel=WHAT
         ),
     ] = None,
     category: Annotated[
@@ -65,7 +63,7 @@ def rank_command(
     ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", help="lines, csv, tsv or jsonl; else by suffix.", rich_help_panel=WHAT),
+        typer.Option("--format", help="lines, csv, tsv or jsonl; default: by suffix.", rich_help_panel=WHAT),
     ] = None,
     tasks: Annotated[
         Path | None, typer.Option("--tasks", help="Rank every task of a JSONL file.", rich_help_panel=WHAT)
@@ -83,26 +81,24 @@ def rank_command(
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-o", help="A method's option, NAME=VALUE.", rich_help_panel=MODEL),
+        typer.Option("--option", "-o", help="An option of the method, NAME=VALUE.", rich_help_panel=MODEL),
     ] = None,
     layer: Annotated[
         str | None,
         typer.Option(
             "--layer",
             "--layers",
-            help="Of a probe's states: last, all, auto or a number.",
+            help="Layer of a probe: last, all, auto or a number.",
             rich_help_panel=MODEL,
         ),
     ] = None,
     probe: Annotated[
         Path | None,
-        typer.Option("--probe", help="Rank by a probe that --save-probe has saved.", rich_help_panel=MODEL),
+        typer.Option("--probe", help="Rank with a probe saved by --save-probe.", rich_help_panel=MODEL),
     ] = None,
     save_probe: Annotated[
         Path | None,
-        typer.Option(
-            "--save-probe", help="Save the probe that was fitted (.safetensors).", rich_help_panel=MODEL
-        ),
+        typer.Option("--save-probe", help="Save the fitted probe (.safetensors).", rich_help_panel=MODEL),
     ] = None,
     model: shared.Model = "default",
     reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
@@ -119,12 +115,13 @@ def rank_command(
     as_json: shared.AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=SHOW)] = False,
     output: Annotated[
-        Path | None, typer.Option("--out", help="Write there instead (.json, .csv).", rich_help_panel=SHOW)
+        Path | None,
+        typer.Option("--out", help="Write to this file instead (.json, .csv).", rich_help_panel=SHOW),
     ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(
-            "--plot", help="Draw the items on their scale (.png, .pdf, .svg).", rich_help_panel=SHOW
+            "--plot", help="Plot the items on their scale (.png, .pdf, .svg).", rich_help_panel=SHOW
         ),
     ] = None,
     more: Annotated[str | None, typer.Option("--more", hidden=True)] = None,
@@ -140,13 +137,13 @@ def rank_command(
     Results go to stdout, progress to stderr. Exit codes: 0 done, 2 bad input, 130 interrupted, 141 closed pipe.
     """
     if as_json and as_csv:
-        raise CcrankError("--json and --csv exclude each other")
+        raise CcrankError("--json and --csv are mutually exclusive")
     how = "json" if as_json else "csv" if as_csv else None
     comparative = shared.renamed("--more", more, "--comparative", comparative)
     labels = shared.renamed("--gold", gold, "--labels", labels)
     signals = shared.renamed("--parts", parts, "--signals", signals)
     wanted = _tasks(items, by, comparative, poles, category, context, file, column, form, tasks)
-    # What can be refused is refused before the work is done, not after it.
+    # Validate the arguments before any slow work.
     if plot is not None:
         check_plot(plot, wanted)
     if output is not None:
@@ -156,7 +153,7 @@ def rank_command(
         from ccrank.methods import DEFAULT_METHOD, SAVED_PROBE, get_method
         from ccrank.prompts import load_templates
     if probe is not None and method not in (None, SAVED_PROBE):
-        raise CcrankError(f"--probe ranks by the saved probe; leave --method {method} out")
+        raise CcrankError(f"--probe ranks with the saved probe; remove --method {method}")
     chosen = SAVED_PROBE if probe is not None else method or DEFAULT_METHOD
     pairs = shared.parse_pairs(option)
     pairs |= {"layer": layer} if layer is not None else {}
@@ -173,7 +170,7 @@ def rank_command(
     if output is not None and how:
         write_atomically(output, _render(how, rankings, top, reverse, many=tasks is not None))
     elif how:
-        # Line by line: an unbuffered stream drops the rest of a single large write when its reader leaves.
+        # Line by line: an unbuffered stream drops the rest of a large write when the pipe is closed.
         text = _render(how, rankings, top, reverse, many=tasks is not None)
         sys.stdout.writelines(text.splitlines(keepends=True))
     else:
@@ -196,7 +193,7 @@ def _tasks(
     form: str | None,
     tasks: Path | None,
 ) -> list[Task]:
-    """The tasks that the arguments describe; exactly one source of items is taken."""
+    """The tasks that the arguments describe; there must be exactly one source of items."""
     if tasks is not None:
         given: dict[str, object] = {
             "items": items,
@@ -210,14 +207,14 @@ def _tasks(
             "--format": form,
         }
         if several := [name for name, value in given.items() if value]:
-            raise CcrankError(f"--tasks brings its own items and criteria; leave {', '.join(several)} out")
+            raise CcrankError(f"--tasks contains items and criteria; remove {', '.join(several)}")
         return read_tasks(tasks)
     if items and (file or column or form):
         raise CcrankError(
             "give the items as arguments, or with --file (and its --column and --format), not both"
         )
     if by is None or not by.strip():
-        raise CcrankError("by what? Give a criterion, such as --by size or --by 'how positive it is'")
+        raise CcrankError("no criterion: give one, such as --by size or --by 'how positive it is'")
     if not items and file is None and sys.stdin.isatty():
         raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
     texts = list(items) if items else read_items(file if file is not None else "-", column, form)
@@ -243,32 +240,30 @@ def _expected(
 def _labels(path: Path, tasks: Sequence[Task], method: Method) -> Labels:
     """The labels of the one list, for a method that takes them."""
     if "labels" not in method.options:
-        raise CcrankError(f"{method.name} takes no labels; leave --labels out, or use --method auto")
+        raise CcrankError(f"{method.name} uses no labels; remove --labels, or use --method auto")
     if len(tasks) != 1:
         raise CcrankError(f"--labels is for the items of one list; the tasks file has {len(tasks)}")
     return read_labels(path, tasks[0].items)
 
 
 def _save_probe(rankings: Sequence[Ranking], path: Path) -> None:
-    """The probe of the ranking; for several tasks only one that all of them share."""
+    """The probe of the ranking; for several tasks, only one shared by all."""
     probes = {id(ranking.probe): ranking.probe for ranking in rankings}
     [found] = probes.values() if len(probes) == 1 else [None]
     if found is None:
         reason = (
-            "each task has a probe of its own"
-            if len(probes) > 1
-            else "it fits none, or several layers at once"
+            "each task has its own probe" if len(probes) > 1 else "it fits none, or several layers at once"
         )
         raise CcrankError(f"{rankings[0].method} has no probe to save: {reason}")
     found.save(path)
 
 
 def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
-    """Refuse what could not be drawn."""
+    """Raise an error if the plot cannot be drawn."""
     from ccrank.report.scale import MOST_ITEMS
 
     if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise CcrankError(f"--plot writes .png, .pdf or .svg, not {plot.name}")
+        raise CcrankError(f"--plot must be a .png, .pdf or .svg file, not {plot.name}")
     if len(tasks) != 1:
         raise CcrankError(f"--plot draws one ranking; the tasks file has {len(tasks)}")
     if len(tasks[0].items) > MOST_ITEMS:
@@ -277,10 +272,12 @@ def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
 
 
 def check_output(path: Path, how: str | None) -> str:
-    """The form to write a file in; refuse what could not be written."""
+    """The output format; raises an error if the file cannot be written."""
     how = how or {".json": "json", ".jsonl": "json", ".csv": "csv"}.get(path.suffix.lower())
     if how is None:
-        raise CcrankError(f"--out {path} ends neither in .json nor in .csv; say which with --json or --csv")
+        raise CcrankError(
+            f"--out {path} ends neither in .json nor in .csv; choose the format with --json or --csv"
+        )
     _check_place(path)
     return how
 

@@ -1,4 +1,4 @@
-"""`ccrank results`: what a study found, beside what chance gives."""
+"""`ccrank results`: the results of a study, with chance levels."""
 
 from __future__ import annotations
 
@@ -39,19 +39,20 @@ def results_command(
         bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).", rich_help_panel=SHOW)
     ] = False,
     trec: Annotated[
-        Path | None, typer.Option("--trec", help="Write TREC run lines there.", rich_help_panel=SHOW)
+        Path | None, typer.Option("--trec", help="Write TREC run lines to this file.", rich_help_panel=SHOW)
     ] = None,
     qrels: Annotated[
-        Path | None, typer.Option("--qrels", help="Write gold as TREC judgements.", rich_help_panel=SHOW)
+        Path | None,
+        typer.Option("--qrels", help="Write gold as TREC judgements to this file.", rich_help_panel=SHOW),
     ] = None,
 ) -> None:
     """Summarise a study: mean over seeds, then over tasks, with 95 % bootstrap intervals over tasks.
 
-    τ is signed and its chance level is 0; |τ| and free accuracy take the better of two directions, so they stand beside
-    the chance floor of tasks of the same sizes.
+    τ is signed and its chance level is 0; |τ| and free accuracy take the better of two directions, so they are
+    shown with the chance floor of tasks of the same sizes.
     """
     if sum((as_json, as_csv, as_latex)) > 1:
-        raise CcrankError("--json, --csv and --latex exclude each other")
+        raise CcrankError("--json, --csv and --latex are mutually exclusive")
     from ccrank.results import choose, export, load_failures, load_results, load_tasks, summarise_results
 
     wanted = {"model": model, "dataset": dataset, "method": method, "split": split, "layer": layer}
@@ -79,7 +80,7 @@ def results_command(
 
 
 def show(entries: Sequence[Mapping[str, Any]]) -> None:
-    """Tables for people: one for each model and dataset or kind."""
+    """Print one table per model and dataset or kind."""
     console = out()
     where = "dataset" if "dataset" in entries[0] else "kind"
     blocks: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -156,7 +157,7 @@ def _list(text: str | None) -> list[str]:
 
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines to a file; `-` is the standard output."""
+    """Write lines to a file; "-" is the standard output."""
     if str(path) == "-":
         sys.stdout.writelines(lines)
         return

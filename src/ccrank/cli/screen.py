@@ -1,4 +1,4 @@
-"""What a person sees: results on stdout, progress on stderr and only where someone is watching."""
+"""Terminal output: results on stdout; progress on stderr, and only on a terminal."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ BAR = 24
 
 
 def out() -> Console:
-    """The console of results: plain and unfolded when piped. Brackets and colons in items and paths mean themselves."""
+    """The console for results: plain and without wrapping when piped. Brackets and colons are not parsed as markup."""
     if sys.stdout.isatty():
         return Console(markup=False, emoji=False)
     return Console(width=10_000, soft_wrap=True, highlight=False, markup=False, emoji=False)
 
 
 def err() -> Console:
-    """The console of progress."""
+    """The console for progress."""
     return Console(stderr=True)
 
 
 def json_text(value: Any, indent: int | None = 2) -> str:
-    """A JSON value and a line's end; JSON's own escapes stand for what the output's encoding may not have."""
+    """A JSON value and a newline; characters that the output encoding may lack are escaped."""
     plain = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     return json.dumps(value, ensure_ascii=not plain, indent=indent, allow_nan=False) + "\n"
 
@@ -179,7 +179,7 @@ def _blocks(share: float, width: int) -> str:
 
 @contextmanager
 def spinner(text: str) -> Iterator[Callable[[str], None]]:
-    """Says what is being waited for, on a terminal; long waits are told in plain lines elsewhere."""
+    """Show a status message on a terminal; elsewhere, long waits are reported as plain lines."""
     console = err()
     if console.is_terminal:
         with console.status(text) as status:

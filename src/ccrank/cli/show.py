@@ -1,4 +1,4 @@
-"""Rankings as a person reads them: tables with bars, a line on consistency, quality if gold is known."""
+"""Printing rankings: tables with bars, a line on consistency, and metrics if gold is known."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: bool = False) -> None:
-    """Tables for people; `signals` adds a column for each signal of a combined score."""
+    """Print rankings as tables; `signals` adds a column for each signal of a combined score."""
     console = out()
     for number, ranking in enumerate(rankings):
         if number:
@@ -47,7 +47,7 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
 
 
 def consistency_line(ranking: Ranking) -> str:
-    """One line on how consistent the ranking is, and on its direction."""
+    """One line about the ranking's consistency and direction."""
     from ccrank.methods import get_method
 
     phrases = get_method(ranking.method).describe(ranking.consistency, ranking.details)
@@ -56,7 +56,7 @@ def consistency_line(ranking: Ranking) -> str:
 
 
 def _show_summary(rankings: Sequence[Ranking]) -> None:
-    """Where gold is known: how good the orders are, beside what chance gives."""
+    """Print metrics with chance levels for tasks with gold."""
     import numpy as np
 
     from ccrank.metrics import evaluate, summarise

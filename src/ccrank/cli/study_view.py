@@ -1,4 +1,4 @@
-"""How a study's progress looks: a live view on a terminal, one line for each unit elsewhere."""
+"""Progress of a study: a live view on a terminal, one line per unit elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Pace:
-    """How fast a run goes, and how long it may still take."""
+    """The speed of a run and its remaining time."""
 
     def __init__(self) -> None:
         self.start = time.perf_counter()
@@ -29,7 +29,7 @@ class Pace:
         self._last = (0, 0)
 
     def spend(self, spent: Cost) -> None:
-        """Take in what a model has read so far; a new model counts from 0 again."""
+        """Update with the total cost of the current model, which restarts at 0 for a new model."""
         now = (spent.prompts, spent.computed_tokens)
         before = self._last if now >= self._last else (0, 0)
         self.prompts += now[0] - before[0]
@@ -42,7 +42,7 @@ class Pace:
 
     @property
     def left(self) -> str:
-        """Time left by weight; nothing is known before the first unit."""
+        """The remaining time by weight; unknown before the first unit."""
         if not self.done_weight:
             return "–"
         return clock(self.seconds * (self.weight - self.done_weight) / self.done_weight)
@@ -61,8 +61,8 @@ def clock(seconds: float) -> str:
 
 @contextmanager
 def study_view() -> Iterator[Any]:
-    """A watcher of a study, live where someone is watching."""
-    # The watcher's class comes with torch, whose import the command has announced by now.
+    """A watcher of a study, live on a terminal."""
+    # The watcher's class imports torch; the command has shown a status message for that by now.
     from ccrank.experiment.runner import Watcher
 
     class Lines(Watcher):
@@ -93,7 +93,7 @@ def study_view() -> Iterator[Any]:
             sys.stderr.flush()
 
     class Live(Lines):
-        """Two bars: the study, and what is being read."""
+        """Two bars: the study, and the current reading."""
 
         def __init__(self, progress: Progress) -> None:
             super().__init__()
@@ -149,7 +149,7 @@ def study_view() -> Iterator[Any]:
 
 
 def describe(pace: Pace, unit: Unit, outcome: Outcome, seconds: float) -> str:
-    """A unit's line: where the study stands, what was done, and how fast."""
+    """The line of a unit: progress, result and speed."""
     failed = f", {len(outcome.failures)} tasks failed" if outcome.failures else ""
     return (
         f"[{pace.done}/{pace.units}] {unit}: {len(outcome.rows)} rows in {seconds:.1f} s{failed} "
