@@ -134,7 +134,7 @@ def test_public_names():
 @pytest.mark.parametrize(
     ("items", "by", "message"),
     [
-        ("one text", "size", "items is a list of texts"),
+        ("one text", "size", "items must be a list of texts"),
         (["a"], "size", "at least 2 items"),
         ([], "size", "at least 2 items"),
         (["a", "b"], "", "needs a name"),

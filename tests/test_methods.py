@@ -33,7 +33,7 @@ def test_names_and_functions_form_a_grid():
 
 def test_unknown_methods_are_refused():
     """The message has the value and the known names."""
-    with pytest.raises(CcrankError, match=r"no method 'magic'; .*there are auto, .*ccrank methods"):
+    with pytest.raises(CcrankError, match=r"unknown method 'magic'; .*choose one of auto, .*ccrank methods"):
         get_method("magic")
 
 
@@ -70,8 +70,8 @@ def test_texts_become_the_types_of_the_defaults(method, given, parsed):
             {"shuffle": "3"},
             r"no option 'shuffle'; did you mean 'shuffles'\? it has aggregate, calibration, seed, shuffles",
         ),
-        ({"shuffles": "many"}, "prompt-list: shuffles is a number, not 'many'"),
-        ({"shuffles": ""}, "is a number, not ''"),
+        ({"shuffles": "many"}, "prompt-list: shuffles must be a number, not 'many'"),
+        ({"shuffles": ""}, "must be a number, not ''"),
         ({"progress": "1"}, "no option 'progress'"),
         ({"tasks": "1"}, "no option 'tasks'"),
     ],
@@ -84,7 +84,7 @@ def test_wrong_options_are_refused(given, message):
 
 def test_yes_or_no():
     """A switch is not a number."""
-    with pytest.raises(CcrankError, match="scale is yes or no, not '2'"):
+    with pytest.raises(CcrankError, match="scale must be yes or no, not '2'"):
         get_method("prompt-point").parse_options({"scale": "2"})
 
 

@@ -1,4 +1,4 @@
-"""Ranking as a user calls it: `rank(items, by=…)` for one list, `rank_tasks` for many."""
+"""The ranking API: `rank(items, by=…)` for one list, `rank_tasks` for many."""
 
 from __future__ import annotations
 
@@ -130,9 +130,9 @@ def rank(
     by
         The criterion: a name such as "size", or a `Criterion`.
     comparative
-        What the higher item is, compared with the lower: "larger".
+        How the higher item compares with the lower one: "larger".
     poles
-        Words for the low and the high end of the scale: ("small", "large").
+        Words for the low and the high pole: ("small", "large").
     category
         What the items are, in the singular: "country".
     context
@@ -144,7 +144,7 @@ def rank(
     method
         A method's name; `ccrank methods` lists them.
     templates
-        The prompts' wording; the shipped one if None.
+        The prompt templates; the packaged ones if None.
     options
         The method's own options, by name; `ccrank methods NAME` lists them.
 
@@ -154,7 +154,7 @@ def rank(
         The items with scores, best first.
     """
     if isinstance(items, str):
-        raise CcrankError(f"items is a list of texts, not one text: {items[:40]!r}")
+        raise CcrankError(f"items must be a list of texts, not one text: {items[:40]!r}")
     criterion = by if isinstance(by, Criterion) else Criterion(by, comparative, poles, category)
     task = Task(criterion, tuple(items), context, id=f"ranking by {criterion.name}")
     reader = model if isinstance(model, Reader) else _last_loaded(model)

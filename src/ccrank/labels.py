@@ -40,7 +40,7 @@ class Labels:
 
     @classmethod
     def of_values(cls, values: Mapping[str, object]) -> Labels:
-        """More = higher; no two alike."""
+        """Labels from values: more = higher, without ties."""
         numbers: dict[str, float] = {}
         for item, value in values.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
@@ -80,12 +80,12 @@ class Labels:
         return tuple(dict.fromkeys(item for pair in self.pairs for item in pair))
 
     def check(self, items: Sequence[str]) -> None:
-        """Refuse labels of what is not among the items."""
+        """Raise an error for labels of unknown items."""
         known = {normal_form(item) for item in items}
         for item in self.items:
             if item not in known:
                 raise CcrankError(
-                    f"labels name {item!r}, which is not among the items; spell it as there, or drop it"
+                    f"labels contain {item!r}, which is not one of the items; correct its spelling or remove it"
                 )
 
     def places(self, items: Sequence[str]) -> list[tuple[int, int]]:
@@ -97,17 +97,17 @@ class Labels:
 
 def _check_text(item: object) -> None:
     if not isinstance(item, str) or not item.strip():
-        raise CcrankError(f"labels name items by their texts, got {item!r}")
+        raise CcrankError(f"labels must refer to items by their texts, got {item!r}")
 
 
 def _closed(pairs: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The pairs and all that follow by transitivity; a cycle is refused."""
+    """The pairs and all that follow by transitivity; a cycle is an error."""
     below: dict[str, list[str]] = {}
     for high, low in pairs:
         below.setdefault(high, []).append(low)
     closed: dict[tuple[str, str], None] = dict.fromkeys(pairs)
     for start in below:
-        # The way by which each item was first reached, so that a cycle can be shown.
+        # The path by which each item was first reached, to report cycles.
         way: dict[str, list[str]] = {start: [start]}
         queue = [start]
         while queue:

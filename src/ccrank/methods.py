@@ -1,4 +1,4 @@
-"""The one registry of methods: a name here is the name in Python, on the command line and in the tables."""
+"""The registry of methods; names are the same in Python, on the command line and in tables."""
 
 from __future__ import annotations
 
@@ -34,44 +34,44 @@ Family = Literal["label-free", "prompting", "probing", "supervised", "baseline"]
 Run = Callable[..., list[Answer]]
 """(tasks, reader, templates, *, progress, **options) → one Answer per task."""
 Requests = Callable[[Task, Form, Templates], list[Request]]
-"""(task, form, templates) → what is read of the task."""
+"""(task, form, templates) → the prompts and candidates that are read."""
 Describe = Callable[[Mapping[str, float], Mapping[str, Any]], list[str]]
-"""(consistency, details) of a ranking → phrases on how consistent it is."""
+"""(consistency, details) of a ranking → phrases that describe it."""
 
 
-def _nothing_to_say(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
+def _no_phrases(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
     return []
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to rank, with all that the rest of the code needs to know about it."""
+    """A ranking method and its properties."""
 
     name: str
     summary: str
     run: Run
     family: Family
     directed: bool
-    """Whether it knows which end of the scale is the high one."""
+    """Whether it gives the direction: higher scores mean more."""
     calls: str
     """Model calls as a function of N, as in the paper's table of complexity."""
     requests: Requests
-    """What it reads of a task, for `ccrank cost`."""
+    """The prompts of a task, for `ccrank cost`."""
     pools: bool = False
     """Whether it fits something on all tasks of a criterion, so that a task's answer depends on the others."""
     consistency: str | None = None
-    """The entry of an answer's consistency that stands in results; None if the method has none."""
-    describe: Describe = _nothing_to_say
+    """The entry of an answer's consistency that is stored in results; None if there is none."""
+    describe: Describe = _no_phrases
     objective: Objective | None = None
-    """Of a probe: what is minimised. Studies read states once for all probes that share them."""
+    """The objective of a probe. Studies read states once for all probes that share them."""
     cost_name: str | None = None
-    """The row of `ccrank cost` that it shares with methods that read the same; its own name if None."""
+    """The row of `ccrank cost` shared with methods that have the same prompts; the method's name if None."""
     prompts: Callable[[int], float] = float
-    """About how many prompts a task of N items takes, for estimates of time."""
+    """The approximate number of prompts for N items, for time estimates."""
     repeats_option: str | None = None
-    """The option that says how often `requests` are read, if any."""
+    """The option with the number of times that `requests` are read, if any."""
     for_studies: bool = True
-    """Whether a study can run it; a method that needs a file of its own cannot."""
+    """Whether a study can run it; a method that needs a probe file cannot."""
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -84,7 +84,7 @@ class Method:
         }
 
     def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Options as a user wrote them, converted to the types of the defaults; unknown ones are refused.
+        """Options as a user wrote them, converted to the types of the defaults; unknown ones raise an error.
 
         Parameters
         ----------
@@ -112,12 +112,12 @@ def _like(value: Any, default: Any, where: str) -> Any:
     if isinstance(default, bool):
         words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
         if value.lower() not in words:
-            raise CcrankError(f"{where} is yes or no, not {value!r}")
+            raise CcrankError(f"{where} must be yes or no, not {value!r}")
         return words[value.lower()]
     try:
         return type(default)(value)
     except ValueError:
-        raise CcrankError(f"{where} is a number, not {value!r}") from None
+        raise CcrankError(f"{where} must be a number, not {value!r}") from None
 
 
 def _probe(name: str, summary: str, calls: str = "N") -> Method:
@@ -152,7 +152,7 @@ METHODS: dict[str, Method] = {}
 
 
 def register(method: Method) -> Method:
-    """Add a method to the registry, so that `rank`, studies, tables and the command line know it.
+    """Add a method to the registry, for use in `rank`, studies, tables and the command line.
 
     Parameters
     ----------
@@ -204,11 +204,11 @@ for _method in (
     _probe("margin", "MarginCCR: any two items at least a margin apart"),
     _probe("triplet", "TripletCCR: of any two items one is nearer to a third, by a margin"),
     _probe("ordreg", "OrdRegCCR: ordinal regression to a unique rank each"),
-    _probe("sup-ccs-pair", "twin of ccs-pair: cross-entropy on gold", "2N(N−1)"),
-    _probe("sup-ccs", "twin of ccs: cross-entropy on gold"),
-    _probe("sup-margin", "twin of margin: max-margin on gold"),
-    _probe("sup-triplet", "twin of triplet: triplet loss on gold"),
-    _probe("sup-ordreg", "twin of ordreg: ordinal regression on gold"),
+    _probe("sup-ccs-pair", "supervised ccs-pair: cross-entropy on gold", "2N(N−1)"),
+    _probe("sup-ccs", "supervised ccs: cross-entropy on gold"),
+    _probe("sup-margin", "supervised margin: max-margin on gold"),
+    _probe("sup-triplet", "supervised triplet: triplet loss on gold"),
+    _probe("sup-ordreg", "supervised ordreg: ordinal regression on gold"),
     _probe("random", "baseline: a random direction in the states"),
     _probe("pca", "baseline: the first principal component of the states"),
     Method(
@@ -246,5 +246,5 @@ def get_method(name: str) -> Method:
         close = difflib.get_close_matches(name, METHODS, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise CcrankError(
-            f"no method {name!r}; {hint}there are {', '.join(METHODS)} (see `ccrank methods`)"
+            f"unknown method {name!r}; {hint}choose one of {', '.join(METHODS)} (see `ccrank methods`)"
         ) from None

@@ -1,4 +1,4 @@
-"""The result: items in order with scores, whether the direction is known, and how consistent the answers were."""
+"""The result of a method: scores and order of the items, whether the direction is known, and consistency."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ HTML_ROWS = 100
 
 @dataclass(frozen=True)
 class Answer:
-    """What a method gives for one task."""
+    """The output of a method for one task."""
 
     scores: np.ndarray
-    """(N,) aligned with the items that the method was given, more = higher."""
+    """(N,) aligned with the task's items, more = higher."""
     consistency: Mapping[str, float] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
     details: Mapping[str, Any] = field(default_factory=dict)
     probe: Any = None
-    """The Probe that was fitted, if any."""
+    """The fitted Probe, if any."""
     directed: bool | None = None
-    """Overrides what the method says of itself; a saved probe knows whether it is directed."""
+    """Overrides the method's default; a saved probe records whether it is directed."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ranking:
-    """A method's answer to a task: `len`, iteration (items, best first), equality, and tables for notebooks.
+    """The ranking of a task by a method: `len`, iteration (items, best first), equality, and tables for notebooks.
 
     Two rankings are equal if they give the same scores to the same task by the same method and model.
     """
@@ -46,20 +46,20 @@ class Ranking:
     method: str
     model: str
     directed: bool
-    """Whether the method knows which end is the high one; if not, the order may be reversed."""
+    """Whether the direction is known; if not, the order may be reversed."""
     consistency: Mapping[str, float] = field(default_factory=dict)
-    """How well the answers agree with each other; see the docs of each method."""
+    """Measures of how well the answers agree with each other; see the docs of each method."""
     cost: Cost = field(default_factory=Cost)
-    """What was read for this task; for tasks ranked together, their even share."""
+    """The prompts and tokens read for this task; for tasks ranked together, its share."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """What else there is to know: the number of comparisons, warnings."""
+    """Further information, such as the number of comparisons and warnings."""
     probe: Any = None
-    """The Probe that was fitted, if any; it can be saved and applied to other items."""
+    """The fitted Probe, if any; it can be saved and applied to other items."""
 
     @property
     def order(self) -> tuple[int, ...]:
-        """Item indices, best first. Equal scores stand in the order of their texts, so that the order in which the
-        items were given never matters."""
+        """Item indices, best first. Equal scores are ordered by text, so that the input order of the items never
+        matters."""
         return tuple(
             sorted(
                 range(len(self.scores)),
@@ -109,7 +109,15 @@ class Ranking:
         )
 
     def to_json(self, top: int | None = None, reverse: bool = False) -> dict[str, Any]:
-        """The JSON form, best first; `reverse` puts the lowest first, ranks staying what they are."""
+        """The JSON form.
+
+        Parameters
+        ----------
+        top
+            The number of items to include; None includes all.
+        reverse
+            List the lowest first; ranks do not change.
+        """
         rows: list[dict[str, Any]] = [
             {"rank": rank, "item": self.task.items[index], "score": round(float(self.scores[index]), 6)}
             for rank, index in enumerate(self.order, start=1)
@@ -137,15 +145,15 @@ class Ranking:
 
 
 def finite(value: float) -> float | None:
-    """A number that JSON knows; None for NaN and infinities."""
+    """The number, or None for NaN and infinities, which JSON lacks."""
     number = float(value)
     return round(number, 6) if math.isfinite(number) else None
 
 
 def canonical(task: Task) -> tuple[Task, list[int]]:
-    """The task with its items in the order of their texts, and for each of its items the place in the original.
+    """The task with its items sorted by text, and for each of its items the index in the original.
 
-    Methods see this form alone, so that shuffles, pivots and sums do not depend on how the items were given.
+    Methods see only this form, so that shuffles, pivots and sums do not depend on the input order.
     """
     order = sorted(range(len(task.items)), key=lambda index: normal_form(task.items[index]))
     values = None if task.values is None else tuple(task.values[index] for index in order)
@@ -156,7 +164,7 @@ def canonical(task: Task) -> tuple[Task, list[int]]:
 
 
 def from_canonical(scores: Sequence[float] | np.ndarray, order: Sequence[int]) -> np.ndarray:
-    """Scores of the canonical task's items, put back in the original order."""
+    """Scores of the canonical task's items, in the original order."""
     back = np.empty(len(order), dtype=float)
     back[list(order)] = np.asarray(scores, dtype=float)
     return back

@@ -50,6 +50,8 @@ def z_scores(values: Any, axis: int = -1, rounding: float = ROUNDING) -> Any:
     rounding
         See `mean_and_deviation`.
 
+    Examples
+    --------
     >>> z_scores(np.array([1.0, 2.0, 3.0])).round(2).tolist(), z_scores(np.array([5.0, 5.0])).tolist()
     ([-1.22, 0.0, 1.22], [0.0, 0.0])
     """

@@ -27,6 +27,8 @@ class Criterion:
     category
         What the items are, in the singular: "country".
 
+    Examples
+    --------
     >>> Criterion("size", comparative="larger", poles=("small", "large"), category="country").comparative_phrase
     'larger'
     >>> Criterion("size").comparative_phrase
@@ -134,6 +136,8 @@ class Task:
     about
         Metadata such as unit, year and source; never shown to a model.
 
+    Examples
+    --------
     >>> Task(Criterion("size"), ("Chad", "Russia"), values=(1.28, 17.1)).order
     ('Russia', 'Chad')
     """

@@ -21,6 +21,8 @@ def shortened(text: str, most: int = 60, *, keep_end: bool = False, ellipsis: st
     ellipsis
         The text that marks the cut.
 
+    Examples
+    --------
     >>> shortened("the quick brown fox", 10), shortened("models/tiny-llama", 10, keep_end=True)
     ('the quick…', '…iny-llama')
     """

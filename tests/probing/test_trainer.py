@@ -248,7 +248,7 @@ def test_what_cannot_be_trained_is_refused():
     states = states_of("margin")
     for call, message in (
         (lambda: fit_each(states, "marginal"), "unknown probe 'marginal'"),
-        (lambda: fit_each([], "margin"), "no task"),
+        (lambda: fit_each([], "margin"), "at least one task"),
         (lambda: fit_each([states[0], states[1][:, :5]], "margin"), "different widths"),
         (lambda: fit_each([states[0][:1]], "margin"), "2 or more items"),
         (lambda: fit_each([states[0] * np.nan], "margin"), "NaN"),
@@ -259,7 +259,7 @@ def test_what_cannot_be_trained_is_refused():
         (lambda: fit_each(states[:1], "sup-margin", gold=[[1.0, 2.0]]), "for 4 items"),
         (lambda: fit_each(states, "margin", seeds=()), "seeds"),
         (lambda: fit_pool(states, "margin", train_sets=np.zeros((1, 5), dtype=bool)), "at least one"),
-        (lambda: fit_each(states, "margin").scores(states[:2], [0, 9]), "one of the 5 fits"),
+        (lambda: fit_each(states, "margin").scores(states[:2], [0, 9]), "one of 5 fits"),
         (lambda: Settings(margin=-1), "margin"),
         (lambda: Settings(optimiser="sgd"), "adam, lbfgs"),
     ):

@@ -35,6 +35,8 @@ def order_to_scores(order: ArrayLike) -> NDArray[np.float64]:
     order
         (N,) item indices, highest first.
 
+    Examples
+    --------
     >>> order_to_scores([2, 0, 1]).tolist()
     [1.0, 0.0, 2.0]
     """

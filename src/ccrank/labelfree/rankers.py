@@ -200,7 +200,7 @@ def _answer(task: Task, signals: Signals, scores: np.ndarray, cost: Cost, probe:
     }
     if words.source == "fallback":
         details["hint"] = (
-            f"no words are known for the poles of {task.criterion.name!r}; name them with --poles LOW HIGH"
+            f"no words are known for the poles of {task.criterion.name!r}; give them with --poles LOW HIGH"
         )
     if p_value > DOUBT:
         details["warning"] = "the signals agree no better than chance: do not rely on this order"
@@ -219,29 +219,29 @@ def _by_criterion(tasks: Sequence[Task]) -> dict[Criterion, list[int]]:
 
 
 def auto_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What `auto` reads of a task: pole words and states in one reading, then items as answers."""
+    """The prompts of `auto`: pole words and states in one reading, then items as answers."""
     likely = likelihood_requests(task, form, templates)
     return likely if task.context else [*_with_exemplars(task, form, templates), *likely]
 
 
 def anchored_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What `anchored` reads of a task: as `auto`, with states even if there is a context."""
+    """The prompts of `anchored`: like `auto`, with states even if there is a context."""
     return [*_with_exemplars(task, form, templates), *likelihood_requests(task, form, templates)]
 
 
 def poles_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What `poles` reads of a task."""
+    """The prompts of `poles`."""
     return [pole_prompts(task, form, templates)]
 
 
 def axis_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What `axis` reads of a task."""
+    """The prompts of `axis`."""
     prompts, _ = pole_prompts(task, form, templates, with_exemplars=True)
     return [(prompts, None)]
 
 
 def likelihood_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What `likelihood` reads of a task."""
+    """The prompts of `likelihood`."""
     return [(likelihood_prompts(task, form, templates, wordings_of(task)), task.items)]
 
 
@@ -250,7 +250,7 @@ def _with_exemplars(task: Task, form: Form, templates: Templates) -> list[Reques
 
 
 def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
-    """The poles, how far the signals agree and what labels changed, in words."""
+    """The poles, how far the signals agree and what labels changed, as phrases."""
     phrases = []
     if isfinite(agree := consistency.get("signals_agree", nan)):
         low, high = details["poles"]

@@ -161,7 +161,7 @@ class Reader:
         log_probabilities
             Return log-probabilities over the vocabulary instead of logits.
         progress
-            Called with (done, total) numbers of prompts.
+            Called with the number of distinct tokens just read.
 
         Returns
         -------

@@ -60,6 +60,8 @@ def chance_abs_tau(n_items: int) -> float:
     n_items
         N, at least 2.
 
+    Examples
+    --------
     >>> [round(chance_abs_tau(n), 2) for n in (4, 5, 6, 8, 10)]
     [0.39, 0.33, 0.29, 0.23, 0.2]
     """
@@ -112,6 +114,8 @@ def chance_pairs(n_pairs: int) -> float:
     n_pairs
         n, at least 1.
 
+    Examples
+    --------
     >>> chance_pairs(1), chance_pairs(2), chance_pairs(3)
     (1.0, 0.75, 0.75)
     """

@@ -47,6 +47,8 @@ def kendall_tau(scores: ArrayLike, gold: ArrayLike) -> float:
     gold
         (N,) gold values without ties.
 
+    Examples
+    --------
     >>> kendall_tau([0.3, 0.1, 0.2], [3, 1, 2])
     1.0
     """
@@ -63,6 +65,8 @@ def tau_b(first: ArrayLike, second: ArrayLike) -> float:
     first, second
         (N,) scores of the same items; NaN raises an error.
 
+    Examples
+    --------
     >>> round(tau_b([1, 1, 2, 3], [1, 2, 2, 3]), 3)
     0.8
     """
@@ -81,6 +85,8 @@ def pairwise_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
     gold
         (N,) gold values without ties.
 
+    Examples
+    --------
     >>> pairwise_accuracy([0.0, 0.0, 1.0], [1, 2, 3])
     0.8333333333333334
     """

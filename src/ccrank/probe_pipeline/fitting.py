@@ -45,7 +45,7 @@ class TaskFit:
     scores: np.ndarray
     """(seeds, N)"""
     seconds: float
-    """What the fit of one seed took."""
+    """The time to fit one seed."""
     fits: Fits | None = None
     """The probes, where each task has its own; `row` is this task's."""
     row: int = 0
@@ -78,7 +78,7 @@ def fit_layers(
     spec
         The probe.
     isolate
-        Record a task that cannot be fitted as a failure and go on, instead of raising its error.
+        Record a task that cannot be fitted as a failure and continue, instead of raising its error.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def seed_scores(
     elif spec.protocol == "leave-one-out":
         scores = leave_one_item_out(states, spec.name, gold, **options)
     else:
-        raise CcrankError(f"a probe's protocol is one of {', '.join(PROTOCOLS)}, not {spec.protocol!r}")
+        raise CcrankError(f"a probe's protocol must be one of {', '.join(PROTOCOLS)}, not {spec.protocol!r}")
     if objective.prompt == "pair":
         # Under leave-one-out row [s, i] has the pair predictions without item i: points of each, then i's own.
         scores = [points_of_pairs(own, len(task.items)) for own, task in zip(scores, tasks, strict=True)]
@@ -155,6 +155,6 @@ def seed_scores(
 
 
 def check_scores(scores: np.ndarray, task: Task) -> None:
-    """Refuse scores that are not numbers."""
+    """Raise an error for scores that are NaN."""
     if np.isnan(scores).any():
         raise CcrankError(f"task {task.id!r}: a score is NaN; the fit or the model's logits are not finite")

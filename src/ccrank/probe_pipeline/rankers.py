@@ -41,7 +41,7 @@ class _Candidate:
 
 
 def probe_method(name: str) -> Callable[..., list[Answer]]:
-    """The method of a probe's name, with the options that users of such probes ask for."""
+    """The method of a probe's name, with its options."""
     objective = objective_of(name)
 
     def run(
@@ -149,7 +149,7 @@ def apply_probe(
     Items are read with the wording that the probe was fitted on, even if the template of that name has changed since.
     """
     if not file:
-        raise CcrankError("which probe? Name its file, with --probe FILE")
+        raise CcrankError("no probe given: pass its file with --probe FILE")
     probe = Probe.load(file)
     if probe.about.get("model") not in (None, reader.name):
         raise CcrankError(f"{file} was fitted on the model {probe.about['model']}, not on {reader.name}")
@@ -173,18 +173,18 @@ def apply_probe(
 
 
 def training_device(reader: Reader) -> str:
-    """Where probes are trained: beside the model on a CUDA GPU, else on the CPU."""
+    """Where probes are trained: on the model's CUDA GPU, else on the CPU."""
     device = reader.loaded.model.device
     return str(device) if device.type == "cuda" else "cpu"
 
 
 def single_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What a probe on single items reads."""
+    """The prompts of a probe on single items."""
     return [([templates.single(task, index, form) for index in range(len(task.items))], None)]
 
 
 def pair_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """What a probe on pairs of items reads."""
+    """The prompts of a probe on pairs of items."""
     places = range(len(task.items))
     pairs = [
         templates.pair(task, first, second, form) for first in places for second in places if first != second
@@ -193,7 +193,7 @@ def pair_requests(task: Task, form: Form, templates: Templates) -> list[Request]
 
 
 def describe_seeds(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
-    """How far the seeds of a probe agree, in words."""
+    """How far the seeds of a probe agree, as phrases."""
     agree = consistency.get("seeds_agree", float("nan"))
     return [f"|τ| between seeds {agree:.2f}"] if np.isfinite(agree) else []
 
@@ -201,7 +201,7 @@ def describe_seeds(consistency: Mapping[str, float], details: Mapping[str, Any])
 def consensus(scores: np.ndarray) -> np.ndarray:
     """One score per item from several layers' scores of unknown signs: their first principal component.
 
-    (L, N) -> (N,); a single layer's scores stay as they are.
+    (L, N) -> (N,); a single layer's scores are unchanged.
     """
     if len(scores) == 1:
         return np.asarray(scores[0])
@@ -215,7 +215,7 @@ def consensus(scores: np.ndarray) -> np.ndarray:
 
 
 def seeds_agree(scores: np.ndarray) -> float:
-    """Mean |τ| between the seeds' rankings, direction aside; NaN for a single seed. (S, N) -> scalar"""
+    """Mean |τ| between the seeds' rankings, regardless of direction; NaN for a single seed. (S, N) -> scalar"""
     pairs = [
         abs(tau_b(first, second)) for first, second in combinations(scores, 2) if _comparable(first, second)
     ]
@@ -253,7 +253,7 @@ def _what(name: str) -> str:
     if objective.loss is None:
         return objective.summary
     kind = (
-        "supervised twin of the paper's probe, trained on gold"
+        "supervised counterpart of the paper's probe, trained on gold"
         if objective.supervised
         else "the paper's probe"
     )

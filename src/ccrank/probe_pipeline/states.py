@@ -103,7 +103,7 @@ class TaskStates:
         return list(np.split(table, self._ends[:-1]))
 
     def add(self, index: int, states: np.ndarray, cost: Cost) -> None:
-        """Keep one task's states, (rows, layers, …, d)."""
+        """Store one task's states, (rows, layers, …, d)."""
         end = self._ends[-1] if self._ends else 0
         for column in range(len(self.layers)):
             self._file.seek(4 * math.prod(self._row) * (self._rows * column + end))
@@ -141,7 +141,7 @@ def read_states(
     folder
         Where the states are stored, in an unnamed file; None keeps them in memory.
     isolate
-        Record a task that cannot be read under `failures` and go on, instead of raising its error.
+        Record a task that cannot be read under `failures` and continue, instead of raising its error.
     progress
         Called with the number of distinct tokens just read.
     """

@@ -125,7 +125,6 @@ def fit_each(
 
     Examples
     --------
-
     >>> import numpy
     >>> states = [numpy.random.default_rng(0).normal(size=(n, 16)) for n in (5, 7)]
     >>> [scores.shape for scores in fit_each(states, "triplet").scores(states)]

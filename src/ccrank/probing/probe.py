@@ -38,7 +38,6 @@ class Probe:
 
     Examples
     --------
-
     >>> Probe(np.array([1.0, 0.0]), 0.0)(np.array([[1.0, 5.0], [3.0, 5.0]])).round(2).tolist()
     [0.27, 0.73]
     """

@@ -199,6 +199,8 @@ def load_templates(overrides: Path | str | None = None, changes: Iterable[str] =
         Single changes of the form NAME=TEXT, such as "pair=Is {item_a} …"; they are applied after the file.
 
 
+    Examples
+    --------
     >>> load_templates(changes=["single={item} is {slot}"])["single"].wording("masked")
     '{item} is {slot}'
     """
