@@ -91,9 +91,9 @@ def _entries(joined: str, repair: dict[str, list[str]]) -> list[str]:
     entries: dict[str, None] = {}
     for piece in re.split(r",(?![^()]*\))", joined):
         entry = normal_form(piece)
-        for mended in repair.get(entry, [entry]):
-            if mended:
-                entries.setdefault(mended)
+        for corrected in repair.get(entry, [entry]):
+            if corrected:
+                entries.setdefault(corrected)
     return list(entries)
 
 

@@ -57,7 +57,7 @@ class StudyFolder:
                     f"{self.path} contains a study with another configuration: {'; '.join(changes)}. Use another "
                     "folder, or --force-new to move the old results aside and start over"
                 )
-            self._set_aside()
+            self._move_aside()
             known = None
         if known is None:
             self.write(TASKS, _task_lines(sets))
@@ -72,7 +72,7 @@ class StudyFolder:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return found
 
-    def _set_aside(self) -> None:
+    def _move_aside(self) -> None:
         number = 1
         while (aside := self.path / f"before-{number}").exists():
             number += 1

@@ -108,17 +108,17 @@ class _Asker:
         ]
 
     def ask_all(
-        self, wishes: Sequence[tuple[Task, Sequence[tuple[int, int]]]]
+        self, requests: Sequence[tuple[Task, Sequence[tuple[int, int]]]]
     ) -> list[tuple[np.ndarray, Cost]]:
         """(pairs,) margins of each task, with the prompts of all tasks in one reading."""
         groups = []
-        for task, pairs in wishes:
+        for task, pairs in requests:
             prompts = self.prompts(task, pairs)
             groups.append([*prompts, *reference_prompts(prompts[0], self.calibration)])
         logits, costs = read_groups(self.reader, groups, self.candidates, self.progress)
         return [
             (self.margins(values[: len(pairs)], values[len(pairs) :]), cost)
-            for (_, pairs), values, cost in zip(wishes, logits, costs, strict=True)
+            for (_, pairs), values, cost in zip(requests, logits, costs, strict=True)
         ]
 
     def margins(self, logits: np.ndarray, reference: np.ndarray) -> np.ndarray:
