@@ -30,7 +30,7 @@ def own_cache(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """A cache folder of its own for every test, so that none sees or soils the user's; `real` tests keep theirs."""
+    """A separate cache folder for every test, so that none uses the user's; `real` tests use the user's."""
     if request.node.get_closest_marker("real") is None:
         base = tmp_path_factory.getbasetemp()
         monkeypatch.setenv("CCRANK_CACHE", str(Path(base, "caches", f"{abs(hash(request.node.nodeid)):x}")))

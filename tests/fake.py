@@ -1,4 +1,4 @@
-"""A reader without a model: it answers with given logits, keyed by what a prompt says."""
+"""A reader without a model: it answers with given logits, keyed by the prompt's text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Logit = Callable[[str, str], float]
 
 
 class FakeReader:
-    """What the ways of asking need of a reader; it keeps count of the readings and of all that was asked."""
+    """The part of the reader interface that prompting methods need; it records the readings and prompts."""
 
     form = "causal"
     name = "fake"
@@ -51,12 +51,12 @@ class FakeReader:
 
 
 def number_of(*key: object) -> int:
-    """A number that looks random and hangs on nothing but the key."""
+    """A pseudo-random number that depends on the key only."""
     return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest(), "big")
 
 
 def random_logits(seed: int) -> Logit:
-    """Normal logits; in float32 like a model's, so that a twin sees the very same numbers."""
+    """Normal logits; in float32 like a model's, so that a reference implementation gets the same numbers."""
     return lambda text, word: float(
         np.float32(np.random.default_rng(number_of(seed, text, word)).normal(0, 3))
     )

@@ -1,4 +1,4 @@
-"""A stand-in for the model hub on 127.0.0.1: enough of its protocol for `snapshot_download`."""
+"""A fake model hub on 127.0.0.1: enough of its protocol for `snapshot_download`."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def make_results(
     layers: tuple[int, ...] = (4, 12, 20, 29),
     across: bool = True,
 ) -> pd.DataFrame:
-    """One row for each run and task; probes also by layer (first seed alone) and across tasks."""
+    """One row per run and task; probes also by layer (first seed only) and across tasks."""
     rows: list[dict[str, Any]] = []
     for model_place, model in enumerate(models):
         for method, (family, directed, strength, tokens) in METHODS.items():

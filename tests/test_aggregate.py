@@ -59,7 +59,7 @@ def test_win_counts_do_not_overflow():
 
 
 def test_win_counts_follow_the_paper():
-    """A point for each win in each order; equal points are told apart by the sum of logits."""
+    """A point for each win in each order; equal points are ordered by the sum of logits."""
     # Item 0 beats 1, 1 beats 2, 2 beats 0, always by 1, but 2 beats 0 by 5: all have two points.
     margins = np.array([[0, 1, -5], [-1, 0, 1], [5, -1, 0]])
     scores = aggregate.win_counts(margins)
@@ -376,6 +376,6 @@ def test_agreement_of_rankings_is_scipys(seed):
     ],
 )
 def test_mistakes_are_named(call, said):
-    """What a user can mend is raised as a CcrankError that holds the offending value."""
+    """Errors that the user can fix are CcrankErrors with the offending value."""
     with pytest.raises(CcrankError, match=said):
         call()

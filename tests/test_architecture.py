@@ -38,7 +38,7 @@ BESIDE = {("sorting", "aggregate")}
 
 
 def imports_of(path: Path) -> Iterator[str]:
-    """The modules of ccrank that a file imports at any depth, those for type checkers alone left out."""
+    """The modules of ccrank that a file imports at any depth, except those for type checkers only."""
 
     def visit(node: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":

@@ -1,4 +1,4 @@
-"""The evidence on layers: its lines say what the methods themselves do."""
+"""The layer benchmark: its rows equal the results of the methods themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words for the two ends of a criterion: which end is up, whatever the user typed."""
+"""Words for the two poles of a criterion, and their direction, for any user input."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def of(name, comparative=None, poles=None):
 
 
 def test_no_noun_belongs_to_two_scales():
-    """The words for a name hang on the name alone, not on which scale the table lists first."""
+    """The words for a name depend on the name only, not on the order of scales in the table."""
     nouns = Counter(noun for scale in SCALES for noun in (*scale["nouns"], *scale.get("low_nouns", ())))
     assert [noun for noun, times in nouns.items() if times > 1] == []
 
 
 def test_no_pair_of_usual_words_is_on_two_scales():
-    """A scale is told from every other by its two usual words, whichever way round."""
+    """The first words of both poles identify a scale, in either direction."""
     pairs = Counter(frozenset((scale["low"][0], scale["high"][0])) for scale in SCALES)
     assert [sorted(pair) for pair, times in pairs.items() if times > 1] == []
 
@@ -58,7 +58,7 @@ def test_every_word_of_the_table_can_be_asked_for(word):
     "scale", [scale for scale in SCALES if "low_nouns" in scale], ids=lambda s: s["high"][0]
 )
 def test_nouns_of_the_low_end_turn_the_scale(scale):
-    """ "Poverty" is the scale of wealth upside down."""
+    """'Poverty' is the reversed scale of wealth."""
     for noun in scale["low_nouns"]:
         assert noun == noun.lower().strip()
         found = of(noun)
@@ -71,7 +71,7 @@ def test_nouns_of_the_low_end_turn_the_scale(scale):
 
 @pytest.mark.parametrize("scale", SCALES, ids=lambda scale: scale["high"][0])
 def test_the_ends_of_a_scale_are_apart(scale):
-    """No word stands for both ends or twice for one; each end has three; a noun of it leads back to the scale."""
+    """No word belongs to both poles or twice to one; each pole has three; each of its nouns resolves to the scale."""
     assert len({*scale["low"], *scale["high"]}) == 6
     assert len(scale["low"]) == len(scale["high"]) == 3
     assert all(word == word.lower().strip() for word in (*scale["low"], *scale["high"], *scale["nouns"]))
@@ -82,7 +82,7 @@ def test_the_ends_of_a_scale_are_apart(scale):
 
 @given(st.sampled_from(PAIRS), st.sampled_from(WORDS), st.booleans())
 def test_poles_are_the_users_own(pair, name, shout):
-    """A user's poles come first and decide the direction, whatever the name and the comparative say."""
+    """A user's poles take precedence and decide the direction, for any name and comparative."""
     low, high = (word.upper() for word in pair) if shout else pair
     found = of(name, name, (low, high))
     assert (found.low[0], found.high[0], found.source) == (low, high, "poles")
@@ -265,7 +265,7 @@ def test_the_name_alone(name, low, high):
 
 
 def test_the_source_is_told():
-    """What says that no words were known, so that the user can be asked for them."""
+    """The value that marks unknown words, so that the user can be asked for them."""
     assert of("size").source == of("how loud it is").source == of("how zorby it is").source == "name"
     assert of("size", "larger").source == of("x", "more zorby").source == "comparative"
     assert of("size", "larger", ("small", "large")).source == "poles"
@@ -345,7 +345,7 @@ def test_what_a_negation_negates(comparative, low, least):
 
 @pytest.mark.parametrize("adjective", TABLE["negation"]["none"])
 def test_exceptions_are_needed(adjective):
-    """Each listed exception keeps "not", would have got "un-" by the rules, and is on no scale."""
+    """Each listed exception keeps "not", would get "un-" by the rules, and is on no scale."""
     assert negation(adjective) == f"not {adjective}"
     assert negation(f"x{adjective}") == f"unx{adjective}"
     assert adjective not in WORDS

@@ -38,7 +38,7 @@ def test_unknown_methods_are_refused():
 
 
 def test_options_are_those_of_the_function():
-    """With their defaults; what the caller passes beside them is no option."""
+    """With their defaults; arguments passed by the caller are not options."""
     assert get_method("prompt-point").options == {
         "score": "argmax",
         "calibration": "none",
@@ -89,7 +89,8 @@ def test_yes_or_no():
 
 
 def test_a_new_method_is_one_function_and_one_line(monkeypatch, tmp_path, ccrank_command):
-    """Registered, a method can be ranked with, studied, summarised, listed and costed; no other code knows its name."""
+    """A registered method can be used to rank, in studies, summaries, listings and costs; no other code has its
+    name."""
     run = ccrank_command
 
     def toy(tasks, reader, templates, *, sign: float = 1.0, progress=None):

@@ -62,7 +62,7 @@ def test_long_and_short_paths_agree(distinct, monkeypatch):
 
 
 def test_raw_pairs_of_a_ranking_have_its_accuracy():
-    """Answers that follow one ranking have its pairwise accuracy, whatever share of them is asked twice."""
+    """Answers that follow one ranking have its pairwise accuracy, for any share of pairs compared twice."""
     generator = np.random.default_rng(0)
     scores, gold = generator.normal(size=9), generator.permutation(9)
     margins = scores[:, None] - scores[None, :]
@@ -126,7 +126,7 @@ def test_chance_of_independent_pairs(n):
 
 
 def test_chance_of_many_pairs():
-    """Past 1000 pairs the formula goes on without a jump, towards ½ + 1/√(2πn)."""
+    """Beyond 1000 pairs the formula is continuous and approaches ½ + 1/√(2πn)."""
     assert metrics.chance_pairs(1001) == pytest.approx(metrics.chance_pairs(999), abs=2e-5)
     assert metrics.chance_pairs(10**6) - 0.5 == pytest.approx(1 / math.sqrt(2 * math.pi * 10**6), rel=1e-5)
 
@@ -207,7 +207,7 @@ def test_bootstrap_interval_is_scipys():
 
 
 def test_bootstrap_covers():
-    """The 90 % interval of the mean of 40 values holds the true mean in about 90 % of samples."""
+    """The 90 % interval of the mean of 40 values contains the true mean in about 90 % of samples."""
     generator = np.random.default_rng(5)
     held = 0
     for _ in range(400):
@@ -306,6 +306,6 @@ def test_summary_of_perfect_and_of_reversed_tasks():
     ],
 )
 def test_mistakes_are_named(call, said):
-    """What a user can mend is raised as a CcrankError that holds the offending value."""
+    """Errors that the user can fix are CcrankErrors with the offending value."""
     with pytest.raises(CcrankError, match=said):
         call()

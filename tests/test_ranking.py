@@ -20,7 +20,7 @@ def ranking(scores, items=ITEMS, **fields):
 
 
 def test_best_first_and_ties_by_text():
-    """Equal scores stand in the order of their texts, however the items were given."""
+    """Equal scores are ordered by text, for any input order."""
     assert ranking([1, 1, 2, 1]).items == ("d", "a", "b", "c")
     assert ranking([1, 1, 2, 1]).order == (2, 1, 0, 3)
 

@@ -99,7 +99,8 @@ def test_sorting_is_deterministic():
 
 @given(st.integers(2, 40), st.integers(2, 45), st.integers(0, 2**32))
 def test_opponents_are_even_and_connected(n, k, seed):
-    """Each item meets k others (one more if N and k are odd), first as often as second to ± 1; all are connected."""
+    """Each item has k opponents (one more if N and k are odd), first as often as second up to 1; the graph is
+    connected."""
     pairs = sorting.random_opponents(n, k, np.random.default_rng(seed))
     assert len({frozenset(pair) for pair in pairs}) == len(pairs)
     assert all(first != second for first, second in pairs)
@@ -147,6 +148,6 @@ def test_few_opponents_suffice_for_a_good_ranking():
     ],
 )
 def test_mistakes_are_named(call, said):
-    """What a user can mend is raised as a CcrankError that holds the offending value."""
+    """Errors that the user can fix are CcrankErrors with the offending value."""
     with pytest.raises(CcrankError, match=said):
         call()

@@ -65,7 +65,7 @@ def test_order_and_values_are_two_ways_to_say_one_thing(order, random):
 
 @given(tasks())
 def test_order_is_the_items_by_value(task):
-    """`order` is a permutation of the items along which the values fall; None without gold."""
+    """`order` is a permutation of the items with decreasing values; None without gold."""
     if task.values is None:
         assert task.order is None
         return
@@ -87,7 +87,7 @@ def test_unicode_and_white_space_do_not_make_two_items_of_one(text, form, space)
 
 
 def test_inner_white_space_is_folded():
-    """Two blanks inside are one; but case is kept apart."""
+    """Two blanks inside count as one; case is significant."""
     with pytest.raises(CcrankError, match=r"item 2 repeats item 1: 'New  York'"):
         Task(SIZE, ("New York", "New  York"))
     assert Task(SIZE, ("us", "US")).items == ("us", "US")
@@ -187,7 +187,7 @@ def test_tasks_that_are_refused(fields, cause):
     ],
 )
 def test_criteria_that_are_refused(fields):
-    """The message holds the value that is wrong."""
+    """The message contains the offending value."""
     wrong = list(fields.values())[-1]
     with pytest.raises(CcrankError) as caught:
         Criterion(**fields)

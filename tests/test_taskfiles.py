@@ -25,7 +25,7 @@ def one_line(**fields):
 
 @given(st.lists(st.tuples(words, st.floats(allow_nan=False, allow_infinity=False)), min_size=1, max_size=4))
 def test_tasks_come_back_as_written(tmp_path_factory, rows):
-    """write then read gives equal tasks, whatever the texts: line breaks, quotes, half surrogates."""
+    """Writing and reading gives equal tasks for any text: line breaks, quotes, lone surrogates."""
     path = tmp_path_factory.mktemp("tasks") / "tasks.jsonl"
     tasks = [
         Task(
@@ -135,7 +135,7 @@ def test_items_from_every_format(tmp_path, name, text, column):
 
 
 def test_items_from_streams(monkeypatch):
-    """A stream is lines unless told; text and byte streams and `-` are the same."""
+    """A stream is read as lines by default; text and byte streams and `-` are equivalent."""
     assert read_items(io.StringIO("a,b\nc\n")) == ["a,b", "c"]
     assert read_items(io.BytesIO("\ufeffé\n".encode())) == ["é"]
     assert read_items(io.StringIO("\ufeffx,y\na,b\n"), "x", "csv") == ["a"]
@@ -195,7 +195,7 @@ def test_files_that_cannot_be_read(tmp_path, reader):
 
 
 def test_forbidden_file(tmp_path, monkeypatch):
-    """A file without permission is said to be one (the check holds for the superuser too)."""
+    """A file without permission gives a specific error (the check also works for the superuser)."""
 
     def forbidden(self):
         raise PermissionError(13, "Permission denied", str(self))

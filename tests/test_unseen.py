@@ -75,7 +75,7 @@ def test_spread_refuses_what_cannot_be_told_apart() -> None:
 
 @given(st.sets(st.text(min_size=1), min_size=1, max_size=30))
 def test_halves_are_balanced_and_do_not_depend_on_order(keys: set[str]) -> None:
-    """The halves differ by one criterion at most, whatever the order of the criteria."""
+    """The halves differ by at most one criterion, for any order of the criteria."""
     ordered = sorted(keys)
     half = unseen.halves(ordered)
     assert half == unseen.halves(reversed(ordered))
@@ -113,7 +113,7 @@ def test_check_refuses_a_third_list_by_one_criterion() -> None:
 
 
 def test_an_own_list_must_find_all_its_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A misspelt item of a list is an error, while a shared pool may hold items that a table lacks."""
+    """A misspelt item of a list is an error, while a shared pool may contain items that a table lacks."""
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame({"name": ["one", "two", "two"], "size": [1.0, 2.0, 4.0]})
     monkeypatch.setitem(unseen.READERS, "here", lambda entry, keys: table)

@@ -41,7 +41,7 @@ FAMILIES = CAUSAL + MASKED + SEQ2SEQ
 
 @cache
 def byte_tokenizer() -> Any:
-    """Byte-level BPE in the manner of GPT-2: a word after a blank is another token than at the start."""
+    """Byte-level BPE as in GPT-2: a word after a blank is another token than at the start."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -59,7 +59,7 @@ def byte_tokenizer() -> Any:
 
 @cache
 def word_tokenizer() -> Any:
-    """WordPiece in the manner of BERT, with [CLS] and [SEP] put around."""
+    """WordPiece as in BERT, with [CLS] and [SEP] added."""
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -74,7 +74,7 @@ def word_tokenizer() -> Any:
 
 @cache
 def unigram_tokenizer() -> Any:
-    """A unigram model in the manner of T5, with sentinels and a closing </s>."""
+    """A unigram model as in T5, with sentinels and a final </s>."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     special = ["<pad>", "</s>", "<unk>", "<extra_id_0>", "<extra_id_1>"]
@@ -100,7 +100,7 @@ SMALL = {
 
 
 def tiny_config(family: str) -> Any:
-    """A configuration of the family, as small as it goes, with the traits that set the family apart."""
+    """A minimal configuration of the family, with the features that distinguish it."""
     t = transformers
     grouped = {**SMALL, "num_key_value_heads": 2, "vocab_size": 420}
     makers = {
@@ -195,7 +195,8 @@ def tiny_model(family: str, seed: int = 0, **changes: Any) -> LoadedModel:
 
 @cache
 def tiny_reader(family: str = "llama", *, headless: bool = False, **changes: Any) -> Reader:
-    """A reader of a tiny model, shared by all tests that ask for the same one; `headless` as of an encoder alone."""
+    """A reader of a tiny model, shared by all tests that request the same one; `headless` without a language-model
+    head."""
     if family != "t5":
         changes = {"max_position_embeddings": 512, **changes}
     loaded = tiny_model(family, **changes)
@@ -203,6 +204,6 @@ def tiny_reader(family: str = "llama", *, headless: bool = False, **changes: Any
 
 
 def pair_prompts(task: Task, form: Form = "causal") -> list[Prompt]:
-    """Every ordered pair of a task's items, asked with the shipped template."""
+    """Every ordered pair of a task's items, with the packaged template."""
     templates, places = load_templates(), range(len(task.items))
     return [templates.pair(task, a, b, form) for a in places for b in places if a != b]

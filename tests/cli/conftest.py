@@ -58,7 +58,7 @@ def ccrank(
 
 @pytest.fixture
 def rank(ccrank: Callable[..., Result], model_folder: str) -> Callable[..., Result]:
-    """`ccrank rank … --model <the tiny one>`, by asking in pairs and without a cache unless told otherwise."""
+    """`ccrank rank … --model <the tiny one>`, with prompt-pair and without a cache by default."""
 
     def run(*arguments: str, cache: bool = False, stdin: bytes = b"") -> Result:
         more = [] if cache else ["--no-cache"]

@@ -117,7 +117,7 @@ def test_several_tasks_cannot_be_drawn(rank, tmp_path):
 
 @pytest.mark.parametrize("method", ["prompt-pair", "prompt-point", "prompt-list"])
 def test_an_item_of_5000_words(rank, method):
-    """It does not fit: the message says so and how to cut it; cut, it is ranked."""
+    """A prompt that is too long is refused with a message on --truncate; with --truncate it is ranked."""
     arguments = ("word " * 5000, "b", "--by", "size", "--method", method, "--json")
     assert refused(rank(*arguments), "does not fit the model's window of 512", "--truncate")
     result = rank(*arguments, "--truncate")

@@ -39,7 +39,7 @@ def ok(result):
 @pytest.mark.parametrize("command", [[], *COMMANDS], ids=" ".join)
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_help(ccrank, command, flag):
-    """Every command says what it does."""
+    """Every command has a help text."""
     out = ok(ccrank(*command, flag))
     assert "Usage" in out
     assert len(out.splitlines()) > 4
@@ -58,7 +58,7 @@ def test_no_command_shows_the_help(ccrank):
 
 
 def test_methods(ccrank):
-    """All methods, with JSON beside the table, and one with its options."""
+    """Lists all methods, as a table and as JSON, and shows one with its options."""
     rows = json.loads(ok(ccrank("methods", "--json")))
     assert [row["name"] for row in rows] == list(METHODS)
     out = ok(ccrank("methods"))
@@ -70,7 +70,7 @@ def test_methods(ccrank):
 
 
 def test_data_list(ccrank):
-    """The shipped datasets have counts; those that are not here say so and stop nothing."""
+    """Packaged datasets have counts; missing ones are marked as not available without an error."""
     rows = {row["name"]: row for row in json.loads(ok(ccrank("data", "list", "--json")))}
     assert rows["worldlists"]["tasks"] > 10
     assert rows["worldlists"]["items"] > 2
@@ -132,7 +132,7 @@ def test_cache(ccrank, rank):
 
 
 def test_cost(ccrank, model_folder):
-    """Calls as the paper's table has them, and as each method says; never more distinct tokens than tokens."""
+    """Calls equal those in the paper's table and in the registry; distinct tokens never exceed tokens."""
     rows = json.loads(ok(ccrank("cost", "--items", "3,6", "--json", "--model", model_folder)))
     calls = {(row["items"], row["method"]): row["calls"] for row in rows}
     for count in (3, 6):

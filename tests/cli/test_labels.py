@@ -11,7 +11,7 @@ ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Monaco")
 
 
 def test_labels_from_a_file(rank):
-    """Both forms of a file give one result, which the details and the line for people speak of."""
+    """Both file formats give the same result, and the details and the printed line mention the labels."""
     Path("labels.csv").write_text("country,area\nRussia,17\nChad,1.3\nMonaco,0\n")
     Path("labels.txt").write_text("Russia > Chad > Monaco\n")
     first, second = (

@@ -114,7 +114,7 @@ def test_stdin(rank):
 
 
 def test_context(rank, tmp_path):
-    """The text of a file stands before each prompt: more tokens, other scores perhaps, the same items."""
+    """The text of a file precedes each prompt: more tokens, possibly other scores, the same items."""
     (tmp_path / "story.txt").write_text("The tower is high. " * 5)
     plain = json.loads(rank("a", "b", "--by", "size", "--json").out)
     found = json.loads(rank("a", "b", "--by", "size", "--json", "--context", tmp_path / "story.txt").out)
@@ -143,13 +143,13 @@ def test_out_writes_what_would_be_printed(rank, tmp_path, name):
 
 
 def test_out_with_another_suffix(rank, tmp_path):
-    """--json or --csv say what the suffix does not."""
+    """--json or --csv chooses the format if the suffix does not."""
     assert rank("a", "b", "--by", "size", "--out", tmp_path / "x.txt", "--csv").code == 0
     assert (tmp_path / "x.txt").read_text().startswith("rank,item,score")
 
 
 def test_nothing_is_left_behind_when_writing_fails(rank, tmp_path, monkeypatch):
-    """The old file stays as it is, and no part of a new one lies beside it."""
+    """The old file is unchanged, and no partial file remains."""
     from pathlib import Path
 
     target = tmp_path / "result.json"
@@ -170,7 +170,7 @@ def test_nothing_is_left_behind_when_writing_fails(rank, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
 def test_plot(rank, tmp_path, suffix):
-    """An image beside the printed result, whatever the items hold."""
+    """An image is written in addition to the printed result, for any item text."""
     image = tmp_path / f"scale.{suffix}"
     result = rank("$5 or $6", "$^{x$", "🗼", "long " * 50, "--by", "$^{x$", "--json", "--plot", image)
     assert result.code == 0, result.err
@@ -181,7 +181,7 @@ def test_plot(rank, tmp_path, suffix):
 
 
 def test_tasks_with_gold(rank, tmp_path):
-    """One JSON line per task, each with how it stands against its gold."""
+    """One JSON line per task, each with its metrics against gold."""
     (tmp_path / "tasks.jsonl").write_text(GOLD)
     result = rank("--tasks", tmp_path / "tasks.jsonl", "--json")
     rows = [json.loads(line) for line in result.out.splitlines()]

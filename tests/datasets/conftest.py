@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The folder of data files: CCRANK_DATA, or `shared/data` beside the repository."""
+    """The folder of data files: CCRANK_DATA, or `shared/data` next to the repository."""
     named = os.environ.get("CCRANK_DATA")
     folder = Path(named) if named else Path(__file__).parents[3] / "shared" / "data"
     if not folder.is_dir():

@@ -53,7 +53,7 @@ def test_shuffle_is_uncorrelated_with_gold(n, task_id):
 
 
 def test_shuffle_is_the_same_in_another_process():
-    """The shuffle depends on the id alone, not on Python's own hash seed."""
+    """The shuffle depends on the id only, not on Python's hash seed."""
     code = "from ccrank.datasets.dataset import shuffled; print(shuffled('abcdefgh', 'some id'))"
     out = {
         subprocess.run(
@@ -126,7 +126,7 @@ def test_counts_of_nothing():
 
 
 def test_cards_are_complete():
-    """Each card says what, under which licence, from where; files that are downloaded have a full checksum."""
+    """Each dataset has a description, licence and source; downloaded files have a full checksum."""
     cards = datasets()
     assert tuple(cards) == NAMES
     for name, dataset in cards.items():
@@ -157,7 +157,7 @@ def test_unknown_names_are_answered_with_the_known():
 
 
 def test_first_words():
-    """A text is cut after so many words and marked; a text that fits stays as it is."""
+    """A text is cut after the given number of words and marked; a shorter text is unchanged."""
     assert first_words(" one  two\nthree ", 2) == "one two ..."
     assert first_words(" one  two\nthree ", 3) == "one two three"
     assert first_words(" one  two\nthree ", None) == "one two three"

@@ -56,7 +56,7 @@ def test_fewer_than_four_are_dropped(tmp_path):
 
 
 def test_words_cut_the_context_and_leave_the_items(data_dir):
-    """The option `words` changes the context alone, and each short context begins the long one."""
+    """The option `words` changes the context only, and each short context is a prefix of the long one."""
     if not (data_dir / get_dataset("entsalience").files[0].path).is_file():
         pytest.skip(f"no EntSalience in {data_dir}")
     short = load_dataset("entsalience", data_dir, words=30)

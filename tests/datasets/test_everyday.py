@@ -101,7 +101,7 @@ def test_criteria_vary_in_wording() -> None:
 
 
 def test_tasks_carry_the_lists_and_do_not_leak_their_order() -> None:
-    """A task has its list's gold, criterion and notes; its items stand in an order that says nothing of gold."""
+    """A task has its list's gold, criterion and metadata; the order of its items is independent of gold."""
     tasks = load_dataset("everyday")
     assert [task.id for task in tasks] == [entry["id"] for entry in LISTS]
     for task, entry in zip(tasks, LISTS, strict=True):

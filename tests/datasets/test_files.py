@@ -238,7 +238,7 @@ def test_cache_folder(monkeypatch, tmp_path):
 
 
 def test_pinned_checksums_are_those_of_the_data(data_dir):
-    """The files at hand have the checksums that a download is held to."""
+    """The local files have the checksums that downloads are verified against."""
     seen = 0
     for dataset in datasets().values():
         for file in dataset.files:

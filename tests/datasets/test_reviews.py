@@ -46,7 +46,7 @@ def users(companies=("shop.example",), rating=str):
 
 
 def stars_of(task):
-    """Stars by review text, whichever the form."""
+    """Stars by review text, in either form."""
     texts = task.items
     if task.context is not None:
         texts = [line.split(": ", 1)[1] for line in task.context.splitlines()]
@@ -75,7 +75,7 @@ def test_disjoint_uses_each_review_once(tmp_path):
 
 
 def test_context_form_holds_the_same_reviews(data_dir):
-    """Both forms hold the same texts and stars; letters name the reviews and do not follow the stars."""
+    """Both forms contain the same texts and stars; the letters of the reviews do not follow the stars."""
     if not (data_dir / "reviews" / "womens-clothing.csv").is_file():
         pytest.skip(f"no clothing reviews in {data_dir}")
     inline = load_dataset("reviews", data_dir, source="clothing")
@@ -136,7 +136,7 @@ def test_trustpilot_in_all_its_forms(tmp_path, name, write, text):
 
 
 def test_trustpilot_odd_fields(tmp_path):
-    """Whole-number ratings and text as one string are read; reviews without stars or company are passed over."""
+    """Integer ratings and text as one string are read; reviews without stars or company are skipped."""
     (tmp_path / "reviews").mkdir()
     everyone = list(users(("a.example", "b.example"), rating=int))
     everyone[0]["reviews"][0]["text"] = "one string"

@@ -18,7 +18,7 @@ def folder(tmp_path):
 
 
 def test_levels_ties_and_twins(folder):
-    """Weakest first, whatever the order of lines; the first word of a level; the twin of a scale is dropped."""
+    """Weakest first for any order of lines; the first word of a level is kept; a duplicate scale is dropped."""
     crowd = folder / "scalaradj" / "crowd" / "gold_rankings"
     (crowd / "a-bXX.rankings").write_text("1\tbig || large\n0\tsizeable\n\n2\thuge\n3\tcolossal")
     demelo = folder / "scalaradj" / "demelo" / "gold_rankings"

@@ -16,7 +16,7 @@ def test_synthfacts_order():
 
 
 def test_synthcontext_order():
-    """The order is the one that the context tells, and the context names every item."""
+    """The gold order is the one described in the context, and the context contains every item."""
     colors, people = load_dataset("synthcontext")
     assert colors.order == ("blue", "red", "yellow", "purple", "green", "brown")
     assert people.order == ("Jenny", "Sam", "Tom", "An", "Muhammad", "Emily")

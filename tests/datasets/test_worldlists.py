@@ -72,7 +72,7 @@ def match(items: list[str], published: list[str]) -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def published() -> dict[str, dict[str, str]]:
-    """The authors' file by title, read where it lies; it is never copied into the repository."""
+    """The authors' file by title, read from the data folder; it is never copied into the repository."""
     beside = Path(__file__).resolve().parents[2].parent / "shared" / "data"
     file = Path(os.environ.get("CCRANK_DATA") or beside) / "wikilists" / "WikiLists Rankings.csv"
     if not file.is_file():
@@ -82,7 +82,7 @@ def published() -> dict[str, dict[str, str]]:
 
 
 def turned_pairs(entry: dict[str, Any], row: dict[str, str]) -> list[tuple[str, str]]:
-    """Pairs (higher, lower) of ours that stand the other way round in the published list."""
+    """Pairs (higher, lower) of ours that have the reverse order in the published list."""
     sign = -1 if row["Ordering"] in LOW_FIRST else 1
     names = [name for name, _ in entry["items"]]  # highest first
     places = match(names, row["List"].split(","))
@@ -163,7 +163,7 @@ def test_most_items_are_published_ones(published: dict[str, dict[str, str]]) -> 
 def test_the_order_is_the_published_one_or_is_explained(
     entry: dict[str, Any], published: dict[str, dict[str, str]]
 ) -> None:
-    """Pairs in both lists have the same order, or `differs` speaks of each that has not; else there is none."""
+    """Pairs in both lists have the same order, or `differs` mentions each exception; else it is empty."""
     turned = turned_pairs(entry, published[entry["title"]])
     if turned:
         assert "differs" in entry, f"unexplained: {turned}"
@@ -176,7 +176,7 @@ def test_the_order_is_the_published_one_or_is_explained(
 
 
 def test_matching_tells_numerals_apart() -> None:
-    """The comparison of names sees through typing errors, and keeps Murad I and Murad II apart."""
+    """The comparison of names ignores typing errors, but distinguishes Murad I and Murad II."""
     assert match(["Murad II", "Murad I"], ["Murad I", "Murad II"]) == {"Murad II": 1, "Murad I": 0}
     assert match(["Murad II"], ["Murad I"]) == {}
     assert match(["Ping An International Finance Centre"], ["Ping An Internaltional Finance Centre"]) != {}

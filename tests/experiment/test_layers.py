@@ -1,4 +1,4 @@
-"""Studies that choose each probe's layer without labels: which rows are kept, going on, failing in part."""
+"""Studies that choose each probe's layer without labels: rows, resuming, partial failures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def study_of(files: Sequence[str], layers: str = "auto", methods: Sequence[str] 
 
 
 def bare(frame: pd.DataFrame) -> pd.DataFrame:
-    """What hangs on the layer alone, not on how it was come by."""
+    """The columns that depend on the layer only, not on how it was chosen."""
     return frame.drop(columns=["seconds", "distinct_tokens"]).reset_index(drop=True)
 
 
@@ -90,7 +90,7 @@ def test_rows_are_those_of_the_layer_that_agrees_best(
 
 
 def test_planted_anchors_choose_the_layer() -> None:
-    """Layers of noise but for one, which carries the anchors: it is taken, wherever it stands; gold is not asked."""
+    """Of layers of noise and one that contains the anchors, the latter is chosen at any index; gold is not used."""
     generator = np.random.default_rng(0)
     criterion = Criterion("size")
     tasks = tuple(
@@ -219,7 +219,7 @@ def test_tasks_without_anchors_or_states_are_set_apart(
 def test_anchors_that_fail_for_all_tasks_fail_the_unit_in_one_line(
     task_files: tuple[str, str], tmp_path: Path, open_deep: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No layer is taken by default where none can be chosen; other methods go on."""
+    """No layer is chosen by default if none can be selected; other methods continue."""
 
     def fail(*_: object) -> object:
         raise CcrankError("no anchors today")
@@ -251,7 +251,7 @@ def test_a_study_of_the_old_rule_is_not_gone_on_with(
 
 
 def test_kinds_are_means_over_the_layers_that_were_chosen() -> None:
-    """Datasets that have one layer each count together, layer −1; where a dataset has several, layers stay apart."""
+    """Datasets with one layer each are averaged with layer −1; if a dataset has several, layers are separate."""
     row = {
         "model": "m", "kind": "facts", "family": "probing", "split": "none", "n_items": 3, "seed": 0, "accuracy": 0.5,
         "free_accuracy": 0.5, "abs_tau": 0.5, "chance_abs_tau": 0.5, "chance_free_accuracy": 0.5, "consistency": 0.5,

@@ -1,4 +1,4 @@
-"""Running studies on tiny models: what the rows hold, going on, failing in part."""
+"""Running studies on tiny models: rows, resuming, partial failures."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_a_damaged_unit_is_done_again(task_files: tuple[str, str], tmp_path: Pat
 def test_another_study_in_the_folder_is_refused(
     task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
 ) -> None:
-    """A changed configuration, task file or model is named and refused; --force-new keeps the old results aside."""
+    """A changed configuration, task file or model raises an error; --force-new moves the old results aside."""
     out = tmp_path / "out"
     study = Study(("llama",), task_files, ("prompt-point", "random"), seeds=2)
     run_study(study, out, open_reader=open_tiny)
@@ -190,7 +190,7 @@ def test_other_weights_under_the_same_name_are_refused(
 def test_two_runs_in_one_folder_are_refused(
     task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
 ) -> None:
-    """While one run holds the folder a second one is told so."""
+    """A second run on a folder that is in use raises an error."""
     study = Study(("llama",), task_files[:1], ("length",))
     with StudyFolder(tmp_path / "out").locked(), pytest.raises(CcrankError, match="another process"):
         run_study(study, tmp_path / "out", open_reader=open_tiny)
@@ -280,7 +280,7 @@ def test_models_that_fail_do_not_stop_the_others(
 def test_a_model_without_a_head_fails_in_one_line(
     task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
 ) -> None:
-    """A reason that all tasks share is said once for the unit; probes of the same model go on."""
+    """A reason shared by all tasks is recorded once for the unit; probes of the same model continue."""
     study = Study(("llama",), task_files[:1], ("prompt-pair", "random"))
 
     def headless(name: str) -> Reader:
@@ -296,7 +296,7 @@ def test_a_model_without_a_head_fails_in_one_line(
 
 
 def test_records(task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener) -> None:
-    """The folder says what was run, on what, with which weights, and on which tasks."""
+    """The folder records the configuration, the environment, the weights and the tasks."""
     study = Study(("llama",), (*task_files, "synthfacts"), ("length", "random"), seeds=1, layers="auto")
     run_study(study, tmp_path / "out", open_reader=open_tiny)
     assert Study.load(tmp_path / "out" / "config.toml") == study

@@ -22,7 +22,8 @@ PAPER_DATASETS = {"synthfacts", "scalaradj", "wikilists", "synthcontext", "revie
 
 
 def test_paper_preset_has_the_whole_comparison() -> None:
-    """Six datasets; every prompting method; every probe on its task and across tasks; each twin in three splits."""
+    """Six datasets, every prompting method, every probe within and across tasks, each supervised probe in three
+    splits."""
     study = Study.parse(preset("paper"))
     chosen = {str(choice) for choice in study.choices}
     assert set(study.datasets) == PAPER_DATASETS

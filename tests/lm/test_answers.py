@@ -94,7 +94,7 @@ def test_candidates_exclude_one_another(answers, seed):
 
 
 def test_one_and_ten():
-    """'1' and '10' together have the probability of beginning with '1'; '10' keeps its own."""
+    """'1' and '10' together have the probability of the prefix '1'; '10' keeps its own."""
     table = Table(3)
     one, ten, two = scores([(1,), (1, 0), (2,)], table, True)
     assert np.logaddexp(one, ten) == pytest.approx(table.log_probability((1,)), abs=1e-5)
@@ -103,6 +103,6 @@ def test_one_and_ten():
 
 
 def test_each_step_is_asked_for_once():
-    """The tree asks behind each prefix for each next token once, whatever the candidates share."""
+    """The tree requests each next token after each prefix once, for any candidates."""
     tree = answer_tree(((1, 2, 3), (1, 2, 4), (1,), (5,)))
     assert tree.steps == {(): (1, 5), (1,): (2,), (1, 2): (3, 4)}

@@ -1,4 +1,4 @@
-"""How many tokens a pass may hold."""
+"""The number of tokens per forward pass."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_bytes_per_token_knows_every_family(family):
 
 
 def test_free_memory_is_of_this_machine(monkeypatch):
-    """Free memory is positive and below all there is; a system that does not say gets a guess, not an error."""
+    """Free memory is positive and below the total; on a system that does not report it, a default is used."""
     free = free_memory(torch.device("cpu"))
     assert 0 < free <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 

@@ -144,7 +144,8 @@ def change_bytes(path, where, what):
 
 
 def test_a_damaged_value_is_computed_again(cache, tmp_path, caplog):
-    """Bytes flipped inside a value: the entry is dropped with a warning, the others stay, and it can be put anew."""
+    """After flipping bytes inside a value, the entry is dropped with a warning, the others remain, and it can be stored
+    again."""
     cache.put(entries(range(10)))
     cache.close()
     with sqlite3.connect(tmp_path / "readings.sqlite") as connection:
@@ -297,7 +298,7 @@ def test_the_size_bound_holds_and_the_least_recently_used_go_first(tmp_path, mon
 
 
 def test_one_put_larger_than_the_limit_leaves_a_usable_cache(tmp_path):
-    """More in one go than may be kept: the file is within its limit afterwards."""
+    """After storing more than the limit at once, the file is within its limit."""
     cache = ReadingCache(tmp_path, limit=1 << 18)
     cache.put(entries(range(300), length=1000))
     assert cache.info().bytes <= 1 << 18
@@ -315,7 +316,7 @@ def test_clear_gives_the_space_back(cache):
 
 
 def test_a_folder_that_cannot_be_made_costs_the_cache_alone(tmp_path, caplog):
-    """Where no folder can be made, readings go on without a cache, with one warning."""
+    """If the folder cannot be created, reading continues without a cache, with one warning."""
     (tmp_path / "file").write_text("in the way")
     cache = ReadingCache(tmp_path / "file" / "below")
     reader = Reader(tiny_model("gpt2"), cache=cache)

@@ -92,7 +92,7 @@ def test_the_last_resort_is_one_by_one(no_collection):
 
 @pytest.mark.parametrize("family", ["llama", "bert", "t5"])
 def test_too_little_memory_for_one_prompt_is_said(family, no_collection):
-    """Where not even one sequence fits, the error says so and what to do; other errors are not swallowed."""
+    """If not even one sequence fits, the error states the remedy; other errors are not swallowed."""
     loaded = tiny_model(family)
     reader = Reader(loaded)
     Crowded(reader, 3, OUT_OF_MEMORY[0])
@@ -184,7 +184,7 @@ def test_layers_that_a_tree_mask_cannot_describe_are_read_padded():
 
 @pytest.mark.parametrize("family", ["llama", "mpt", "bert", "t5"])
 def test_threads_may_share_a_model(family):
-    """Readers of one model on several threads at once read what they would read alone."""
+    """Readers of one model on several threads give the same readings as separately."""
     loaded = tiny_model(family)
     prompts = pair_prompts(TASK, loaded.form)
     lists = [["Yes", "No"], ["10", "larger"], ["No"], ["Yes", "10", "2"]] * 6

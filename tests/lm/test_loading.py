@@ -86,7 +86,7 @@ def test_t5_with_a_head_of_its_own(tmp_path):
 @pytest.mark.parametrize("family", ["deberta", "deberta-v2"])
 @pytest.mark.parametrize("own_head", [True, False])
 def test_debertas_own_head_is_found_whatever_the_config_says(family, own_head, tmp_path):
-    """A checkpoint with DeBERTa's first head gives its logits, though the config does not say which head it is."""
+    """A checkpoint with DeBERTa's original head gives its logits, although the config does not name the head."""
     loaded = tiny_model(family, legacy=not own_head)
     assert hasattr(loaded.model, "lm_predictions") == own_head
     saved(loaded, tmp_path)
@@ -164,7 +164,7 @@ def test_pickled_weights_only_when_asked_for(tmp_path):
 
 
 def test_a_pickle_beside_safetensors_is_not_opened(tmp_path):
-    """Where there are safetensors the pickle is left alone, so a poisoned one does nothing."""
+    """If there are safetensors the pickle is not opened, so a malicious one has no effect."""
     saved(tiny_model("gpt2"), tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"poison")
     assert load_model(str(tmp_path)).missing_head == ()
@@ -285,7 +285,7 @@ def test_devices_and_precisions():
     ],
 )
 def test_form_of_a_configuration(config, form):
-    """Causal, masked or encoder-decoder is told from the configuration alone, for families not listed too."""
+    """Causal, masked or encoder-decoder is derived from the configuration, also for unlisted families."""
     assert form_of(config) == form
 
 

@@ -21,7 +21,7 @@ STORY = "The old stone bridge is taller than the new glass tower, said most stud
 )
 @settings(max_examples=40)
 def test_spliced_is_whole(tokenizer, story, items):
-    """Whatever the context and the items, every text has the tokens that it has alone."""
+    """For any context and items, every text has the same tokens as when tokenized separately."""
 
     def tokenize(texts):
         return tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []

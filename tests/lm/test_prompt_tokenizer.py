@@ -1,4 +1,4 @@
-"""Prompts to tokens: the slot, the item and the candidates are found whatever a user writes."""
+"""Tokenizing prompts: the positions of slot, item and candidates are right for any user text."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ AWKWARD = [
 
 
 def scripted_tokenizer(vocabulary, merges, **special):
-    """Byte-pair encoding of whole texts with merges written by hand: nothing keeps words apart."""
+    """Byte-pair encoding of whole texts with hand-written merges and no word boundaries."""
     tokenizer = Tokenizer(
         models.BPE(vocab={word: index for index, word in enumerate(vocabulary)}, merges=merges)
     )
@@ -101,7 +101,7 @@ def spelled(tokenizer, ids):
 
 
 def bare_letters(tokenizer, ids):
-    """What tokens spell, without blanks and the marks that stand for them."""
+    """The text of tokens, without blanks and the marks that represent them."""
     return spelled(tokenizer, ids).replace(" ", "").replace("##", "").replace("▁", "")
 
 
@@ -164,7 +164,7 @@ def test_added_special_tokens_without_a_role_are_broken_up_too():
 
 @pytest.mark.parametrize("item", [item for item in AWKWARD if not any(char in item for char in "<[")])
 def test_the_items_last_token_ends_the_item(item):
-    """Text up to and with the item's last token ends where the item does; one token less does not hold all of it."""
+    """Decoding up to the item's last token ends where the item does; one token less does not contain all of it."""
     encoder = encoder_of("causal")
     encoded = encode_one(encoder, prompt_of(encoder, task_of("Peru", item)))
     upto = spelled(encoder.tokenizer, encoded.tokens[: encoded.item + 1])
@@ -177,7 +177,7 @@ def test_the_items_last_token_ends_the_item(item):
 
 @pytest.mark.parametrize("kind", ["word pieces", "byte mask", "unigram mask", "encoder-decoder"])
 def test_an_item_behind_the_slot_is_found(kind):
-    """Where the template goes on behind the slot, the item's last token is the item's, not the full stop's."""
+    """If the template continues after the slot, the item's last token is the item's, not the full stop's."""
     encoder = encoder_of(kind)
     pieces = (Piece("it is "), Piece("", "slot"), Piece(" the "), Piece("tower", "item"), Piece("."))
     encoded = encode_one(encoder, Prompt(pieces))
@@ -232,7 +232,7 @@ def test_candidates_of_several_tokens(kind):
 
 
 def test_sentencepiece_masks_take_a_full_stop_behind_the_slot():
-    """A tokenizer that puts a blank before what follows a mask still gives the answers as they stand in a text."""
+    """A tokenizer that adds a blank after a mask still gives the answers as in a text."""
     encoder = encoder_of("unigram mask")
     tokenizer = encoder.tokenizer
     encoded = encode_one(encoder, Prompt((Piece("it is "), Piece("", "slot"), Piece("."))), items=False)
@@ -258,7 +258,7 @@ def test_unknown_candidates_are_refused(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_equal_and_empty_candidates_are_refused(kind):
-    """Two candidates of the same tokens cannot be told apart, and a blank one is no answer."""
+    """Two candidates with the same tokens are refused, and so is a blank one."""
     encoder = encoder_of(kind)
     prompt = prompt_of(encoder, task_of("Peru", "Chad"))
     with pytest.raises(CcrankError, match="'Yes' and 'Yes' have the same tokens"):
@@ -303,7 +303,7 @@ def test_chat_frames_the_users_words(template, wants_bos):
 
 
 def test_bos_once_without_chat():
-    """Without chat BOS comes from `bos` alone, even where the tokenizer would add its own."""
+    """Without chat, BOS comes from `bos` only, even if the tokenizer would add its own."""
     tokenizer = chat_tokenizer()
     tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", special_tokens=[("<s>", tokenizer.bos_token_id)]
@@ -316,7 +316,7 @@ def test_bos_once_without_chat():
 
 
 def test_chat_without_a_template_is_refused():
-    """A model without a chat template says so."""
+    """A model without a chat template raises an error."""
     encoder = encoder_of("causal", chat=True)
     with pytest.raises(CcrankError, match="no chat template"):
         encode_one(encoder, prompt_of(encoder, task_of("Peru", "Chad")))
@@ -369,7 +369,7 @@ def test_truncation_cuts_the_middle_of_the_context(kind):
 
 
 def test_truncation_falls_back_on_long_items():
-    """Without a context the longest item loses its middle, and keeps its end."""
+    """Without a context, the middle of the longest item is cut, and its end is kept."""
     encoder = encoder_of("causal", window=64, truncate=True)
     encoded = encode_one(encoder, prompt_of(encoder, task_of("Peru", "fox " * 500 + "tower")))
     text = spelled(encoder.tokenizer, encoded.tokens)

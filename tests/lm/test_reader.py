@@ -133,7 +133,7 @@ def test_filled_prompts_give_the_states_at_the_answers_last_token(family):
 
 
 def test_each_prompt_may_have_candidates_of_its_own():
-    """Lists per prompt give the same scores as lists read apart, NaN where a prompt has fewer."""
+    """Lists per prompt give the same scores as separate readings, NaN where a prompt has fewer candidates."""
     reader = Reader(tiny_model("llama"))
     prompts = pair_prompts(TASK, "causal")[:3]
     lists = [["Yes", "No", "10"], ["No"], ["larger", "Yes"]]

@@ -94,7 +94,7 @@ def test_states_and_logits_are_those_of_transformers(loaded):
 
 
 def test_no_layer_above_the_highest_needed_is_run(loaded):
-    """Asked for states of layer 1 alone, the second layer never runs, and neither does the head."""
+    """If only states of layer 1 are requested, neither the second layer nor the head runs."""
     reader = Reader(loaded)
     ran = []
     stack = reader.engine.backbone.layers

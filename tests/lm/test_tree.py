@@ -38,7 +38,7 @@ def test_distinct_tokens_are_the_distinct_prefixes(sequences):
 @settings(max_examples=40)
 @given(sequences_of_tokens, limits)
 def test_every_sequence_is_in_one_row_and_spelled_by_its_path(sequences, limit):
-    """Each sequence is in exactly one row; tokens along its path are its own, depths count from 0."""
+    """Each sequence is in exactly one row; the tokens on its path are its own, and depths start at 0."""
     rows = list(pack(sequences, *limit))
     assert sorted(index for row in rows for index in row.members) == list(range(len(sequences)))
     for row in rows:

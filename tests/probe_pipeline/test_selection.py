@@ -57,7 +57,7 @@ def test_agreement_is_the_mean_of_scipys_tau():
 
 
 def test_the_closest_is_taken_and_of_equals_the_last():
-    """A candidate that carries the anchors, upside down even, beats noise; one that broke down beats none."""
+    """A candidate that contains the anchors, even reversed, is chosen over noise; one that failed is never chosen."""
     generator = np.random.default_rng(1)
     anchors = [generator.normal(size=8) for _ in range(4)]
     noise = [[generator.normal(size=(2, 8)) for _ in anchors] for _ in range(3)]
@@ -97,7 +97,7 @@ def test_the_pair_that_carries_the_anchors_is_found(monkeypatch, template, layer
 
 @pytest.mark.parametrize("method", ["margin", "sup-margin", "ccs-pair", "sup-ordreg"])
 def test_every_probe_takes_the_layer_that_carries_the_anchors(monkeypatch, method):
-    """Probes on pairs and supervised ones too, whatever gold says: only the anchors are asked."""
+    """Probes on pairs and supervised ones too: the choice depends on the anchors only, not on gold."""
     options = {"epochs": "20", "protocol": "leave-one-out" if method.startswith("sup-") else "same-task"}
     seeds = {}
 
@@ -208,7 +208,7 @@ def test_a_saved_probe_reads_in_the_words_it_was_fitted_on(tmp_path, method, tem
 
 
 def test_a_probe_without_its_words_takes_the_template_of_that_name(tmp_path):
-    """Probes that were saved with a name alone, as those of other methods are, are read by what the name says."""
+    """Probes saved with a template name only are read with the template of that name."""
     [fitted] = rank_tasks(TASKS[:1], tiny_reader(num_hidden_layers=6), "pca", options={"template": "poles"})
     about = {key: value for key, value in fitted.probe.about.items() if key != "wording"}
     dataclasses.replace(fitted.probe, about=about).save(tmp_path / "probe.safetensors")

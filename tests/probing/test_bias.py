@@ -1,4 +1,4 @@
-"""ordreg's bias terms keep their promises for any α and β."""
+"""Properties of ordreg's bias terms for any α and β."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_biases_decrease_strictly_and_are_centred(ranks):
 
 
 def test_the_uninformative_prior_gives_steps_of_one():
-    """α = β = 1 puts the biases one apart, around 0."""
+    """With α = β = 1, neighbouring biases differ by 1 and are centred at 0."""
     one = torch.ones(())
     assert bias_terms(one, one, torch.tensor(4), 3).tolist() == [1.0, 0.0, -1.0]
 

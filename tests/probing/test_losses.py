@@ -70,7 +70,7 @@ def batch_of(method, seed):
 def test_losses_and_gradients_equal_the_literal_equations(
     method, consistency, dense_limit, block, monkeypatch
 ):
-    """Batched, masked losses and their gradients are those of loops over pairs and triples of each task alone."""
+    """Batched, masked losses and their gradients equal loops over the pairs and triples of each task."""
     monkeypatch.setattr(counting, "DENSE_LIMIT", dense_limit)
     monkeypatch.setattr(counting, "BLOCK", block)
     settings = Settings(margin=MARGIN, consistency=consistency)
@@ -131,7 +131,7 @@ def test_counts_agree_with_brute_force_with_ties():
 
 
 def test_margin_only_spreads_scores():
-    """The smaller of MarginCCR's two hinges is max(0, m − |Δ|): it knows no direction, only distance."""
+    """The smaller of MarginCCR's two hinges is max(0, m − |Δ|): it depends on distance only, not on direction."""
     a, b = torch.linspace(0, 1, 41).double(), torch.linspace(0, 1, 41).double().flip(0) * 0.7
     hinges = torch.minimum((a - b + MARGIN).clamp(min=0), (b - a + MARGIN).clamp(min=0))
     torch.testing.assert_close(hinges, (MARGIN - (a - b).abs()).clamp(min=0))
@@ -140,7 +140,7 @@ def test_margin_only_spreads_scores():
 
 
 def test_ccs_without_confidence_is_content_with_one_half():
-    """All scores = ½ make consistency 0, and for 3 or more items nothing else does: confidence alone moves them."""
+    """All scores = ½ make consistency 0, and for 3 or more items nothing else does: only confidence moves them."""
     mask = torch.ones(5, dtype=torch.bool)
     half = torch.full((5,), 0.5, dtype=torch.float64)
     confidence = 0.25

@@ -64,7 +64,7 @@ def test_a_constant_feature_does_not_count():
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path):
-    """A cut file, another program's file, a missing file and a file without weights each say what is wrong."""
+    """A truncated file, another program's file, a missing file and a file without weights raise specific errors."""
     path = tmp_path / "probe"
     fit_each(STATES, "margin").probe(0).save(path)
     whole = path.read_bytes()
@@ -85,7 +85,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
 
 
 def test_wrong_states_are_refused():
-    """States of another width, one item alone, and weights that are no vector each say what is wrong."""
+    """States of another width, a single item, and weights that are not a vector raise specific errors."""
     probe = fit_each(STATES, "margin").probe(0)
     with pytest.raises(CcrankError, match="d = 12"):
         probe(np.zeros((4, 13)))

@@ -33,7 +33,8 @@ TWINS = [name for name, entry in OBJECTIVES.items() if entry.supervised]
 
 
 def planted(strength, seed=0, tasks=TASKS, size=SIZE, width=WIDTH):
-    """Tasks whose items lie along one common direction in gold order, plus noise of size 1: states and gold."""
+    """Tasks whose items are arranged along one common direction in gold order, plus noise of size 1: states and
+    gold."""
     generator = np.random.default_rng(seed)
     direction = generator.normal(size=width)
     gold = [generator.permutation(size).astype(float) for _ in range(tasks)]
@@ -120,7 +121,7 @@ def test_points_count_wins_then_break_ties():
 
 @pytest.mark.parametrize("method", [name for name in TWINS if name != "sup-triplet"])
 def test_twins_fit_gold_on_the_same_task(method):
-    """Trained and tested on the same task of pure noise, each twin fits the gold order: a ceiling, not knowledge."""
+    """Trained and tested on the same task of pure noise, each supervised probe fits the gold order: an upper bound."""
     if OBJECTIVES[method].prompt == "pair":
         states, gold = planted_pairs(strength=0.0, width=128)
         scores = [points_of_pairs(task, 5) for task in fit_each(states, method, gold=gold).scores(states)]
@@ -131,7 +132,7 @@ def test_twins_fit_gold_on_the_same_task(method):
 
 
 def test_a_supervised_triplet_may_fold_the_order():
-    """sup-triplet sees distances alone, so some seeds fold the scale; the seed of the lowest loss fits gold."""
+    """sup-triplet depends on distances only, so some seeds fold the scale; the seed with the lowest loss fits gold."""
     states, gold = planted(strength=0.0, width=128, tasks=8)
     fits = fit_each(states, "sup-triplet", gold=gold)
     every, best = taus(fits.scores(states), gold), taus(fits.best().scores(states), gold)
@@ -233,7 +234,7 @@ def test_folds_are_fair_and_fixed():
 
 
 def test_held_out_tasks_are_not_seen():
-    """A fold's probe does not change when a task that it holds out changes."""
+    """A fold's probe does not change when a held-out task changes."""
     states, gold = planted(1.0, tasks=8)
     folds = task_folds(8)
     changed = [states[t] if folds[t] != 2 else -3 * states[t] ** 3 for t in range(8)]

@@ -1,4 +1,4 @@
-"""The batched trainer gives each probe what it would get alone, and the plain PyTorch loop gives the same."""
+"""The batched trainer gives each probe the same result as separate training and as a plain PyTorch loop."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gold_of(sizes=SIZES, seed=1):
     [(name, "adam") for name in TRAINED] + [("ccs", "lbfgs"), ("sup-ordreg", "lbfgs")],
 )
 def test_together_equals_alone(method, optimiser):
-    """Each task of a batch of different sizes ends with the weights and loss that it has when trained alone."""
+    """Each task of a batch of different sizes ends with the weights and loss of separate training."""
     states, gold = states_of(method), gold_of()
     settings = Settings(epochs=20, optimiser=optimiser, learning_rate=0.01)
     together = fit_each(states, method, gold=gold, seeds=(5, 9), settings=settings, dtype=torch.float64)
@@ -63,7 +63,7 @@ def test_together_equals_alone(method, optimiser):
 
 @pytest.mark.parametrize("method", ["ccs-pair", "triplet", "ordreg"])
 def test_single_precision_ends_at_the_same_loss(method):
-    """After 200 epochs in float32 the batch's losses are within 1e-3 of those in float64 alone."""
+    """After 200 epochs in float32 the batch's losses are within 1e-3 of separate training in float64."""
     states = states_of(method, (7, 5), width=64)
     together = fit_each(states, method, seeds=(0,))
     for task in range(len(states)):
@@ -172,7 +172,7 @@ def test_the_start_is_that_of_a_linear_layer():
 
 
 def test_a_pool_of_one_task_is_that_task():
-    """A probe for a pool that holds one task equals the task's own; several tasks' loss is the mean of theirs."""
+    """A probe for a pool of one task equals the task's own; the loss of several tasks is the mean of theirs."""
     for method in ("triplet", "ordreg", "sup-margin", "ccs-pair"):
         states, gold = states_of(method), gold_of()
         options = {"gold": gold, "seeds": (0, 1), "dtype": torch.float64, "settings": Settings(epochs=20)}
@@ -200,7 +200,7 @@ def test_large_batches_are_trained_in_parts(monkeypatch):
 
 
 def test_a_start_along_the_principal_component():
-    """The pca start lies along the first principal component (by SVD), for items and for x⁺ − x⁻ of pairs."""
+    """The pca start is the first principal component (by SVD), for items and for x⁺ − x⁻ of pairs."""
     for method in ("pca", "margin", "ccs-pair"):
         states = states_of(method)
         fits = fit_each(
@@ -220,7 +220,7 @@ def test_a_start_along_the_principal_component():
 
 
 def test_best_of_seeds_has_the_lowest_loss():
-    """The best fit keeps, for each task, the seed whose unsupervised loss is lowest, with its weights."""
+    """The best fit has, for each task, the seed with the lowest unsupervised loss, with its weights."""
     states = states_of("triplet")
     fits = fit_each(states, "triplet", settings=Settings(epochs=50))
     best = fits.best()

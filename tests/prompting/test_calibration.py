@@ -93,7 +93,7 @@ def test_mean_calibration_takes_a_liking_for_one_answer_out(table, data, constan
 
 @given(table_and_reference(references=st.just(1)), st.data(), st.floats(-50, 50))
 def test_one_reference_takes_a_liking_for_one_answer_out(both, data, constant):
-    """A constant on one candidate, in prompts and reference alike, leaves all differences between candidates."""
+    """A constant added to one candidate, in prompts and reference, does not change differences between candidates."""
     table, reference = both
     column = data.draw(st.integers(0, table.shape[1] - 1))
     plain = calibrate_against(table, reference)
@@ -132,14 +132,14 @@ def test_extreme_logits_stay_numbers(table):
 
 
 def test_contextual_references_are_the_prompt_without_its_items():
-    """The items, and they alone, become content-free words: the context and the criterion stay."""
+    """Only the items become content-free words: the context and the criterion are unchanged."""
     prompt = load_templates().pair(TASK, 0, 2)
     texts = [one.text for one in reference_prompts(prompt, "contextual")]
     assert texts == [f"A story.\n\nIs {word} more in terms of size than {word}? _" for word in CONTENT_FREE]
 
 
 def test_pmi_reference_is_the_end_of_the_prompt():
-    """What stands behind the last item is the premise."""
+    """The text after the last item is the premise."""
     templates = load_templates()
     [bare] = reference_prompts(templates.single(TASK, 1), "pmi")
     assert bare.text == " is _"

@@ -78,7 +78,7 @@ def rankings_step_by_step(task, logit, shuffles, window, letters, seed=0):
 
 
 def mean_ranks(orders):
-    """How many items stand below each, averaged over the orders."""
+    """The number of items below each, averaged over the orders."""
     count = len(orders[0])
     return [sum(count - 1 - order.index(item) for order in orders) / len(orders) for item in range(count)]
 

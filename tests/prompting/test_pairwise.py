@@ -180,7 +180,7 @@ def test_long_lists_are_sorted_with_few_questions(count):
 
 @pytest.mark.parametrize("calibration", ["mean", "none", "contextual", "batch", "pmi"])
 def test_every_round_of_a_sort_is_calibrated_alike(calibration):
-    """A sort under any calibration finds the order of a model with a strong liking for one word, but for none."""
+    """With any calibration but none, a sort recovers the order of a model with a strong bias for one answer."""
 
     def logit(text, word):
         first, second = words_of(text) if "more" in text else ("", "")

@@ -40,7 +40,7 @@ def most_likely(logits):
 @given(st.integers(2, 40), st.integers(0, 10**6))
 @settings(max_examples=40, deadline=None)
 def test_the_default_is_the_papers(count, seed):
-    """Items stand by their most likely rating, those of one rating by its logit."""
+    """Items are ordered by their most likely rating, those with the same rating by its logit."""
     task, logit = make_task(count), random_logits(seed)
     [answer] = prompt_point([task], FakeReader(logit), TEMPLATES)
     keys = [most_likely([logit(question(item), rating) for rating in RATINGS]) for item in task.items]
@@ -136,7 +136,7 @@ def test_the_scale_can_be_left_out():
 
 
 def test_all_tasks_are_read_at_once_and_keep_their_own_calibration():
-    """Several tasks are one reading, and each is calibrated by its own prompts alone."""
+    """Several tasks are read together, and each is calibrated with its own prompts only."""
     tasks = [
         make_task(3),
         Task(Criterion("age"), ("x", "y")),

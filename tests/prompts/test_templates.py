@@ -15,7 +15,7 @@ TASK = Task(Criterion("size", "larger", ("small", "large"), "country"), ("Chad",
 
 
 def test_the_papers_prompts():
-    """The three prompt types read as in the paper, the slot where the answer stands."""
+    """The three prompt types have the paper's wording, with the slot at the answer."""
     templates = load_templates()
     assert templates.pair(TASK, 1, 0).text == "Is Peru larger than Chad? _"
     assert templates.single(TASK, 2).text == "The size of Fiji is _"
@@ -29,7 +29,7 @@ def test_the_papers_prompts():
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_shipped_template_renders_for_every_form(form):
-    """Each shipped template has one slot in every form, last for causal models, and its words filled in."""
+    """Each packaged template has one slot in every form, last for causal models, and its fields filled in."""
     templates = load_templates()
     for name in templates.by_name:
         if name == "context":
@@ -99,14 +99,14 @@ def test_lists_show_and_take_by_place():
 
 @given(st.integers(0, 60))
 def test_labels_are_distinct(count):
-    """There is one label for each, no two alike: letters up to 26, then numbers."""
+    """There are as many distinct labels as items: letters up to 26, then numbers."""
     labels = option_labels(count)
     assert len(labels) == len(set(labels)) == count
     assert all(label.isalpha() for label in labels) == (count <= 26)
 
 
 def test_a_users_file_lies_over_the_shipped_ones(tmp_path):
-    """A file changes what it names; a new text takes the other forms' wording along; changes come last."""
+    """A file changes what it names; a new text also replaces the wording of the other forms; changes come last."""
     path = tmp_path / "mine.toml"
     path.write_text(
         '[pair]\ntext = "{item_a} over {item_b}? {slot}"\n[new]\ntext = "{item}: {slot}"\n'
@@ -174,7 +174,7 @@ def test_missing_files_templates_and_fields_are_named(tmp_path):
 
 
 def test_double_braces_are_braces():
-    """A template may hold braces of its own."""
+    """A template may contain literal braces."""
     assert load_templates(changes=["single={{{item}}} {slot}"]).single(TASK, 0).text == "{Chad} _"
 
 

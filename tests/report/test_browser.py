@@ -99,7 +99,7 @@ def test_sorting_works_from_the_keyboard(page: Browser) -> None:
 
 
 def test_filters_narrow_the_rows_together(page: Browser) -> None:
-    """Words and a column's choice both hold; the count says so; clearing brings all rows back."""
+    """Search terms and a column's filter both apply; the count reflects it; clearing restores all rows."""
     everything = page.evaluate(TEXTS.format(0))
     set_value(page, "#table-summary [data-filter]", "PROMPT synth-facts", "input")
     narrowed = page.evaluate(TEXTS.format(0))
@@ -154,7 +154,7 @@ def test_tasks_are_searched_and_chosen(page: Browser) -> None:
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True), (390, False)])
 def test_the_page_is_quiet_alone_and_fits(browser: Browser, report: Path, width: int, dark: bool) -> None:
-    """No complaint in the console, no request but for the file itself, every image shown, no sideways scroll."""
+    """No errors in the console, no requests other than the file, every image shown, no horizontal scrolling."""
     browser.open(report, width, dark=dark)
     assert browser.evaluate("[...document.images].every(i => i.complete && i.naturalWidth > 0)")
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
@@ -164,7 +164,7 @@ def test_the_page_is_quiet_alone_and_fits(browser: Browser, report: Path, width:
 
 
 def test_dark_and_light_both_have_contrast(browser: Browser, report: Path) -> None:
-    """Text stands out from its ground by 7 to 1 in both schemes, and the grounds differ."""
+    """Text has a contrast of at least 7:1 in both colour schemes, and the backgrounds differ."""
     grounds = []
     for dark in (False, True):
         browser.open(report, 1280, dark=dark)

@@ -107,7 +107,7 @@ def test_bars_of_the_main_figure_are_the_numbers_of_the_table(small: pd.DataFram
 
 
 def test_dataset_panels_name_every_dataset_and_method(small: pd.DataFrame) -> None:
-    """Nothing but supervised twins, which are marks, is missing from the appendix figure."""
+    """Only supervised probes, which are marks, are missing from the appendix figure."""
     figure = figure_datasets(small, "abs_tau")
     assert figure is not None
     wanted = set(small["dataset"]) | set(small.loc[small["family"] != "supervised", "method"])
@@ -183,7 +183,7 @@ DEFICIENT = {
 
 
 def test_families_are_told_apart_in_grey_and_by_the_colour_blind() -> None:
-    """Any two of the main families differ in lightness by 9 or more, and stay far apart for red-green blindness."""
+    """Any two main families differ in lightness by at least 9, and remain distinct for red-green blindness."""
     colours = {
         name: np.array(to_rgb(FAMILY_LOOKS[name].colour))
         for name in ("prompting", "probing", "supervised", "baseline")
@@ -204,7 +204,7 @@ def test_families_are_told_apart_in_grey_and_by_the_colour_blind() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.01, 0.3))
 def test_spread_labels_keep_their_order_and_distance(places: list[float], gap: float) -> None:
-    """Neighbours are a gap apart, the order and the mean are kept, and what had room is not moved."""
+    """Neighbours are a gap apart, the order and the mean are unchanged, and positions with enough room do not move."""
     moved = spread(places, gap)
     order = np.argsort(places, kind="stable")
     assert (np.diff(np.asarray(moved)[order]) >= gap - 1e-9).all()

@@ -21,7 +21,7 @@ def unpacked(text: str) -> list[int]:
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=True), min_size=2, max_size=40))
 @settings(max_examples=150, deadline=None)
 def test_packed_scores_keep_order_and_ties(scores: list[float]) -> None:
-    """Any two scores compare as their packed levels do, however near or far apart they are."""
+    """Any two scores compare as their packed levels do, for any distance."""
     levels = unpacked(pack_scores(scores))
     values = np.nan_to_num(np.asarray(scores), posinf=1e300, neginf=-1e300)
     for a, x in zip(levels, values, strict=True):
@@ -31,7 +31,7 @@ def test_packed_scores_keep_order_and_ties(scores: list[float]) -> None:
 
 
 def test_packed_scores_keep_distances() -> None:
-    """Well-spread scores stand where they stood, to one level."""
+    """Well-spread scores are unchanged up to one level."""
     scores = np.random.default_rng(0).random(30)
     share = (scores - scores.min()) / np.ptp(scores)
     np.testing.assert_allclose(
@@ -48,7 +48,7 @@ def test_packed_scores_keep_distances() -> None:
 )
 @settings(max_examples=100, deadline=None)
 def test_script_json_is_json_and_cannot_leave_its_element(value: object) -> None:
-    """It reads back as what it was, and holds no character that HTML would act on."""
+    """It parses to the original value and contains no character that is special in HTML."""
     text = script_json(value)
     assert json.loads(text) == value
     assert not set("<>&\u2028\u2029") & set(text)
@@ -57,7 +57,7 @@ def test_script_json_is_json_and_cannot_leave_its_element(value: object) -> None
 def test_packed_rankings_give_back_each_tau(
     results: pd.DataFrame, tasks_by_key: dict[tuple[str, str], Task]
 ) -> None:
-    """τ computed anew from the packed scores and the packed gold is the τ that stands beside them."""
+    """τ recomputed from the packed scores and gold equals the packed τ."""
     packed = pack_rankings(results, tasks_by_key)
     assert len(packed["tasks"]) == len(tasks_by_key)
     assert packed["left_out"] == 0

@@ -60,7 +60,7 @@ def drawn(monkeypatch, *arguments, **options):
 
 
 def test_best_on_top_at_their_scores(monkeypatch):
-    """The dots stand at the scores, the names beside them, highest last on the axis, which is the top."""
+    """The dots are at the scores with their names, the highest last on the axis, which is the top."""
     figure = drawn(monkeypatch, ("a", "b", "c", "d"))
     axes = figure.axes[0]
     points = axes.collections[-1].get_offsets()

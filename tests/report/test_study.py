@@ -43,7 +43,7 @@ class Elements(HTMLParser):
 
 
 def test_a_report_has_its_files(report: Path) -> None:
-    """The page, the summary and each figure in three formats stand in the study's folder."""
+    """The page, the summary and each figure in three formats are in the study's folder."""
     assert report.name == "report.html"
     assert (report.parent / "summary.csv").stat().st_size > 0
     names = {path.stem for path in (report.parent / "figures").iterdir()}

@@ -67,7 +67,7 @@ def synthetic() -> tuple[pd.DataFrame, dict[tuple[str, str], Task]]:
 
 
 def test_summaries_are_means_over_seeds_then_tasks() -> None:
-    """Each number equals the one found by plain loops; the interval holds the mean; chance is that of the sizes."""
+    """Each number equals that of plain loops; the interval contains the mean; chance is that of the sizes."""
     frame, tasks = synthetic()
     entries = summarise_results(frame)
     assert len(entries) == 2 * 3 * 2
@@ -136,7 +136,7 @@ def test_tasks_without_gold_count_but_do_not_score() -> None:
 
 
 def test_csv_is_read_back() -> None:
-    """The CSV holds every entry, numbers unrounded."""
+    """The CSV contains every entry, numbers unrounded."""
     frame, _ = synthetic()
     entries = summarise_results(frame)
     rows = list(csv.DictReader(io.StringIO(export.to_csv(entries))))

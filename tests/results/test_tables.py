@@ -85,7 +85,7 @@ def test_a_method_run_once_on_one_dataset_stands_for_every_seed(results: pd.Data
 
 
 def test_floor_of_a_mean_over_datasets_covers_random_orders() -> None:
-    """About 95 % of simulated means over two datasets of random orders lie in the interval, around the same mean."""
+    """About 95 % of simulated means over two datasets of random orders are in the interval, around the same mean."""
     rng = np.random.default_rng(0)
     sizes = {"a": [4, 4, 5], "b": [6] * 8}
     floor = macro_floor([floor_of(own) for own in sizes.values()])
@@ -100,7 +100,7 @@ def test_floor_of_a_mean_over_datasets_covers_random_orders() -> None:
 
 
 def test_signed_floor_covers_random_orders() -> None:
-    """About 95 % of simulated means of signed τ lie in the interval."""
+    """About 95 % of simulated means of signed τ are in the interval."""
     rng = np.random.default_rng(0)
     sizes = [4, 5, 6, 8, 10]
     floor = signed_floor(sizes)
