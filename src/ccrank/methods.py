@@ -220,7 +220,7 @@ for _method in (
         directed=False, calls="N", requests=baselines.frequency_requests,
     ),
     Method(
-        "probe", "a probe that was saved before, applied to new items", probes.apply_probe, "probing",
+        "probe", "a saved probe, applied to new items", probes.apply_probe, "probing",
         directed=False, calls="N", requests=probes.single_requests,
         cost_name="probes on ItemSingle states", for_studies=False,
     ),
