@@ -183,7 +183,7 @@ def test_other_weights_under_the_same_name_are_refused(
 
     with pytest.raises(KeyboardInterrupt):
         run_study(study, tmp_path / "out", open_reader=open_tiny, watcher=Counting(1))
-    with pytest.raises(CcrankError, match="llama is not the one"):
+    with pytest.raises(CcrankError, match="llama differs from the one"):
         run_study(study, tmp_path / "out", open_reader=other)
 
 

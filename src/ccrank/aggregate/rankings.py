@@ -137,7 +137,7 @@ def _best_order(lead: NDArray[np.float64]) -> NDArray[np.int64]:
     last = np.zeros(2**n, dtype=np.int64)
     for size in range(1, n + 1):
         layer = sets[sizes == size]
-        # Remove the last item of a set: the bit is set, so it can only be cleared.
+        # [set, item]: the set without the item; ignored below where the item is not a member.
         without = layer[:, None] & ~(1 << np.arange(n))
         gain = np.where(members[layer] == 1, best[without] + before[without, np.arange(n)], -np.inf)
         # Of equal choices the latest is placed last, so that ties follow Borda's order, which is the input order.
