@@ -34,7 +34,10 @@ def test_labels_from_a_file(rank):
             "prompt-pair uses no labels; remove --labels, or use --method auto",
         ),
         (("--probe", "probe.safetensors"), "probe uses no labels; remove --labels, or use --method auto"),
-        (("--method", "auto", "--labels", "other.csv"), "labels contain 'Mars', which is not one of the items"),
+        (
+            ("--method", "auto", "--labels", "other.csv"),
+            "labels contain 'Mars', which is not one of the items",
+        ),
         (("--labels", "none.csv"), "there is no file none.csv"),
     ],
 )

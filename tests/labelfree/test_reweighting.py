@@ -80,7 +80,11 @@ def test_values_and_orders_say_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "Russia,3\nAtlantis,2\n", r"a\.csv: labels name 'Atlantis', which is not among the items"),
+        (
+            "a.csv",
+            "Russia,3\nAtlantis,2\n",
+            r"a\.csv: labels contain 'Atlantis', which is not one of the items",
+        ),
         ("a.csv", "Russia,3\nChad,3\n", "labels have a tie: 'Russia' and 'Chad' are both 3; drop one"),
         ("a.csv", "item,value\nRussia,3\n", "at least 2 labelled items in one order, got 1"),
         ("a.csv", "", "at least 2 labelled items in one order, got 0"),
@@ -100,8 +104,8 @@ def test_values_and_orders_say_the_same(tmp_path):
             "cycle: Russia > Chad > Peru > Russia; drop",
         ),
         ("a.txt", "Russia > Chad > Russia\n", "labels form a cycle: Russia > Chad > Russia"),
-        ("a.txt", "Russia >\n", "an order reads A > B or A > B > C, got 'Russia >'"),
-        ("a.txt", "Russia > Chad\nPeru\n", "an order reads A > B or A > B > C, got 'Peru'"),
+        ("a.txt", "Russia >\n", "an order must have the form A > B or A > B > C, got 'Russia >'"),
+        ("a.txt", "Russia > Chad\nPeru\n", "an order must have the form A > B or A > B > C, got 'Peru'"),
     ],
 )
 def test_what_cannot_be_used_is_refused(tmp_path, name, text, message):
@@ -328,12 +332,12 @@ def test_labels_turn_a_ranking_round():
 @pytest.mark.parametrize(
     ("gold", "message"),
     [
-        ({"Russia": 1, "Mars": 2}, "labels name 'Mars', which is not among the items"),
+        ({"Russia": 1, "Mars": 2}, "labels contain 'Mars', which is not one of the items"),
         ({"Russia": 1}, "at least 2 labelled items"),
         ({}, "at least 2 labelled items"),
         ([("Russia", "Chad"), ("Chad", "Russia")], "cycle"),
         ({"Russia": 1, "Chad": "2"}, "'Chad' is not a finite number: '2'"),
-        ({1: 1, 2: 2}, "name items by their texts, got 1"),
+        ({1: 1, 2: 2}, "refer to items by their texts, got 1"),
         ("labels.csv", "labels map items to values"),
         (["Russia", "Chad"], "labels map items to values"),
     ],

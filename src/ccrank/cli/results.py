@@ -91,7 +91,7 @@ def show(entries: Sequence[Mapping[str, Any]]) -> None:
             console.print()
         sets = f", mean of {rows[0]['datasets']} datasets" if where == "kind" else ""
         console.print(f"{model} · {name}{sets}", style="bold")
-        # The method with its split and layer, for terminals that have no room for columns of their own.
+        # The method with its split and layer, for terminals too narrow for separate columns.
         table, kept = fitted_table(COLUMNS, [_cells(row, fold=False) for row in rows])
         if "split" not in kept:
             table, _ = fitted_table(COLUMNS, [_cells(row, fold=True) for row in rows])

@@ -51,9 +51,9 @@ class Column:
 
     title: str
     number: bool = False
-    """Set to the right."""
+    """Right-aligned."""
     drop: int = 0
-    """Columns with the largest value are left out first where a terminal is narrow; 0 always stays."""
+    """On a narrow terminal, columns with the largest value are dropped first; 0 is never dropped."""
     most: int | None = None
     """Cells are cut to this width, with an ellipsis."""
 
@@ -61,12 +61,12 @@ class Column:
 def fitted_table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None = None
 ) -> tuple[Table, set[str]]:
-    """A light table of whole words that fits the terminal: columns are left out, never broken.
+    """A borderless table that fits the terminal: columns are dropped, words never broken.
 
     Parameters
     ----------
     columns
-        The columns, and which of them can be left out.
+        The columns, and which of them can be dropped.
     rows
         The cells of each row.
     width
@@ -90,7 +90,7 @@ def fitted_table(
         if columns[last].drop == 0:
             break
         kept = [index for index in kept if columns[index].drop < columns[last].drop]
-    # What still does not fit is taken off the widest column, whose cells are cut with an ellipsis.
+    # If it still does not fit, the cells of the widest column are cut with an ellipsis.
     surplus = sum(widths[index] for index in kept) + 2 * (len(kept) - 1) - room
     widest = max(kept, key=lambda index: widths[index])
     widths[widest] = max(6, widths[widest] - max(0, surplus))
@@ -109,7 +109,7 @@ def fitted_table(
 
 
 def simple_table(*columns: str, numbers: Sequence[int] = ()) -> Table:
-    """A light table whose cells wrap between words; the columns named by `numbers` are set to the right."""
+    """A borderless table whose cells wrap between words; the columns in `numbers` are right-aligned."""
     table = _PlainTable(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         table.add_column(
@@ -131,7 +131,7 @@ ASCII = {
     "τ": "tau", "█": "#", "▉": "#", "▊": "#", "▋": "#", "▌": "#", "▐": "#", "▍": "", "▎": "", "▏": "", "–": "-",
     "−": "-", "…": "...", "·": "|", "×": "x", "→": "->", "≥": ">=", "≤": "<=", "σ": "sd", "±": "+/-", "²": "2",
 }  # fmt: skip
-"""What stands for our own symbols on a terminal that cannot show them."""
+"""ASCII replacements of our symbols on a terminal that cannot show them."""
 
 
 def terminal_text(text: str) -> str:
@@ -194,19 +194,19 @@ def spinner(text: str) -> Iterator[Callable[[str], None]]:
 
 
 SLOW = 10.0
-"""Seconds from which on a command says beforehand how long it will take."""
+"""Jobs estimated to take longer than this (seconds) are announced with their duration."""
 
 
 @contextmanager
 def reading_progress(tokens: int, per_second: float) -> Iterator[Callable[[int], None]]:
-    """One bar over all that a command reads, in tokens and with the time left, on a terminal; nothing elsewhere.
+    """A progress bar in tokens over everything that a command reads, on a terminal; nothing elsewhere.
 
     Parameters
     ----------
     tokens
-        About how many tokens will be read.
+        The approximate number of tokens to read.
     per_second
-        About how many of them are read in a second. If the job is long, both are reported first.
+        The approximate reading speed. If the job is long, both are reported first.
     """
     console = err()
     if tokens / per_second > SLOW:
@@ -228,7 +228,7 @@ def reading_progress(tokens: int, per_second: float) -> Iterator[Callable[[int],
 
         def advance(count: int) -> None:
             progress.advance(task, count)
-            # An estimate that turns out too low must not leave the bar full and the user waiting.
+            # If the estimate was too low, the bar must not stay full while reading continues.
             if progress.tasks[0].completed > (progress.tasks[0].total or 0):
                 progress.update(task, total=progress.tasks[0].completed * 1.02)
 
@@ -236,7 +236,7 @@ def reading_progress(tokens: int, per_second: float) -> Iterator[Callable[[int],
 
 
 def duration(seconds: float) -> str:
-    """A time as a person says it.
+    """A human-readable duration.
 
     >>> duration(42), duration(200), duration(9000)
     ('42 seconds', '3 minutes', '2.5 hours')
