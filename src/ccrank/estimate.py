@@ -1,4 +1,4 @@
-"""How much a ranking will read, before it reads: for progress bars and a word on the time it takes."""
+"""Estimating how many tokens a ranking reads, for progress bars and the announced duration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ccrank.task import Task, check_text
 
 SAMPLE_TASKS = 8
 SAMPLE_ITEMS = (6, 24)
-"""A long list is tokenized at two lengths only; the rest is a straight line through them."""
+"""A long list is tokenized at two lengths only; the total is extrapolated linearly."""
 
 
 def expected_tokens(
@@ -23,12 +23,12 @@ def expected_tokens(
     templates: Templates,
     options: Mapping[str, Any] | None = None,
 ) -> int:
-    """About how many distinct tokens a method reads for these tasks.
+    """The approximate number of distinct tokens that a method reads for these tasks.
 
     Parameters
     ----------
     tasks, reader, method, templates
-        What is ranked, and how.
+        The arguments of the ranking.
     options
         The method's options; those that repeat the reading count.
     """
@@ -45,7 +45,7 @@ def _task_tokens(task: Task, reader: Reader, method: Method, templates: Template
     few, many = (min(size, len(task.items)) for size in SAMPLE_ITEMS)
     if len(task.items) == many:
         return _distinct(task, reader, method, templates)
-    # Items of average length: the first ones of a sorted list are often the short or the long ones.
+    # Items of average length: the first items of a sorted list are often the shortest or the longest.
     spread = [task.items[index * len(task.items) // many] for index in range(many)]
     low, high = (
         _distinct(replace(task, items=tuple(spread[:size]), values=None), reader, method, templates)

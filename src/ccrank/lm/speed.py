@@ -1,4 +1,4 @@
-"""How fast a model can be read on this machine, estimated before anything is read."""
+"""Estimating the reading speed of a model on this machine."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 import torch
 
 ATTAINED = 0.6
-"""The share of the matmul rate that reading attains on a CPU; see docs/reading.md."""
+"""Fraction of the matmul rate that reading attains on a CPU; see docs/reading.md."""
 SIZE = 768
 REPEATS = 4
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
-    """Floating-point operations per second of a square matrix product: the best of a few, in some 20 ms on a CPU."""
+    """Floating-point operations per second of a square matrix product: the best of a few runs, about 20 ms on a CPU."""
     size = SIZE if device.type == "cpu" else 4 * SIZE
     left = torch.ones(size, size, device=device, dtype=dtype)
     best = float("inf")
     for _ in range(REPEATS):
         start = time.perf_counter()
-        float((left @ left)[0, 0])  # reading a number back waits for a GPU to finish
+        float((left @ left)[0, 0])  # reading a value waits for the GPU
         best = min(best, time.perf_counter() - start)
     return 2 * size**3 / best
 
