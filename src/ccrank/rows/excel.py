@@ -64,6 +64,7 @@ def excel_bytes(columns: Sequence[Any], records: Iterable[Sequence[Any]]) -> byt
 
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("ranking")
+    lines = []
     for number, cells in enumerate([columns, *records], start=1):
         line = []
         for value in map(_excel_value, cells):
@@ -82,6 +83,9 @@ def excel_bytes(columns: Sequence[Any], records: Iterable[Sequence[Any]]) -> byt
             if isinstance(value, str):
                 cell.data_type = "s"  # a text that starts with = is no formula
             line.append(cell)
+        lines.append(line)
+    # Only now that nothing can fail: a sheet that was begun has to be finished.
+    for line in lines:
         sheet.append(line)
     buffer = io.BytesIO()
     book.save(buffer)
