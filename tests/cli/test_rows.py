@@ -35,7 +35,7 @@ def test_rows_survive(rank, people):
     assert all(row[4] == scores[row[1]] for row in out[1:])
     for words in (
         "1 blank line skipped",
-        "1 of 5 rows have an empty cell in column 'name'",
+        "1 of 5 rows skipped: empty cell in column 'name'",
         "1 repeated item: tied",
     ):
         assert words in result.err

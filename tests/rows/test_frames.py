@@ -66,7 +66,7 @@ def test_empty_cells_of_frames(reader):
     polars = pytest.importorskip("polars")
     names = ["Peru", None, "Chad", " "]
     for frame in (pd.DataFrame({"name": names}), polars.DataFrame({"name": names})):
-        with pytest.warns(UserWarning, match="2 of 4 rows have an empty cell in column 'name'"):
+        with pytest.warns(UserWarning, match="2 of 4 rows skipped: empty cell in column 'name'"):
             ranking = ccrank.rank(frame, by="size", model=reader)
         found = ranking.to_frame()
         assert found["rank"].to_list()[:2] == [1, 2]

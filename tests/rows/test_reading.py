@@ -92,7 +92,7 @@ def test_rows_without_an_item_come_last():
         ",1,,",
     ]
     assert len(RankedRows.of(rows, entries, top=5).order) == 2
-    assert "1 of 3 rows have an empty cell in column 'name'" in rows.notes()[0]
+    assert "1 of 3 rows skipped: empty cell in column 'name'" in rows.notes()[0]
 
 
 def test_equal_items_are_tied():

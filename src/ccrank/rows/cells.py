@@ -28,7 +28,12 @@ class WrittenFloat(float):
 
 
 def cell_text(value: Any) -> str:
-    """A value as the text of a cell of a CSV or TSV: nothing for None and NaN, JSON for lists and objects.
+    """A value as the text of a cell of a CSV or TSV: empty for None and NaN, JSON for lists and objects.
+
+    Parameters
+    ----------
+    value
+        The cell, of any type that JSON, Parquet or Excel has.
 
     >>> [cell_text(value) for value in ("007", None, True, 1.5, ["a", 1])]
     ['007', '', 'true', '1.5', '["a", 1]']
@@ -52,7 +57,13 @@ def cell_text(value: Any) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON knows it: null for NaN, text for dates and whatever else JSON has no form for."""
+    """A value as JSON: null for NaN, text for dates and all other types that JSON does not have.
+
+    Parameters
+    ----------
+    value
+        As in `cell_text`.
+    """
     if isinstance(value, str):
         return encodable(value)
     if is_missing(value):
@@ -87,7 +98,13 @@ def item_text(value: Any, place: str) -> str | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell is empty: None, NaN, or pandas' NaT and NA."""
+    """Whether a cell is empty: None, NaN, or pandas' NaT and NA.
+
+    Parameters
+    ----------
+    value
+        The cell.
+    """
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float) and math.isnan(value)

@@ -97,7 +97,13 @@ class RankedRows:
 
     @classmethod
     def unscored(cls, rows: Rows) -> RankedRows:
-        """All rows as they were given, to check that they can be written at all."""
+        """All rows as they were given, to check that they can be written before they are ranked.
+
+        Parameters
+        ----------
+        rows
+            The rows.
+        """
         empty = (None,) * len(rows.texts)
         return cls(rows, tuple(range(len(rows.texts))), empty, empty)
 
@@ -119,6 +125,11 @@ class RankedRows:
 
 def added_names(columns: Sequence[Any]) -> tuple[str, str]:
     """Names for the columns of ranks and scores that are not taken.
+
+    Parameters
+    ----------
+    columns
+        The names of the other columns.
 
     >>> added_names(["item"]), added_names(["Rank", "item", "ccrank_rank"])
     (('rank', 'score'), ('ccrank_rank_2', 'score'))

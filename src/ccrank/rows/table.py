@@ -96,8 +96,8 @@ class Rows:
             notes.append(f"{self.blank} blank line{'s' if self.blank > 1 else ''} skipped")
         if self.unranked:
             notes.append(
-                f"{self.unranked} of {len(self.texts)} rows have an empty cell in column "
-                f"{str(self.columns[self.item_column])!r}: they come last, without rank and score"
+                f"{self.unranked} of {len(self.texts)} rows skipped: empty cell in column "
+                f"{str(self.columns[self.item_column])!r}; they come last, without rank and score"
             )
         if self.repeated:
             notes.append(f"{self.repeated} repeated item{'s' if self.repeated > 1 else ''}: tied")
@@ -133,7 +133,12 @@ def pick_column(columns: Sequence[Any], column: Any | None, where: str) -> int:
 
 
 def unique_names(columns: Sequence[Any]) -> list[str]:
-    """Column names as texts, no two alike, for formats in which a name can stand once.
+    """Column names as texts, no two alike, for formats in which names are unique.
+
+    Parameters
+    ----------
+    columns
+        The header.
 
     >>> unique_names(["a", "a", "a_2", "a"])
     ['a', 'a_3', 'a_2', 'a_4']
