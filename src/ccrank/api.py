@@ -115,11 +115,11 @@ def rank(
     items: Iterable[Any],
     by: str | Criterion,
     *,
-    column: Any | None = None,
     comparative: str | None = None,
     poles: tuple[str, str] | None = None,
     category: str | None = None,
     context: str | None = None,
+    column: Any | None = None,
     labels: Mapping[str, float] | Sequence[Sequence[str]] | None = None,
     model: str | Reader = "default",
     method: str = DEFAULT_METHOD,
@@ -135,8 +135,6 @@ def rank(
         are ranked by the texts of one column.
     by
         The criterion: a name such as "size", or a `Criterion`.
-    column
-        The frame's column of texts; it may be left out where there is but one.
     comparative
         What the higher item is, compared with the lower: "larger".
     poles
@@ -145,6 +143,8 @@ def rank(
         What the items are, in the singular: "country".
     context
         A text that the items are about.
+    column
+        The frame's column of texts; it may be left out where there is but one.
     labels
         A few known labels: item → value, or orders such as [("Russia", "Chad")], highest first.
     model

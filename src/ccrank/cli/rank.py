@@ -168,7 +168,8 @@ def rank_command(
 
     [bold]ccrank rank --file animals.csv --column animal --by weight --category animal --out ranked.csv[/bold]
 
-    A table keeps its rows and columns; rank and score are added. Results go to stdout, progress to stderr. Exit codes: 0 done, 2 bad input, 130 interrupted, 141 closed pipe.
+    A table keeps its rows and columns; rank and score are added. Results go to stdout, progress to stderr. Exit codes:
+    0 done, 2 bad input, 130 interrupted, 141 closed pipe.
     """
     if as_json and as_csv:
         raise CcrankError("--json and --csv exclude each other")
