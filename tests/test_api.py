@@ -138,7 +138,7 @@ def test_public_names():
         (["a"], "size", "at least 2 items"),
         ([], "size", "at least 2 items"),
         (["a", "b"], "", "needs a name"),
-        (["a", "a "], "size", "item 2 repeats item 1"),
+        (["a", "a "], "size", "all 2 items are the same, 'a'"),
         (["a", ""], "size", "item 2 is empty"),
         (["a", 3], "size", "item 2 is not text"),
         (["a", "b\ud800"], "size", r"not valid Unicode: 'b\\ud800'"),

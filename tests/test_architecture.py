@@ -12,11 +12,11 @@ import ccrank
 
 SOURCE = Path(ccrank.__file__).parent
 LAYERS = (
-    ("errors", "version"),
-    ("files", "paths", "reader_options", "recoverable", "standardise", "text", "toml"),
+    ("errors", "text", "version"),
+    ("files", "paths", "reader_options", "recoverable", "standardise", "toml"),
     ("aggregate", "metrics", "sorting"),
     ("task",),
-    ("labels", "lexicon"),
+    ("labels", "lexicon", "rows"),
     ("prompts", "taskfiles"),
     ("datasets", "results"),
     ("lm",),
@@ -82,9 +82,7 @@ def test_imports_point_downwards():
 
 def test_text_and_results_need_no_torch():
     """What is left of reading a model, and looking at results, starts without the seconds that torch takes."""
-    modules = (
-        "task, taskfiles, prompts, datasets, metrics, aggregate, results, results.tables, results.export"
-    )
+    modules = "task, rows, taskfiles, prompts, datasets, metrics, aggregate, results, results.tables, results.export"
     code = "; ".join(f"import ccrank.{name.strip()}" for name in modules.split(","))
     code += "; import sys; assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

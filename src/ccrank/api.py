@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ccrank.errors import CcrankError
 from ccrank.lm import Reader, ReadingCache
 from ccrank.lm.reader import Progress
 from ccrank.methods import DEFAULT_METHOD, get_method
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking, canonical, from_canonical
 from ccrank.reader_options import ReaderOptions
+from ccrank.rows import rows_of_items
 from ccrank.task import Criterion, Task, check_text
 
 P = ParamSpec("P")
@@ -29,9 +31,10 @@ class Ranker:
 
     def rank(
         self,
-        items: Iterable[str],
+        items: Iterable[Any],
         by: str | Criterion,
         *,
+        column: Any | None = None,
         comparative: str | None = None,
         poles: tuple[str, str] | None = None,
         category: str | None = None,
@@ -45,12 +48,13 @@ class Ranker:
 
         Parameters
         ----------
-        items, by, comparative, poles, category, context, labels, method, templates, options
+        items, by, column, comparative, poles, category, context, labels, method, templates, options
             As in `ccrank.rank`.
         """
         return rank(
             items,
             by,
+            column=column,
             comparative=comparative,
             poles=poles,
             category=category,
@@ -108,13 +112,14 @@ def _suggesting(function: Callable[P, T]) -> Callable[P, T]:
 
 @_suggesting
 def rank(
-    items: Iterable[str],
+    items: Iterable[Any],
     by: str | Criterion,
     *,
     comparative: str | None = None,
     poles: tuple[str, str] | None = None,
     category: str | None = None,
     context: str | None = None,
+    column: Any | None = None,
     labels: Mapping[str, float] | Sequence[Sequence[str]] | None = None,
     model: str | Reader = "default",
     method: str = DEFAULT_METHOD,
@@ -126,7 +131,8 @@ def rank(
     Parameters
     ----------
     items
-        The texts to rank, at least two.
+        The texts to rank, at least two different ones; equal ones are tied. Or a pandas or polars frame, whose rows
+        are ranked by the texts of one column.
     by
         The criterion: a name such as "size", or a `Criterion`.
     comparative
@@ -137,6 +143,8 @@ def rank(
         What the items are, in the singular: "country".
     context
         A text that the items are about.
+    column
+        The frame's column of texts; it may be left out where there is but one.
     labels
         A few known labels: item → value, or orders such as [("Russia", "Chad")], highest first.
     model
@@ -151,17 +159,18 @@ def rank(
     Returns
     -------
     Ranking
-        The items with scores, best first.
+        The items with scores, best first; its `to_frame()` has all columns of a frame that was given.
     """
-    if isinstance(items, str):
-        raise CcrankError(f"items must be a list of texts, not one text: {items[:40]!r}")
+    rows = rows_of_items(items, column)
+    if rows.unranked:
+        warnings.warn(rows.notes()[0], stacklevel=3)
     criterion = by if isinstance(by, Criterion) else Criterion(by, comparative, poles, category)
-    task = Task(criterion, tuple(items), context, id=f"ranking by {criterion.name}")
+    task = rows.task(criterion, context, id=f"ranking by {criterion.name}")
     reader = model if isinstance(model, Reader) else _last_loaded(model)
     given = dict(options or {})
     if labels is not None:
         given["labels"] = labels
-    return rank_tasks([task], reader, method, templates, options=given)[0]
+    return replace(rank_tasks([task], reader, method, templates, options=given)[0], rows=rows)
 
 
 def rank_tasks(

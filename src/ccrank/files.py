@@ -1,16 +1,95 @@
-"""Atomic file writes."""
+"""Reading text with a clear error for every failure, and atomic file writes."""
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
+from ccrank.text import shortened
+
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 Content = bytes | str | Iterable[str] | Callable[[Path], Any]
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file; every way in which reading can fail is a CcrankError.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise CcrankError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise CcrankError(f"{path} is a folder; give a file") from None
+    except OSError as error:
+        raise CcrankError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file, without a byte order mark.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
+    return decode(read_bytes(path), str(path))
+
+
+def decode(content: bytes, where: str) -> str:
+    """UTF-8 to text; an error names the first offending byte and the remedy.
+
+    Parameters
+    ----------
+    content
+        The bytes; a byte order mark is left out.
+    where
+        What the bytes are the content of, for the error message.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        # `utf-8-sig` counts from after the mark that it takes off.
+        start = error.start + (3 if content.startswith(b"\xef\xbb\xbf") else 0)
+        guess = "utf-16" if content.startswith(_UTF16_MARKS) else "latin1"
+        raise CcrankError(
+            f"{where} is not UTF-8 text: byte 0x{content[start]:02x} at offset {start}; "
+            f"convert it, for example with `iconv -f {guess} -t utf-8`"
+        ) from None
+
+
+def json_lines(
+    text: str, where: str, parse_float: Callable[[str], Any] | None = None
+) -> Iterator[tuple[int, str, Any]]:
+    """(line number, the line, its value) of each line of JSON that is not blank.
+
+    Parameters
+    ----------
+    text
+        The lines.
+    where
+        What they are the content of, for the error message.
+    parse_float
+        Makes a value of the text of a number with a fraction or an exponent; `float` if None.
+    """
+    for number, line in enumerate(io.StringIO(text, newline=None), start=1):
+        if not (written := line.strip()):
+            continue
+        try:
+            yield number, written, json.loads(written, parse_float=parse_float)
+        except (ValueError, RecursionError) as error:
+            raise CcrankError(f"{where}, line {number}: not JSON ({error}): {shortened(written)}") from None
 
 
 def write_atomically(path: str | Path, content: Content, *, sync: bool = False) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ccrank.lm.reading import Cost
+from ccrank.rows import Entry, RankedRows, Rows, frame_of, json_value, ranked_entries
 from ccrank.task import Task, normal_form
 from ccrank.text import one_line
 
@@ -55,6 +56,8 @@ class Ranking:
     """Further information, such as the number of comparisons and warnings."""
     probe: Any = None
     """The fitted Probe, if any; it can be saved and applied to other items."""
+    rows: Rows | None = None
+    """The rows or the list that the task's items are from, where these may repeat; None for a task's own items."""
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -69,11 +72,43 @@ class Ranking:
 
     @property
     def items(self) -> tuple[str, ...]:
-        """The items, best first."""
-        return tuple(self.task.items[index] for index in self.order)
+        """The items, best first; one that was given twice stands there twice."""
+        return tuple(entry.item for entry in self.entries())
+
+    def entries(self, top: int | None = None, reverse: bool = False) -> list[Entry]:
+        """Rank, item and score of each row that has an item, best first; equal scores share a rank: 1, 2, 2, 4.
+
+        Parameters
+        ----------
+        top
+            Keep this many.
+        reverse
+            Put the lowest first; ranks stay what they are.
+        """
+        entries = ranked_entries(self.rows or Rows(self.task.items), self.scores)
+        return (entries[::-1] if reverse else entries)[:top]
+
+    def ranked_rows(self, top: int | None = None, reverse: bool = False) -> RankedRows:
+        """The rows that were given, in ranked order, for `ccrank.rows.encode_rows`.
+
+        Parameters
+        ----------
+        top, reverse
+            As in `entries`; without `top`, rows that have no item come last.
+        """
+        return RankedRows.of(self.rows or Rows(self.task.items), self.entries(None, reverse), top)
+
+    def to_frame(self) -> Any:
+        """A frame in ranked order: of the kind that was ranked, all columns kept and `rank` and `score` added (as
+        `ccrank_rank` and `ccrank_score` where these names are taken); for a list, a pandas frame of rank, item, score.
+
+        Rows without an item come last, without rank and score.
+        """
+        rows = self.rows or Rows(self.task.items)
+        return frame_of(RankedRows.of(rows, self.entries(), decimals=None))
 
     def __len__(self) -> int:
-        return len(self.scores)
+        return len(self.scores) if self.rows is None else len(self.rows.texts) - self.rows.unranked
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.items)
@@ -82,8 +117,10 @@ class Ranking:
         if not isinstance(other, Ranking):
             return NotImplemented
         same = (self.task, self.method, self.model, self.directed)
-        return same == (other.task, other.method, other.model, other.directed) and np.array_equal(
-            self.scores, other.scores
+        return (
+            same == (other.task, other.method, other.model, other.directed)
+            and np.array_equal(self.scores, other.scores)
+            and self.items == other.items
         )
 
     def __hash__(self) -> int:
@@ -118,19 +155,14 @@ class Ranking:
         reverse
             List the lowest first; ranks do not change.
         """
-        rows: list[dict[str, Any]] = [
-            {"rank": rank, "item": self.task.items[index], "score": round(float(self.scores[index]), 6)}
-            for rank, index in enumerate(self.order, start=1)
-        ]
-        if reverse:
-            rows.reverse()
+        rows = [self._entry_json(entry) for entry in self.entries(top, reverse)]
         result: dict[str, Any] = {
             "task": self.task.id,
             "criterion": self.task.criterion.to_json(),
             "model": self.model,
             "method": self.method,
             "directed": self.directed,
-            "items": rows[:top],
+            "items": rows,
             "consistency": {key: finite(value) for key, value in self.consistency.items()},
             "cost": {
                 "prompts": self.cost.prompts,
@@ -139,9 +171,24 @@ class Ranking:
                 "computed_tokens": self.cost.computed_tokens,
             },
         }
+        if self.rows is not None and self.rows.unranked:
+            result["skipped"] = self.rows.unranked
         if self.details:
             result["details"] = dict(self.details)
         return result
+
+    def _entry_json(self, entry: Entry) -> dict[str, Any]:
+        """Rank, item and score; for rows of a file their id, where one was chosen, and their other columns."""
+        line: dict[str, Any] = {"rank": entry.rank, "item": entry.item, "score": round(entry.score, 6)}
+        rows = self.rows
+        if rows is not None and rows.records:
+            cells = [json_value(cell) for cell in rows.records[entry.row]]
+            if rows.id_column is not None:
+                line["id"] = cells[rows.id_column]
+            others = dict(zip(rows.names, cells, strict=True))
+            del others[rows.names[rows.item_column]]
+            line |= {"row": others} if others else {}
+        return line
 
 
 def finite(value: float) -> float | None:

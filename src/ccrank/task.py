@@ -243,6 +243,11 @@ def normal_form(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
+def is_blank(text: str) -> bool:
+    """Whether a text has nothing to read: white space and unprintable characters alone."""
+    return not any(char.isprintable() and not char.isspace() for char in normal_form(text))
+
+
 def check_text(task: Task) -> None:
     """Raise an error for text that no tokenizer accepts: lone surrogates, as left by decoding bytes that are not
     UTF-8."""
@@ -271,7 +276,7 @@ def _check_items(items: Iterable[object], where: str) -> None:
         if not isinstance(item, str):
             raise CcrankError(f"{where}: item {position} is not text: {quoted(item)}")
         key = normal_form(item)
-        if not any(char.isprintable() and not char.isspace() for char in key):
+        if is_blank(item):
             raise CcrankError(f"{where}: item {position} is empty: {item!r}")
         if key in seen:
             raise CcrankError(f"{where}: item {position} repeats item {seen[key]}: {quoted(item)}")

@@ -5,22 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from ccrank.errors import CcrankError
-from ccrank.files import write_atomically
+from ccrank.files import json_lines, read_text, write_atomically
 from ccrank.labels import Labels
+from ccrank.rows import FORMAT_OF_SUFFIX, read_rows
 from ccrank.task import Task, normal_form
 from ccrank.text import quoted, shortened
-
-FORMATS = ("lines", "csv", "tsv", "jsonl")
-"""The formats that `read_items` reads."""
-
-_FORMAT_OF_SUFFIX = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_tasks(path: str | Path) -> list[Task]:
@@ -36,7 +30,7 @@ def read_tasks(path: str | Path) -> list[Task]:
     """
     tasks: list[Task] = []
     line_of_id: dict[str, int] = {}
-    for number, value in _json_lines(read_text(path), str(path)):
+    for number, _, value in json_lines(read_text(path), str(path)):
         where = f"{path}, line {number}"
         if isinstance(value, dict) and value.get("id") is None:
             value.pop("id", None)
@@ -78,44 +72,14 @@ def write_tasks(tasks: Iterable[Task], path: str | Path) -> None:
 def read_items(
     source: str | Path | IO[str] | IO[bytes], column: str | None = None, format: str | None = None
 ) -> list[str]:
-    """The items of a file or stream.
+    """The items of a file or stream, without empty ones; see `read_rows`, which keeps their rows too.
 
     Parameters
     ----------
-    source
-        A path, "-" for the standard input, or an open stream.
-    column
-        The column (CSV, TSV, which have a header) or field (JSONL objects) that contains the items. Not needed for a
-        single column or for JSONL lines that are plain strings.
-    format
-        One of `FORMATS`; by default the suffix of the file decides, and a stream is read as lines.
+    source, column, format
+        As in `read_rows`.
     """
-    if isinstance(source, (str, Path)):
-        is_stdin = str(source) == "-"
-        where = "standard input" if is_stdin else str(source)
-        text = _decode(sys.stdin.buffer.read(), where) if is_stdin else read_text(source)
-        chosen = format or _guess_format(source)
-    else:
-        where = str(getattr(source, "name", "the stream"))
-        content = source.read()
-        text = _decode(content, where) if isinstance(content, bytes) else content.removeprefix("\ufeff")
-        chosen = format or "lines"
-    if chosen == "lines":
-        if column is not None:
-            raise CcrankError(
-                f"{where} is read as plain lines, which have no column {column!r}; "
-                "give the format: csv, tsv or jsonl"
-            )
-        items = [line.strip() for line in io.StringIO(text, newline=None) if line.strip()]
-    elif chosen in ("csv", "tsv"):
-        items = list(_table_items(text, "\t" if chosen == "tsv" else ",", column, where))
-    elif chosen == "jsonl":
-        items = list(_json_items(text, column, where))
-    else:
-        raise CcrankError(f"unknown format {chosen!r}; known are {', '.join(FORMATS)}")
-    if not items:
-        raise CcrankError(f"{where} contains no items")
-    return items
+    return [text for text in read_rows(source, column, format).texts if text is not None]
 
 
 def read_labels(path: str | Path, items: Sequence[str]) -> Labels:
@@ -126,11 +90,11 @@ def read_labels(path: str | Path, items: Sequence[str]) -> Labels:
     try:
         if suffix == ".json" or text.lstrip().startswith("{"):
             labels = Labels.of_values(_json_labels(text))
-        elif _FORMAT_OF_SUFFIX.get(suffix) not in ("csv", "tsv") and ">" in text:
+        elif FORMAT_OF_SUFFIX.get(suffix) not in ("csv", "tsv") and ">" in text:
             lines = [line for line in io.StringIO(text, newline=None) if line.strip()]
             labels = Labels.of_chains(_chain(line) for line in lines)
         else:
-            tabs = _FORMAT_OF_SUFFIX.get(suffix) == "tsv" or (suffix != ".csv" and "\t" in text)
+            tabs = FORMAT_OF_SUFFIX.get(suffix) == "tsv" or (suffix != ".csv" and "\t" in text)
             labels = Labels.of_values(_table_labels(text, "\t" if tabs else ",", items))
         labels.check(items)
     except CcrankError as error:
@@ -194,110 +158,9 @@ def _table_labels(text: str, delimiter: str, items: Sequence[str]) -> dict[str, 
     return values
 
 
-def _guess_format(path: str | Path) -> str:
-    suffix = Path(path).suffix.lower()
-    if suffix == ".json":
-        raise CcrankError(
-            f"{path}: items are read from JSON lines, not from one JSON document; "
-            "write one item per line, or give the format jsonl if it is JSON lines"
-        )
-    return _FORMAT_OF_SUFFIX.get(suffix, "lines")
-
-
-def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file; every failure is a CcrankError."""
-    try:
-        content = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise CcrankError(f"there is no file {path}") from None
-    except IsADirectoryError:
-        raise CcrankError(f"{path} is a folder; give a file") from None
-    except OSError as error:
-        raise CcrankError(f"cannot read {path}: {error.strerror or error}") from None
-    return _decode(content, str(path))
-
-
-def _decode(content: bytes, where: str) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # `utf-8-sig` counts from after the byte order mark.
-        start = error.start + (3 if content.startswith(b"\xef\xbb\xbf") else 0)
-        guess = "utf-16" if content.startswith(_UTF16_MARKS) else "latin1"
-        raise CcrankError(
-            f"{where} is not UTF-8 text: byte 0x{content[start]:02x} at offset {start}; "
-            f"convert it, for example with `iconv -f {guess} -t utf-8`"
-        ) from None
-
-
-def _json_lines(text: str, where: str) -> Iterator[tuple[int, Any]]:
-    """(line number, value) of each non-blank line."""
-    for number, line in enumerate(io.StringIO(text, newline=None), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield number, json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise CcrankError(
-                f"{where}, line {number}: not JSON ({error}): {shortened(line.strip())}"
-            ) from None
-
-
 def _json_line(task: Task) -> bytes:
     line = json.dumps(task.to_json(), ensure_ascii=False)
     try:
         return line.encode("utf-8") + b"\n"
     except UnicodeEncodeError:  # a lone surrogate can be escaped in JSON but not encoded in UTF-8
         return json.dumps(task.to_json()).encode("ascii") + b"\n"
-
-
-def _json_items(text: str, column: str | None, where: str) -> Iterator[str]:
-    for number, value in _json_lines(text, where):
-        place = f"{where}, line {number}"
-        if isinstance(value, dict):
-            value = value[_pick_column(list(value), column, place)]
-        if not isinstance(value, str):
-            raise CcrankError(f"{place}: an item must be text, got {quoted(value)}")
-        if not value.strip():
-            raise CcrankError(f"{place}: the item is empty")
-        yield value.strip()
-
-
-def _table_items(text: str, delimiter: str, column: str | None, where: str) -> Iterator[str]:
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    index = -1
-    header: list[str] = []
-    try:
-        for row in rows:
-            if not any(cell.strip() for cell in row):
-                continue
-            if index < 0:
-                header = [cell.strip() for cell in row]
-                index = header.index(_pick_column(header, column, f"{where}, line {rows.line_num}"))
-                continue
-            if len(row) > len(header):
-                raise CcrankError(
-                    f"{where}, line {rows.line_num}: {len(row)} cells under {len(header)} columns; "
-                    "put a cell that contains the separator in double quotes"
-                )
-            item = row[index].strip() if index < len(row) else ""
-            if not item:
-                raise CcrankError(
-                    f"{where}, line {rows.line_num}: column {header[index]!r} is empty; fill it or remove the row"
-                )
-            yield item
-    except csv.Error as error:
-        raise CcrankError(f"{where}, line {rows.line_num}: not a well-formed table ({error})") from None
-
-
-def _pick_column(columns: list[str], column: str | None, where: str) -> str:
-    named = ", ".join(repr(name) for name in columns)
-    if column is None:
-        if len(columns) != 1:
-            raise CcrankError(f"{where}: several columns; name the one with the items: {named}")
-        return columns[0]
-    if columns.count(column) > 1:
-        raise CcrankError(f"{where}: two columns are named {column!r}; rename one")
-    if column not in columns:
-        raise CcrankError(f"{where}: there is no column {column!r}; the columns are {named}")
-    return column

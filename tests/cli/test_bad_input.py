@@ -6,6 +6,9 @@ import json
 
 import pytest
 
+from ccrank.cli.cost import check_context
+from ccrank.errors import CcrankError
+
 
 def refused(result, *words):
     """Exit code 2, the words on stderr, nothing on stdout, no traceback."""
@@ -24,7 +27,7 @@ def refused(result, *words):
         (["a", "b", "--by", ""], ["no criterion"]),
         (["a", "b", "--by", "  "], ["no criterion"]),
         (["a", "--by", "size"], ["at least 2 items, got 1"]),
-        (["a", "b", "a", "--by", "size"], ["item 3 repeats item 1", "'a'"]),
+        (["a", "a", "a ", "--by", "size"], ["all 3 items are the same, 'a'", "at least 2 different"]),
         (["a", " ", "--by", "size"], ["item 2 is empty"]),
         (["a", "b", "--by", "size", "--comparative", ""], ["comparative must be a word"]),
         (["a", "b", "--by", "size", "--poles", "x", "x"], ["poles must be two different words"]),
@@ -58,6 +61,7 @@ def refused(result, *words):
         (["a", "b", "--by", "size", "--out", ".", "--json"], ["is a folder"]),
         (["a", "b", "--by", "size", "--file", "x.txt"], ["not both"]),
         (["a", "b", "--by", "size", "--column", "x"], ["not both"]),
+        (["a", "b", "--by", "size", "--id", "x"], ["not both"]),
         (["--file", "nowhere.txt", "--by", "size"], ["there is no file nowhere.txt"]),
         (["--file", ".", "--by", "size"], ["is a folder"]),
         (["--by", "size"], ["standard input contains no items"]),
@@ -152,6 +156,7 @@ def test_a_damaged_model(ccrank, tmp_path):
         (["cost", "--items", "few"], ["'few'"]),
         (["cost", "--items", "1"], ["at least 2 items"]),
         (["cost", "--items", ""], ["''"]),
+        (["data", "list"], ["CCRANK_DATA is set to /nowhere/data", "not a folder", "unset it"]),
         (["methods", "magic"], ["unknown method 'magic'"]),
         (["data", "show", "magic"], ["magic", "worldlists"]),
         (["data", "show", "worldlists", "-o", "magic=1"], ["unknown option 'magic'"]),
@@ -161,9 +166,32 @@ def test_a_damaged_model(ccrank, tmp_path):
         (["nonsense"], ["nonsense"]),
     ],
 )
-def test_other_commands(ccrank, arguments, words):
+def test_other_commands(ccrank, monkeypatch, arguments, words):
     """They refuse in the same way."""
+    monkeypatch.setenv("CCRANK_DATA", "/nowhere/data")
     assert refused(ccrank(*arguments), *words)
+
+
+@pytest.mark.parametrize("content", [b"", b" \n\n", b"\xef\xbb\xbf"])
+def test_an_empty_context(rank, tmp_path, content):
+    """It is refused instead of ranking without the context that was asked for."""
+    (tmp_path / "story.txt").write_bytes(content)
+    result = rank("a", "b", "--by", "size", "--context", tmp_path / "story.txt")
+    assert refused(result, "story.txt is empty", "leave --context out")
+
+
+def test_a_context_beyond_the_window(ccrank, model_folder):
+    """`cost` counts up to the model's window, and refuses what would fill the memory."""
+    result = ccrank("cost", "--context-tokens", "99999999", "--model", model_folder)
+    assert refused(result, "--context-tokens must be at most 512 (the model's window), got 99999999")
+
+
+@pytest.mark.parametrize(("window", "most"), [(512, 512), (10**6, 32_768), (None, 32_768)])
+def test_the_bound_of_contexts(window, most):
+    """The window bounds the context, and a fixed number does where the window is larger or there is none."""
+    check_context(most, window)
+    with pytest.raises(CcrankError, match=f"at most {most} "):
+        check_context(most + 1, window)
 
 
 def test_a_bad_cache_limit(rank, monkeypatch):

@@ -104,7 +104,9 @@ def test_files(rank, tmp_path, name, content, arguments):
     (tmp_path / name).write_text(content)
     result = rank("--file", tmp_path / name, "--by", "size", "--json", *arguments)
     assert result.code == 0, result.err
-    assert result.out == rank("a", "b", "c", "--by", "size", "--json").out
+    found = [(row["rank"], row["item"], row["score"]) for row in json.loads(result.out)["items"]]
+    expected = json.loads(rank("a", "b", "c", "--by", "size", "--json").out)["items"]
+    assert found == [(row["rank"], row["item"], row["score"]) for row in expected]
 
 
 def test_stdin(rank):

@@ -220,6 +220,22 @@ def test_order_of_places(cache, tmp_path, monkeypatch):
         locate(wanted, tmp_path / "nowhere")
 
 
+def test_a_stale_variable_is_named(cache, tmp_path, monkeypatch):
+    """CCRANK_DATA set to no folder is an error, even if the cache has the file; a folder that is given comes first."""
+    wanted = DataFile("f.txt", "https://example.invalid/f.txt", None)
+    cache.mkdir(parents=True, exist_ok=True)
+    (cache / "f.txt").write_text("cache")
+    for value in (tmp_path / "moved", cache / "f.txt"):
+        monkeypatch.setenv("CCRANK_DATA", str(value))
+        with pytest.raises(
+            CcrankError, match=rf"CCRANK_DATA is set to {value}, which is not a folder.*unset"
+        ):
+            find(wanted)
+        assert find(wanted, cache) == cache / "f.txt"
+    monkeypatch.setenv("CCRANK_DATA", "")
+    assert find(wanted) == cache / "f.txt"
+
+
 def test_a_file_without_checksum_is_never_downloaded(cache, server):
     """What cannot be checked is asked of the user, not of the network."""
     server.pages = {"/f": CONTENT}

@@ -212,7 +212,7 @@ def test_a_cut_off_file_is_refused(family, size, tmp_path):
     saved(tiny_model(family), tmp_path)
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(CcrankError, match="cannot be loaded"):
+    with pytest.raises(CcrankError, match="damaged or incomplete"):
         load_model(str(tmp_path))
 
 
@@ -223,6 +223,29 @@ def test_a_config_that_makes_no_sense_is_refused(text, tmp_path):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(CcrankError):
         load_model(str(tmp_path))
+
+
+def test_damage_is_named_with_the_remedy(tmp_path, monkeypatch):
+    """Weights cut off anywhere: which file, its size, and what to delete or copy, which depends on its origin."""
+    monkeypatch.setenv("CCRANK_CACHE", str(tmp_path / "cache"))
+    own = saved(tiny_model("llama"), tmp_path / "own")
+    content = (own / "model.safetensors").read_bytes()
+    (own / "model.safetensors").write_bytes(content[:-1])
+    hub = tmp_path / "models--org--name"
+    for folder, remedy in (
+        (own, "copy or download the model into .*own again"),
+        (tmp_path / "cache" / "models" / "x", "delete the folder .*cache/models/x; the next run fetches"),
+        (hub / "snapshots" / "abc", "delete the folder .*models--org--name; the next run fetches"),
+    ):
+        if folder != own:
+            shutil.copytree(own, folder)
+        expected = rf"model\.safetensors are damaged or incomplete \({len(content) - 1:,} bytes.*{remedy}"
+        with pytest.raises(CcrankError, match=expected):
+            load_model(str(folder))
+    (own / "model.safetensors").write_bytes(content)
+    (own / "tokenizer.json").write_bytes((own / "tokenizer.json").read_bytes()[:1000])
+    with pytest.raises(CcrankError, match=r"cannot be loaded(.|\n)*damaged or incomplete: copy or download"):
+        load_model(str(own))
 
 
 def test_a_folder_without_weights_or_tokenizer_is_refused(tmp_path):

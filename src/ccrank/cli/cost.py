@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ccrank.lm import Reader
     from ccrank.task import Task
 
+MOST_CONTEXT_TOKENS = 32_768
+"""Bounds memory and time for models with a larger window, or none."""
+
 
 def cost_command(
     sizes: Annotated[str, typer.Option("--items", help="Numbers of items, comma-separated.")] = "5,10,20,50",
@@ -34,6 +37,7 @@ def cost_command(
     if min(counts) < 2:
         raise CcrankError(f"a ranking needs at least 2 items, got {min(counts)}")
     reader = shared.open_reader(model, ReaderOptions(device="cpu"), use_cache=False)
+    check_context(context_tokens, reader.loaded.window)
     rows = [row for count in counts for row in costs(reader, count, context_tokens)]
     if as_json:
         print_json(rows)
@@ -54,6 +58,22 @@ def cost_command(
     console = out()
     console.print(title, style="bold")
     console.print(table)
+
+
+def check_context(context_tokens: int, window: int | None) -> None:
+    """Refuse a context that the model cannot read.
+
+    Parameters
+    ----------
+    context_tokens
+        The length asked for.
+    window
+        The model's window in tokens; None if it has no limit.
+    """
+    most = MOST_CONTEXT_TOKENS if window is None else min(window, MOST_CONTEXT_TOKENS)
+    if context_tokens > most:
+        reason = "the model's window" if most == window else "the most that is counted"
+        raise CcrankError(f"--context-tokens must be at most {most} ({reason}), got {context_tokens}")
 
 
 def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any]]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +14,18 @@ from ccrank.cli import options as shared
 from ccrank.cli.screen import json_text, reading_progress, spinner
 from ccrank.cli.show import show
 from ccrank.errors import CcrankError
-from ccrank.files import write_atomically
+from ccrank.files import read_text, write_atomically
+from ccrank.rows import (
+    FORMAT_OF_SUFFIX,
+    RankedRows,
+    Rows,
+    encode_rows,
+    encode_table,
+    read_rows,
+    rows_of_items,
+)
 from ccrank.task import Criterion, Task
-from ccrank.taskfiles import read_items, read_labels, read_tasks, read_text
+from ccrank.taskfiles import read_labels, read_tasks
 
 if TYPE_CHECKING:
     from ccrank.labels import Labels
@@ -56,14 +64,27 @@ def rank_command(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", help="Items from lines, CSV, TSV or JSONL.", rich_help_panel=WHAT),
+        typer.Option(
+            "--file",
+            "-f",
+            help="Items from lines, CSV, TSV, JSONL, Parquet or .xlsx.",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     column: Annotated[
         str | None, typer.Option("--column", help="The column (or field) of items.", rich_help_panel=WHAT)
     ] = None,
+    id: Annotated[
+        str | None,
+        typer.Option("--id", help="The column that names the rows, for joining.", rich_help_panel=WHAT),
+    ] = None,
     form: Annotated[
         str | None,
-        typer.Option("--format", help="lines, csv, tsv or jsonl; default: by suffix.", rich_help_panel=WHAT),
+        typer.Option(
+            "--format",
+            help="lines, csv, tsv, jsonl, parquet or xlsx; default: by suffix.",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     tasks: Annotated[
         Path | None, typer.Option("--tasks", help="Rank every task of a JSONL file.", rich_help_panel=WHAT)
@@ -113,10 +134,19 @@ def rank_command(
     ] = False,
     reverse: Annotated[bool, typer.Option("--reverse", help="Lowest first.", rich_help_panel=SHOW)] = False,
     as_json: shared.AsJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=SHOW)] = False,
+    as_csv: Annotated[
+        bool,
+        typer.Option(
+            "--csv", help="Print CSV: the rows of a table, rank and score added.", rich_help_panel=SHOW
+        ),
+    ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("--out", help="Write to this file instead (.json, .csv).", rich_help_panel=SHOW),
+        typer.Option(
+            "--out",
+            help="Write to this file instead (.csv, .tsv, .jsonl, .json, .parquet, .xlsx).",
+            rich_help_panel=SHOW,
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -134,7 +164,10 @@ def rank_command(
 
     [bold]ccrank rank --file reviews.csv --column text --by sentiment --poles negative positive --json[/bold]
 
-    Results go to stdout, progress to stderr. Exit codes: 0 done, 2 bad input, 130 interrupted, 141 closed pipe.
+    [bold]ccrank rank --file animals.csv --column animal --by weight --category animal --out ranked.csv[/bold]
+
+    A table keeps its rows and columns; rank and score are added. Results go to stdout, progress to stderr. Exit codes:
+    0 done, 2 bad input, 130 interrupted, 141 closed pipe.
     """
     if as_json and as_csv:
         raise CcrankError("--json and --csv are mutually exclusive")
@@ -142,12 +175,14 @@ def rank_command(
     comparative = shared.renamed("--more", more, "--comparative", comparative)
     labels = shared.renamed("--gold", gold, "--labels", labels)
     signals = shared.renamed("--parts", parts, "--signals", signals)
-    wanted = _tasks(items, by, comparative, poles, category, context, file, column, form, tasks)
+    wanted, rows = _tasks(items, by, comparative, poles, category, context, file, column, id, form, tasks)
     # Validate the arguments before any slow work.
     if plot is not None:
         check_plot(plot, wanted)
     if output is not None:
         how = check_output(output, how)
+    if how not in (None, "json") and rows is not None:
+        encode_rows(RankedRows.unscored(rows), how)
     with spinner("starting"):
         from ccrank.api import rank_tasks
         from ccrank.methods import DEFAULT_METHOD, SAVED_PROBE, get_method
@@ -165,13 +200,15 @@ def rank_command(
     reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)
     with reading_progress(*_expected(wanted, reader, get_method(chosen), wording, options)) as progress:
         rankings = rank_tasks(wanted, reader, chosen, wording, options=options, progress=progress)
+    if rows is not None:
+        rankings = [replace(rankings[0], rows=rows)]
     if save_probe is not None:
         _save_probe(rankings, save_probe)
     if output is not None and how:
         write_atomically(output, _render(how, rankings, top, reverse, many=tasks is not None))
     elif how:
         # Line by line: an unbuffered stream drops the rest of a large write when the pipe is closed.
-        text = _render(how, rankings, top, reverse, many=tasks is not None)
+        text = _render(how, rankings, top, reverse, many=tasks is not None).decode("utf-8")
         sys.stdout.writelines(text.splitlines(keepends=True))
     else:
         show(rankings, top, reverse, signals)
@@ -190,10 +227,11 @@ def _tasks(
     context: Path | None,
     file: Path | None,
     column: str | None,
+    id: str | None,
     form: str | None,
     tasks: Path | None,
-) -> list[Task]:
-    """The tasks that the arguments describe; there must be exactly one source of items."""
+) -> tuple[list[Task], Rows | None]:
+    """The tasks that the arguments describe, and the rows of a single list; exactly one source of items is allowed."""
     if tasks is not None:
         given: dict[str, object] = {
             "items": items,
@@ -204,23 +242,31 @@ def _tasks(
             "--context": context,
             "--file": file,
             "--column": column,
+            "--id": id,
             "--format": form,
         }
         if several := [name for name, value in given.items() if value]:
             raise CcrankError(f"--tasks contains items and criteria; remove {', '.join(several)}")
-        return read_tasks(tasks)
-    if items and (file or column or form):
+        return read_tasks(tasks), None
+    if items and (file or column or id or form):
         raise CcrankError(
-            "give the items as arguments, or with --file (and its --column and --format), not both"
+            "give the items as arguments, or with --file (and its --column, --id and --format), not both"
         )
     if by is None or not by.strip():
         raise CcrankError("no criterion: give one, such as --by size or --by 'how positive it is'")
     if not items and file is None and sys.stdin.isatty():
         raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
-    texts = list(items) if items else read_items(file if file is not None else "-", column, form)
+    rows = rows_of_items(items) if items else read_rows(file if file is not None else "-", column, form, id)
     text = None if context is None else read_text(context).strip()
+    if text == "":
+        raise CcrankError(
+            f"the --context file {context} is empty; put the text into it, or leave --context out"
+        )
     criterion = Criterion(by.strip(), comparative, poles, category)
-    return [Task(criterion, tuple(texts), text or None, id=f"ranking by {by.strip()}")]
+    task = rows.task(criterion, text, id=f"ranking by {by.strip()}")
+    for note in rows.notes():
+        sys.stderr.write(f"ccrank: {note}\n")
+    return [task], rows
 
 
 def _expected(
@@ -273,10 +319,11 @@ def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
 
 def check_output(path: Path, how: str | None) -> str:
     """The output format; raises an error if the file cannot be written."""
-    how = how or {".json": "json", ".jsonl": "json", ".csv": "csv"}.get(path.suffix.lower())
+    how = how or {".json": "json", **FORMAT_OF_SUFFIX}.get(path.suffix.lower())
     if how is None:
         raise CcrankError(
-            f"--out {path} ends neither in .json nor in .csv; choose the format with --json or --csv"
+            f"--out {path}: the name ends in none of .json, {', '.join(FORMAT_OF_SUFFIX)}; rename it, or give "
+            "--json or --csv"
         )
     _check_place(path)
     return how
@@ -289,19 +336,21 @@ def _check_place(path: Path) -> None:
         raise CcrankError(f"{path} is a folder; give a file")
 
 
-def _render(how: str, rankings: Sequence[Ranking], top: int | None, reverse: bool, many: bool) -> str:
-    if how == "json":
-        rows = [_json(ranking, top, reverse) for ranking in rankings]
-        if many:
-            return "".join(json_text(row, indent=None) for row in rows)
-        return json_text(rows[0])
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow([*(["task"] if many else []), "rank", "item", "score"])
-    for ranking in rankings:
-        for row in ranking.to_json(top, reverse)["items"]:
-            writer.writerow([*([ranking.task.id] if many else []), row["rank"], row["item"], row["score"]])
-    return buffer.getvalue()
+def _render(how: str, rankings: Sequence[Ranking], top: int | None, reverse: bool, many: bool) -> bytes:
+    """The content of a file: JSON, or the rows in one of the formats of tables. Of many tasks, JSON lines hold one
+    object each, as --json prints them; a table has a column for the task."""
+    if how == "json" or (how == "jsonl" and many):
+        found = [_json(ranking, top, reverse) for ranking in rankings]
+        text = "".join(json_text(one, indent=None) for one in found) if many else json_text(found[0])
+        return text.encode("utf-8", "backslashreplace")
+    if not many:
+        return encode_rows(rankings[0].ranked_rows(top, reverse), how)
+    records = [
+        (ranking.task.id, entry.rank, entry.item, round(entry.score, 6))
+        for ranking in rankings
+        for entry in ranking.entries(top, reverse)
+    ]
+    return encode_table(("task", "rank", "item", "score"), records, how)
 
 
 def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:

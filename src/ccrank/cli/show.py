@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ccrank.cli.screen import Column, bar, fitted_table, out
+from ccrank.rows import cell_text
 from ccrank.text import one_line
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
             )
         low, high = min(ranking.scores), max(ranking.scores)
         columns = dict(ranking.details.get("signals", {})) if signals else {}
+        id_column = None if ranking.rows is None else ranking.rows.id_column
         titles = [
             Column("rank", number=True),
             Column("item", most=80),
@@ -31,12 +33,21 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
             Column("", drop=1),
             *(Column(name, number=True, drop=2) for name in columns),
         ]
+        if ranking.rows is not None and id_column is not None:
+            titles.append(Column(one_line(str(ranking.rows.columns[id_column])), most=40))
         cells = []
-        for row in ranking.to_json(top, reverse)["items"]:
-            score = row["score"]
-            own = [f"{scores[row['item']]:+.2f}" for scores in columns.values()]
+        for entry in ranking.entries(top, reverse):
+            own = [f"{scores[ranking.task.items[entry.index]]:+.2f}" for scores in columns.values()]
+            if ranking.rows is not None and id_column is not None:
+                own.append(one_line(cell_text(ranking.rows.records[entry.row][id_column])))
             cells.append(
-                [str(row["rank"]), one_line(row["item"]), f"{score:.2f}", bar(score, low, high), *own]
+                [
+                    str(entry.rank),
+                    one_line(entry.item),
+                    f"{entry.score:.2f}",
+                    bar(entry.score, low, high),
+                    *own,
+                ]
             )
         console.print(fitted_table(titles, cells)[0])
         console.print(consistency_line(ranking), style="dim")

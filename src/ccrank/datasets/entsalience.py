@@ -18,8 +18,8 @@ from typing import Any
 from ccrank.datasets.dataset import Dataset, first_words, task_of_gold
 from ccrank.datasets.files import DataFile, locate
 from ccrank.errors import CcrankError
+from ccrank.files import read_text
 from ccrank.task import Criterion, Task, normal_form
-from ccrank.taskfiles import read_text
 
 _COMMIT = "8a933bfce43ba0238d3b9e2ca065d41c22205cf5"
 _RAW = f"https://raw.githubusercontent.com/dexter/dexter-datasets/{_COMMIT}/entity-saliency"

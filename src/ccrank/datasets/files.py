@@ -91,6 +91,11 @@ def find(wanted: DataFile | DataFolder, data_dir: str | Path | None = None) -> P
         places = [folder]
     else:
         named = os.environ.get("CCRANK_DATA")
+        if named and not Path(named).expanduser().is_dir():
+            raise CcrankError(
+                f"the variable CCRANK_DATA is set to {named}, which is not a folder; set it to the folder of your "
+                f"data files, or unset it to use {data_cache()}"
+            )
         places = [Path(named).expanduser(), data_cache()] if named else [data_cache()]
     for place in places:
         path = place / wanted.path

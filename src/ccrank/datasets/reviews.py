@@ -23,8 +23,8 @@ from typing import Any
 from ccrank.datasets.dataset import Dataset, check_choice, first_words, shuffled, task_of_gold
 from ccrank.datasets.files import DataFile, find, locate
 from ccrank.errors import CcrankError
+from ccrank.files import read_text
 from ccrank.task import Criterion, Task, normal_form
-from ccrank.taskfiles import read_text
 
 _CLOTHING_COMMIT = "31a3d4bdcaf1499e4a8bfc74d4b935280a616d91"
 _CLOTHING_REPOSITORY = "MichalSzopinski00/The-Best-Classifier"

@@ -12,8 +12,8 @@ from pathlib import Path
 from ccrank.datasets.dataset import Dataset, task_of_gold
 from ccrank.datasets.files import DataFolder, locate
 from ccrank.errors import CcrankError
+from ccrank.files import read_text
 from ccrank.task import Criterion, Task, normal_form
-from ccrank.taskfiles import read_text
 
 _COLLECTIONS = ("crowd", "demelo", "wilkinson")
 _COMMIT = "b6c4194285e3fa6324aec0babe17b3c3c65038e1"

@@ -24,8 +24,8 @@ from typing import Any
 from ccrank.datasets.dataset import Dataset, check_choice, task_of_gold
 from ccrank.datasets.files import DataFile, locate
 from ccrank.errors import CcrankError
+from ccrank.files import read_text
 from ccrank.task import Criterion, Task, normal_form
-from ccrank.taskfiles import read_text
 from ccrank.toml import parse_toml
 
 _COMMIT = "695fe86dd524bd09e5f4569475d85decef9abc09"

@@ -238,7 +238,10 @@ def convert_gguf(path: Path, into: Path, say: Say) -> None:
             RuntimeError,
             struct.error,
         ) as error:
-            raise CcrankError(f"{path} cannot be read as a GGUF model: {error}") from None
+            raise CcrankError(
+                f"{path} cannot be read as a GGUF model ({path.stat().st_size:,} bytes; {error}); "
+                "if the file is incomplete, download it again"
+            ) from None
     tokenizer.save_pretrained(into)
     config = model.config.to_dict()
     # Keys that depend on the machine or the date are removed: the same weights must have the same identity everywhere.

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from ccrank.errors import CcrankError
 from ccrank.lm.hf_logging import quiet_transformers
 from ccrank.lm.hub import Say, locate, weights_identity
+from ccrank.paths import cache_folder
 from ccrank.prompts import Form
 from ccrank.toml import parse_toml
 
@@ -99,11 +100,11 @@ def load_model(
     say
         Called with a short status message before anything slow.
     """
-    from safetensors import SafetensorError
     from transformers import AutoConfig, AutoTokenizer
 
     folder = locate(name, allow_pickle=allow_pickle, say=say)
     files = weight_files(folder, allow_pickle)
+    check_weights(files, folder)
     where = choose_device(device)
     say(f"loading {name}")
     with quiet_transformers():
@@ -126,7 +127,10 @@ def load_model(
             RuntimeError,
             SafetensorError,
         ) as error:
-            raise CcrankError(f"the model {name} in {folder} cannot be loaded: {error}") from None
+            raise CcrankError(
+                f"the model {name} in {folder} cannot be loaded: {error}\n"
+                f"If its files are damaged or incomplete: {fetch_again(folder)}"
+            ) from None
     body = [
         key for key in missing if key.startswith(f"{model.base_model_prefix}.") or form == "encoder_decoder"
     ]
@@ -200,6 +204,45 @@ def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
     if not pickles:
         raise CcrankError(f"{folder} has no weights: neither *.safetensors nor pytorch_model*.bin")
     return pickles
+
+
+def check_weights(files: list[Path], folder: Path) -> None:
+    """Refuse weights that are damaged or cut off, as an interrupted copy leaves them: their header says how long a
+    file must be.
+
+    Parameters
+    ----------
+    files
+        The files of weights; only .safetensors are checked.
+    folder
+        The folder of the model.
+    """
+    for path in files:
+        if path.suffix != ".safetensors":
+            continue
+        try:
+            with safe_open(path, framework="numpy"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise CcrankError(
+                f"the weights {path} are damaged or incomplete ({path.stat().st_size:,} bytes; {error}): "
+                f"{fetch_again(folder)}"
+            ) from None
+
+
+def fetch_again(folder: Path) -> str:
+    """What to do about a model whose files are damaged: fetched models are deleted, others copied again.
+
+    Parameters
+    ----------
+    folder
+        The folder of the model.
+    """
+    # The hub's cache keeps the files themselves beside the folder of links that it hands out.
+    hub = next((parent for parent in folder.parents if parent.name.startswith("models--")), None)
+    if hub is not None or folder.is_relative_to(cache_folder("models")):
+        return f"delete the folder {hub or folder}; the next run fetches the model again"
+    return f"copy or download the model into {folder} again"
 
 
 def tensor_names(files: list[Path]) -> set[str]:

@@ -1,0 +1,88 @@
+"""Frames of pandas and polars as rows, and back. Neither library is imported: a frame brings its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ccrank.errors import CcrankError
+from ccrank.rows.cells import item_text
+from ccrank.rows.ranked import RankedRows, added_names
+from ccrank.rows.table import Rows, pick_column
+
+
+def rows_of_items(items: Iterable[Any], column: Any | None = None) -> Rows:
+    """Rows of a pandas or polars frame, or of a list of texts, which may repeat.
+
+    Parameters
+    ----------
+    items
+        A frame, or the texts.
+    column
+        The frame's column of items; it may be left out where there is but one.
+    """
+    if isinstance(items, str):
+        raise CcrankError(f"items is a list of texts, not one text: {items[:40]!r}")
+    if (library := _library_of(items)) is not None:
+        return _rows_of_frame(items, column, library)
+    if column is not None:
+        raise CcrankError(
+            f"column {column!r} belongs to a pandas or polars frame, got {type(items).__name__}; leave it out"
+        )
+    texts = tuple(items)
+    for position, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise CcrankError(f"item {position} is not text: {text!r:.60}")
+        if item_text(text, "") is None:
+            raise CcrankError(f"item {position} is empty: {text!r}")
+    return Rows(texts)
+
+
+def _library_of(items: Any) -> str | None:
+    library = type(items).__module__.partition(".")[0]
+    name = type(items).__name__
+    if library == "polars" and name == "LazyFrame":
+        raise CcrankError("items is a LazyFrame; call its collect() first")
+    known = library in ("pandas", "polars") or any(
+        base.__module__.startswith("pandas.") and base.__name__ == "DataFrame" for base in type(items).__mro__
+    )
+    return (library if library == "polars" else "pandas") if known and hasattr(items, "columns") else None
+
+
+def _rows_of_frame(frame: Any, column: Any, library: str) -> Rows:
+    columns = tuple(frame.columns)
+    where = "the frame"
+    place = pick_column(columns, column, where)
+    values = frame.iloc[:, place].tolist() if library == "pandas" else frame[:, place].to_list()
+    texts = tuple(
+        item_text(value, f"{where}, row {number} of column {columns[place]!r}")
+        for number, value in enumerate(values, start=1)
+    )
+    if all(text is None for text in texts):
+        raise CcrankError(f"{where} contains no items: there is no text in column {columns[place]!r}")
+    return Rows(texts, columns, item_column=place, format="frame", source=frame)
+
+
+def frame_of(ranked: RankedRows) -> Any:
+    """The rows as a frame of the kind that was given, rank and score added; a pandas frame for anything else.
+
+    Parameters
+    ----------
+    ranked
+        The rows, in the order of the output.
+    """
+    rows = ranked.rows
+    if rows.format == "frame" and _library_of(rows.source) == "polars":
+        series = type(rows.source.to_series(0))
+        added = zip(added_names(rows.columns), (ranked.ranks, ranked.scores), strict=True)
+        return rows.source[list(ranked.order)].hstack([series(name, list(values)) for name, values in added])
+    import pandas as pd
+
+    if rows.format != "frame":
+        return pd.DataFrame(ranked.records, columns=pd.Index(ranked.columns))
+    frame = rows.source.iloc[list(ranked.order)].copy()
+    rank_name, score_name = added_names(rows.columns)
+    whole = "int64" if None not in ranked.ranks else "Int64"
+    frame.insert(len(frame.columns), rank_name, pd.array(list(ranked.ranks), dtype=whole))
+    frame.insert(len(frame.columns), score_name, pd.array(list(ranked.scores), dtype="float64"))
+    return frame

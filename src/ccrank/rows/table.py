@@ -1,0 +1,157 @@
+"""Rows with an item each, and the distinct items among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+from typing import Any
+
+from ccrank.errors import CcrankError
+from ccrank.task import Criterion, Task, normal_form
+from ccrank.text import quoted
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a table, each with an item to rank; or a plain list of items, which has no columns.
+
+    >>> rows = Rows(("Chad", None, "Peru", "Chad "))
+    >>> rows.items, rows.places, rows.repeated, rows.unranked
+    (('Chad', 'Peru'), (0, None, 1, 0), 1, 1)
+    """
+
+    texts: tuple[str | None, ...]
+    """The item of each row; None where its cell is empty."""
+    columns: tuple[Any, ...] = ()
+    """The header, as it was written."""
+    records: Sequence[tuple[Any, ...]] = ()
+    """The cells of each row, one for each column; left out for a frame, which keeps its own."""
+    item_column: int = 0
+    id_column: int | None = None
+    """The column that names the rows, if one was chosen."""
+    blank: int = 0
+    """How many blank lines between rows were left out."""
+    format: str = ""
+    """One of `FORMATS`, or "frame"."""
+    separator: str = ","
+    """What was found between the cells of a CSV."""
+    source: Any = None
+    """What keeps types and spelling: the pyarrow Table, the lines of JSON, or the frame."""
+
+    @cached_property
+    def items(self) -> tuple[str, ...]:
+        """The distinct items, by first appearance. Of two spellings that count as the same item the first in the order
+        of texts is taken, so that the order of the rows does not matter."""
+        spelling: dict[str, str] = {}
+        for text in self.texts:
+            if text is not None:
+                key = normal_form(text)
+                spelling[key] = min(text, spelling.get(key, text))
+        return tuple(spelling.values())
+
+    @cached_property
+    def places(self) -> tuple[int | None, ...]:
+        """For each row, the place of its item among `items`."""
+        place = {normal_form(item): index for index, item in enumerate(self.items)}
+        return tuple(None if text is None else place[normal_form(text)] for text in self.texts)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The header as texts, no two alike, as JSON needs it."""
+        return unique_names(self.columns)
+
+    @property
+    def unranked(self) -> int:
+        """The number of rows without an item."""
+        return self.texts.count(None)
+
+    @property
+    def repeated(self) -> int:
+        """The number of rows whose item stands in an earlier row too."""
+        return len(self.texts) - self.unranked - len(self.items)
+
+    def task(self, criterion: Criterion, context: str | None = None, id: str = "task") -> Task:
+        """The task of the distinct items.
+
+        Parameters
+        ----------
+        criterion, context, id
+            As in `Task`.
+        """
+        if len(self.items) == 1 and self.repeated:
+            raise CcrankError(
+                f"all {len(self.texts) - self.unranked} items are the same, {quoted(self.items[0])}; "
+                "a ranking needs at least 2 different items"
+            )
+        return Task(criterion, self.items, context, id=id)
+
+    def notes(self) -> list[str]:
+        """What a user should know about how the rows were read, one sentence each."""
+        notes = []
+        if self.format == "csv" and self.separator != ",":
+            notes.append(f"the cells of the CSV are separated by {self.separator!r}")
+        if self.blank:
+            notes.append(f"{self.blank} blank line{'s' if self.blank > 1 else ''} skipped")
+        if self.unranked:
+            notes.append(
+                f"{self.unranked} of {len(self.texts)} rows skipped: empty cell in column "
+                f"{str(self.columns[self.item_column])!r}; they come last, without rank and score"
+            )
+        if self.repeated:
+            notes.append(f"{self.repeated} repeated item{'s' if self.repeated > 1 else ''}: tied")
+        return notes
+
+
+def pick_column(columns: Sequence[Any], column: Any | None, where: str) -> int:
+    """The place of the column that was asked for; without a name there must be one column alone.
+
+    Parameters
+    ----------
+    columns
+        The header.
+    column
+        A name from it; white space around names does not count.
+    where
+        The file, for the error message.
+    """
+    named = ", ".join(quoted(name) for name in columns)
+    if column is None:
+        if len(columns) != 1:
+            raise CcrankError(f"{where}: which column holds the items? There are {named}; give one by name")
+        return 0
+    found = [place for place, name in enumerate(columns) if name == column]
+    found = found or [place for place, name in enumerate(columns) if str(name).strip() == str(column).strip()]
+    if len(found) > 1:
+        raise CcrankError(f"{where}: {len(found)} columns are called {column!r}; rename one")
+    if not found:
+        near = get_close_matches(str(column), [str(name) for name in columns], n=1)
+        guess = f"; did you mean {near[0]!r}?" if near else ""
+        raise CcrankError(f"{where}: there is no column {column!r}; there are {named}{guess}")
+    return found[0]
+
+
+def unique_names(columns: Sequence[Any]) -> list[str]:
+    """Column names as texts, no two alike, for formats in which names are unique.
+
+    Parameters
+    ----------
+    columns
+        The header.
+
+    >>> unique_names(["a", "a", "a_2", "a"])
+    ['a', 'a_3', 'a_2', 'a_4']
+    """
+    names = [str(name) for name in columns]
+    taken = set(names)
+    seen: set[str] = set()
+    for place, name in enumerate(names):
+        if name in seen:
+            number = 2
+            while f"{name}_{number}" in taken:
+                number += 1
+            names[place] = f"{name}_{number}"
+            taken.add(names[place])
+        seen.add(name)
+    return names

@@ -1,0 +1,137 @@
+"""Ranked rows to files: the cells as they were read, with rank and score added."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ccrank.errors import CcrankError
+from ccrank.rows.cells import cell_text, json_value
+from ccrank.rows.excel import excel_bytes
+from ccrank.rows.ranked import RankedRows, added_names
+from ccrank.rows.table import unique_names
+from ccrank.text import encodable, quoted
+
+TABLE_FORMATS = ("csv", "tsv", "jsonl", "parquet", "xlsx")
+"""The formats that `encode_rows` writes."""
+
+
+def encode_rows(ranked: RankedRows, format: str) -> bytes:
+    """The content of a file with ranked rows. Parquet to Parquet keeps types, JSONL to JSONL the spelling of every
+    value, CSV to CSV the separator.
+
+    Parameters
+    ----------
+    ranked
+        The rows, in the order of the output.
+    format
+        One of `TABLE_FORMATS`.
+    """
+    rows = ranked.rows
+    if rows.columns and format == rows.format == "parquet":
+        return _parquet_bytes(_extended(ranked))
+    if rows.columns and format == rows.format == "jsonl":
+        return _json_bytes(_spliced(ranked))
+    separator = rows.separator if rows.format == "csv" else ","
+    return encode_table(ranked.columns, ranked.records, format, separator)
+
+
+def encode_table(
+    columns: Sequence[Any], records: Sequence[Sequence[Any]], format: str, separator: str = ","
+) -> bytes:
+    """The content of a file with a table.
+
+    Parameters
+    ----------
+    columns
+        The header.
+    records
+        The cells of each row.
+    format
+        One of `TABLE_FORMATS`.
+    separator
+        What stands between the cells of a CSV.
+    """
+    if format in ("csv", "tsv"):
+        between = "\t" if format == "tsv" else separator
+        lines = (between.join(_quoted_cell(cell, between) for cell in cells) for cells in (columns, *records))
+        return "".join(f"{line}\n" for line in lines).encode("utf-8")
+    if format == "xlsx":
+        return excel_bytes(columns, records)
+    names = unique_names(columns)
+    if format == "jsonl":
+        objects = (
+            {encodable(name): json_value(cell) for name, cell in zip(names, cells, strict=True)}
+            for cells in records
+        )
+        return _json_bytes(json.dumps(one, ensure_ascii=False) for one in objects)
+    if format == "parquet":
+        return _parquet_bytes(_arrow_table(names, records))
+    raise CcrankError(f"unknown format {format!r}; known are {', '.join(TABLE_FORMATS)}")
+
+
+def _quoted_cell(value: Any, separator: str) -> str:
+    """A cell, in quotes where it needs them. The standard library's writer leaves a lone carriage return without."""
+    text = cell_text(value)
+    if any(char in text for char in (separator, '"', "\n", "\r")):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _json_bytes(lines: Iterable[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode("utf-8")
+
+
+def _spliced(ranked: RankedRows) -> Iterable[str]:
+    """The lines as they were written, rank and score put in before the closing brace."""
+    rows = ranked.rows
+    rank_name, score_name = added_names(rows.columns)
+    item_name = rows.columns[rows.item_column]
+    for row, rank, score in zip(ranked.order, ranked.ranks, ranked.scores, strict=True):
+        line = rows.source[row]
+        if line is None:  # it was a text, not an object
+            line = json.dumps(
+                {item_name: json_value(rows.records[row][rows.item_column])}, ensure_ascii=False
+            )
+        start = line[:-1].rstrip()
+        added = json.dumps({rank_name: rank, score_name: score})
+        yield f"{start}{'' if start == '{' else ', '}{added[1:]}"
+
+
+def _extended(ranked: RankedRows) -> Any:
+    import pyarrow
+
+    table = ranked.rows.source.take(pyarrow.array(ranked.order, pyarrow.int64()))
+    rank_name, score_name = added_names(ranked.rows.columns)
+    table = table.append_column(rank_name, pyarrow.array(ranked.ranks, pyarrow.int64()))
+    return table.append_column(score_name, pyarrow.array(ranked.scores, pyarrow.float64()))
+
+
+def _arrow_table(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Any:
+    import pyarrow
+
+    arrays = []
+    for place, name in enumerate(names):
+        values = [encodable(cell) if isinstance(cell := record[place], str) else cell for record in records]
+        try:
+            arrays.append(pyarrow.array(values, from_pandas=True))
+        except (pyarrow.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise CcrankError(
+                f"column {quoted(name)} cannot be written as Parquet, which has one type for each column: "
+                f"{str(error).splitlines()[0]}; write .jsonl or .csv instead"
+            ) from None
+    return pyarrow.Table.from_arrays(arrays, names=[encodable(name) for name in names])
+
+
+def _parquet_bytes(table: Any) -> bytes:
+    import pyarrow
+    from pyarrow import parquet
+
+    buffer = io.BytesIO()
+    try:
+        parquet.write_table(table, buffer)
+    except pyarrow.ArrowException as error:
+        raise CcrankError(f"the rows cannot be written as Parquet: {error}; write .jsonl instead") from None
+    return buffer.getvalue()
