@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
-from ccrank.inflection import PREPOSITION, superlative, uninflected
+from ccrank.inflection import PREPOSITION, quality_noun, superlative, uninflected
 from ccrank.task import Criterion
 from ccrank.toml import parse_toml
 
@@ -181,6 +181,12 @@ def scale_of_adjective(adjective: str) -> Poles | None:
     return Poles(scale.low, _first(adjective, scale.high), scale.least, superlative(adjective), "name")
 
 
+def are_opposite(one: str, other: str) -> bool:
+    """Whether two adjectives stand at different poles of a scale."""
+    sides = [side for scale in _scales() for side in (scale, scale.reversed())]
+    return any(one in side.high and other in side.low for side in sides)
+
+
 def name_of_scale(adjective: str) -> tuple[str, bool] | None:
     """The usual noun for an adjective's scale, and whether the adjective is at its low pole; None if it is on none.
 
@@ -192,7 +198,8 @@ def name_of_scale(adjective: str) -> tuple[str, bool] | None:
         return None
     for entry in _table()["scale"]:
         if (*entry["high"], *entry["low"]) in ((*scale.high, *scale.low), (*scale.low, *scale.high)):
-            return entry["nouns"][0], adjective in entry["low"]
+            noun = next((one for one in entry["nouns"] if not one.startswith("how ")), quality_noun(entry["high"][0]))
+            return noun, adjective in entry["low"]
     raise AssertionError(f"no entry for the scale of {adjective!r}")
 
 
@@ -221,6 +228,12 @@ def negation(adjective: str) -> str:
     # Of the other endings too few take "un-": "unmoving" is no opposite of "moving", "unterrible" no word at all.
     regular = re.fullmatch(rf"(?!{NEGATED})[a-z]{{3,}}([^e]ed|able)", adjective)
     return f"un{adjective}" if regular else f"not {adjective}"
+
+
+def is_listed_negation(adjective: str) -> bool:
+    """Whether the table lists the adjective or its negation outside the scales: "edible", "inedible"."""
+    negations = _negations()
+    return adjective in negations or adjective in _negated()
 
 
 def affirmed(adjective: str) -> str | None:
@@ -277,6 +290,7 @@ def _scales() -> tuple[Poles, ...]:
 
 @cache
 def known_nouns() -> Mapping[str, Poles]:
+    """The names of criteria, each with its scale."""
     upright = {noun: _scale(entry) for entry in _table()["scale"] for noun in entry["nouns"]}
     turned = {
         noun: _scale(entry).reversed() for entry in _table()["scale"] for noun in entry.get("low_nouns", ())
@@ -295,7 +309,13 @@ def _negations() -> Mapping[str, str]:
 
 
 @cache
+def _negated() -> frozenset[str]:
+    return frozenset(_negations().values())
+
+
+@cache
 def known_adjectives() -> frozenset[str]:
+    """The adjectives of all scales."""
     return frozenset(word for scale in _scales() for word in (*scale.high, *scale.low))
 
 

@@ -29,6 +29,9 @@ class Criterion:
     """The words for the low and the high end: ("small", "large")."""
     category: str | None = None
     """What the items are, in the singular: "country"."""
+    reversed: bool = False
+    """Whether more of `name` comes later: "price" with the poles ("expensive", "cheap"). Methods that ask for the name
+    alone, as ratings do, turn their answers round."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -53,7 +56,7 @@ class Criterion:
     @property
     def comparative_phrase(self) -> str:
         """The comparative, or the paper's phrase for a criterion without one."""
-        return self.comparative or f"more in terms of {self.name}"
+        return self.comparative or f"{'less' if self.reversed else 'more'} in terms of {self.name}"
 
     @property
     def kind(self) -> str:
@@ -69,7 +72,7 @@ class Criterion:
             return cls(value)
         if not isinstance(value, Mapping):
             raise CcrankError(f"a criterion is a name or an object with a name, got {value!r}")
-        known = {"name", "comparative", "poles", "category"}
+        known = {"name", "comparative", "poles", "category", "reversed"}
         if unknown := sorted(set(map(str, value)) - known):
             raise CcrankError(f"criterion has unknown fields {unknown}; known are {sorted(known)}")
         if "name" not in value:
@@ -82,6 +85,7 @@ class Criterion:
             comparative=value.get("comparative"),
             poles=poles if poles is None or isinstance(poles, str) else tuple(poles),  # type: ignore[arg-type]
             category=value.get("category"),
+            reversed=bool(value.get("reversed", False)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -91,6 +95,7 @@ class Criterion:
             "comparative": self.comparative,
             "poles": None if self.poles is None else list(self.poles),
             "category": self.category,
+            "reversed": self.reversed or None,
         }
         return {key: value for key, value in fields.items() if value is not None}
 

@@ -1,0 +1,278 @@
+"""Any phrase for a criterion as a scale and a direction, or a refusal."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ccrank.criterion_phrase.frames import Framed, framed
+from ccrank.criterion_phrase.meaning import Meaning, meaning_of
+from ccrank.criterion_phrase.words import LITTLE, NEGATORS, adjective_of
+from ccrank.errors import CcrankError
+from ccrank.inflection import quality_noun, superlative
+from ccrank.lexicon import Poles, are_opposite, known_nouns, name_of_scale, poles_of, scale_of_noun
+from ccrank.task import Criterion
+
+_LEFT_OVER = frozenset(
+    (
+        *("first", "last", "ascending", "descending", "asc", "desc", "reverse", "reversed", "without", "no", "lack"),
+        *("instead", "opposite", "inverse", "backwards", "anti"),
+    )
+)
+"""Words that may say a direction; where one is left in a noun phrase, the direction is in doubt."""
+
+Propose = Callable[[str], str | None]
+"""An adjective → its opposite, as a model has it; None where it is not sure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What a criterion phrase was taken to mean."""
+
+    phrase: str
+    """As it was typed."""
+    name: str
+    """The scale, as a noun: "price". It reads well in "in terms of price"."""
+    poles: tuple[str, str]
+    """Words for the two poles; what the second says comes first in the ranking."""
+    comparative: str
+    """What an item is, compared with those after it: "cheaper"."""
+    first: str
+    """What comes first, for people: "cheapest first"."""
+    last: str
+    """The same of a ranking that is shown in reverse: "most expensive first"."""
+    source: str
+    """How the poles were found: "given", "lexicon", "negation", "amount", "model" or "fallback"."""
+    reversed: bool = False
+    """Whether more of `name` comes later."""
+    warning: str | None = None
+    """Why the meaning is in doubt; None where it is certain."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the phrase can mean nothing else."""
+        return self.warning is None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, as the output of `ccrank rank --json` has it."""
+        return {
+            "phrase": self.phrase,
+            "first": self.first,
+            "poles": list(self.poles),
+            "comparative": self.comparative,
+            "source": self.source,
+            "certain": self.certain,
+        }
+
+
+def understand(phrase: str, *, category: str | None = None, propose: Propose | None = None) -> Understood:
+    """The scale and the direction that a phrase means.
+
+    A noun or a plain adjective means the most first: "price" and "expensive" put the most expensive first, "safety" the
+    safest. Superlatives, "least", "lowest", "lack of", "un-", "ascending", "low to high" and "from A to B" say what comes
+    first themselves.
+
+    Parameters
+    ----------
+    phrase
+        A noun, an adjective of any degree, a question or a request: "price", "least expensive", "which is older?".
+    category
+        What the items are, in the singular.
+    propose
+        Gives the opposite of an adjective that the lexicon does not know; without it, that is "not …".
+
+    >>> found = understand("least expensive")
+    >>> found.name, found.poles, found.comparative, found.first
+    ('price', ('expensive', 'cheap'), 'cheaper', 'cheapest first')
+    """
+    return _understood(phrase, _meaning(phrase, category), propose)
+
+
+def criterion_of(
+    phrase: str,
+    *,
+    comparative: str | None = None,
+    poles: tuple[str, str] | None = None,
+    category: str | None = None,
+    propose: Propose | None = None,
+) -> tuple[Criterion, Understood]:
+    """A criterion from a phrase, with what was understood. Poles and a comparative that are given come first.
+
+    A noun makes the criterion of that name and nothing else.
+
+    Parameters
+    ----------
+    phrase
+        See `understand`.
+    comparative, poles, category
+        As in `Criterion`; they win over the phrase.
+    propose
+        See `understand`.
+    """
+    given = Criterion(phrase.strip() if isinstance(phrase, str) else phrase, comparative, poles, category)
+    if comparative is None and poles is None:
+        meaning = _meaning(given.name, category)
+        found = _understood(given.name, meaning, propose)
+        if meaning.plain:
+            return given, found
+        return Criterion(found.name, found.comparative, found.poles, category, found.reversed), found
+    try:
+        meaning = _meaning(given.name, category)
+    except CcrankError:  # what is given says enough
+        return given, of_criterion(given)
+    scale = poles_of(given)
+    turned = _is_turned(scale, meaning)
+    name = given.name if meaning.plain else meaning.name
+    criterion = Criterion(name, comparative, poles, category, meaning.reversed != bool(turned))
+    found = replace(of_criterion(criterion), phrase=given.name)
+    if turned and not meaning.plain:
+        word = "poles" if poles is not None else "comparative"
+        said = meaning.superlative_of(meaning.high)
+        warning = f"{given.name!r} says {said} first, the {word} that you gave {found.first}: the {word} decide"
+        return criterion, replace(found, warning=warning.replace("comparative decide", "comparative decides"))
+    return criterion, found
+
+
+def of_criterion(criterion: Criterion) -> Understood:
+    """What a ready-made criterion means; its poles come from its own words or from its name.
+
+    Parameters
+    ----------
+    criterion
+        Any criterion; nothing in it is changed.
+    """
+    scale = poles_of(criterion)
+    low, high = scale.low[0], scale.high[0]
+    source = {"poles": "given", "comparative": "given", "name": "lexicon"}.get(scale.source, scale.source)
+    of = criterion.name if high in ("low", "high", "few", "many") else ""
+    meaning = Meaning(criterion.name, low, high, source, criterion.reversed, of=of)
+    return replace(_understood(criterion.name, meaning, None), comparative=criterion.comparative_phrase)
+
+
+def _understood(phrase: str, meaning: Meaning, propose: Propose | None) -> Understood:
+    if propose is not None and meaning.source == "negation":
+        meaning = _proposed(meaning, propose)
+    first, last = (f"{meaning.superlative_of(pole)} first" for pole in (meaning.high, meaning.low))
+    return Understood(
+        phrase,
+        meaning.name,
+        (meaning.low, meaning.high),
+        meaning.comparative,
+        first,
+        last,
+        meaning.source,
+        meaning.reversed,
+        meaning.doubt or None,
+    )
+
+
+def _proposed(meaning: Meaning, propose: Propose) -> Meaning:
+    """With the model's own opposite in place of "not …"; the adjective that was typed keeps its direction."""
+    for field, other in (("low", meaning.high), ("high", meaning.low)):
+        if getattr(meaning, field) == f"not {other}":
+            found = propose(other)
+            if found is not None:
+                return replace(meaning, **{field: found}, source="model")
+    return meaning
+
+
+def _meaning(phrase: str, category: str | None) -> Meaning:
+    text = unicodedata.normalize("NFKC", phrase).replace("’", "'").strip()
+    if not any(char.isalpha() for char in text):
+        raise CcrankError(f"{phrase!r} has no words; give a criterion, such as 'size' or 'least expensive'")
+    frame = framed(text)
+    bare = re.sub(r"(?<=\w )\(.*?\)|\[.*?\]", " ", frame.text).strip()
+    if not bare:
+        return _of_poles(frame, category)
+    meaning = meaning_of(bare, category)
+    if meaning.plain:
+        meaning = _checked(replace(meaning, name=frame.text, of=frame.text if meaning.of else ""), bare)
+    return _directed(meaning, frame, bare, category)
+
+
+def _checked(meaning: Meaning, text: str) -> Meaning:
+    """A noun phrase, with a doubt where a word in it may say a direction that was not understood."""
+    words = re.findall(r"[a-z]+", text.lower())
+    if " ".join(words) in known_nouns():
+        return meaning
+    graded = [one for one in words if (found := adjective_of(one)) and found.degree != "positive" and found.known]
+    left = [one for one in words if one in LITTLE | NEGATORS | _LEFT_OVER or one in graded]
+    if not left:
+        return meaning
+    doubt = (
+        f"{left[0]!r} in {meaning.name!r} may say a direction that is not understood; "
+        f"{meaning.superlative_of(meaning.high)} comes first. Say it as 'lowest price' or 'price ascending', "
+        "or name the poles (--poles LOW HIGH)"
+    )
+    return replace(meaning, doubt=doubt)
+
+
+def _directed(meaning: Meaning, frame: Framed, text: str, category: str | None) -> Meaning:
+    """The meaning of the words with the direction that the frame around them says."""
+    if frame.turns:
+        return meaning.flipped()
+    if frame.sign:
+        less_first = meaning.reversed if not meaning.plain else False
+        if less_first == (frame.sign < 0):
+            return meaning
+        turned = meaning.flipped()
+        if meaning.plain or meaning.source == "fallback":
+            return turned
+        said = f"the direction is taken as {turned.superlative_of(turned.high)} first"
+        return replace(turned, doubt=meaning.doubt or said)
+    for words, comes_first in ((frame.first, True), (frame.last, False)):
+        if not words:
+            continue
+        other = meaning_of(words, category)
+        side = _side(other, scale_of_noun(text), meaning)
+        if side:
+            return meaning if (side > 0) == comes_first else meaning.flipped()
+        if comes_first or not frame.first:
+            own = other if comes_first else other.flipped()
+            found = replace(own, name=meaning.name)
+    return found if frame.first or frame.last else meaning
+
+
+def _side(other: Meaning, scale: Poles | None, meaning: Meaning) -> int:
+    """Whether the words are at the high (1) or the low (-1) pole of the meaning's scale; 0 if not on it."""
+    high = {meaning.high, *(scale.high if scale is not None and meaning.plain else ())}
+    low = {meaning.low, *(scale.low if scale is not None and meaning.plain else ())}
+    if other.high in high or (other.low in low and other.high not in low):
+        return 1
+    if other.high in low or other.low in high:
+        return -1
+    return 0
+
+
+def _of_poles(frame: Framed, category: str | None) -> Meaning:
+    """A phrase that is a direction alone: "cheapest first", "from old to new"."""
+    if frame.first and frame.last:
+        found = [adjective_of(words.split()[-1]) for words in (frame.first, frame.last)]
+        first, last = (
+            one.adjective if one else words
+            for one, words in zip(found, (frame.first, frame.last), strict=True)
+        )
+        if "least" in frame.first.split() or "least" in frame.last.split() or not are_opposite(first, last):
+            if first == last:  # "least likely to most likely"
+                return meaning_of(frame.first, category)
+            named = name_of_scale(first)
+            name, reverse = named if named else (quality_noun(first), False)
+            doubt = "" if all(found) else f"{last!r} and {first!r} are taken as the poles, {superlative(first)} first"
+            return Meaning(name, last, first, "given", reverse, doubt=doubt)
+        return replace(meaning_of(first, category), low=last, high=first)
+    meaning = meaning_of(frame.first or frame.last, category)
+    return meaning if frame.first else meaning.flipped()
+
+
+def _is_turned(scale: Poles, meaning: Meaning) -> bool | None:
+    """Whether the poles are those of the meaning, turned round; None if it cannot be said."""
+    own = poles_of(Criterion(meaning.name, poles=(meaning.low, meaning.high)))
+    high, low = scale.high[0].lower(), scale.low[0].lower()
+    if high in own.high or low in own.low:
+        return False
+    if high in own.low or low in own.high:
+        return True
+    return None
