@@ -47,11 +47,20 @@ PLURALS = {
     "passer-by": "passers-by",
     **dict.fromkeys(("species", "series", "sheep", "deer", "people", "offspring", "headquarters")),
     **dict.fromkeys(("moose", "bison", "salmon", "trout", "shrimp", "squid", "crossroads", "means")),
-    **{f"{stem}o": f"{stem}oes" for stem in ("her", "potat", "tomat", "volcan", "ech", "vet", "torped", "tornad")},
+    **{
+        f"{stem}o": f"{stem}oes"
+        for stem in ("her", "potat", "tomat", "volcan", "ech", "vet", "torped", "tornad")
+    },
     **{f"{stem}o": f"{stem}oes" for stem in ("mosquit", "embarg", "domin", "buffal", "mang", "carg")},
     **{f"{stem}on": f"{stem}a" for stem in ("criteri", "phenomen", "automat")},
-    **{f"{stem}um": f"{stem}a" for stem in ("bacteri", "dat", "medi", "strat", "curricul", "memorand", "symposi")},
-    **{f"{stem}us": f"{stem}i" for stem in ("alumn", "cact", "fung", "nucle", "stimul", "syllab", "radi", "foc")},
+    **{
+        f"{stem}um": f"{stem}a"
+        for stem in ("bacteri", "dat", "medi", "strat", "curricul", "memorand", "symposi")
+    },
+    **{
+        f"{stem}us": f"{stem}i"
+        for stem in ("alumn", "cact", "fung", "nucle", "stimul", "syllab", "radi", "foc")
+    },
     **{f"{stem}a": f"{stem}ae" for stem in ("larv", "alg", "vertebr", "alumn", "antenn")},
     "matrix": "matrices",
     "vertex": "vertices",
@@ -177,9 +186,7 @@ def plural(noun: str) -> str:
         last = last[:-1] + "ves"
     elif re.search(r"(li|kni|wi)fe$", low):
         last = last[:-2] + "ves"
-    elif low in ("man", "woman"):
-        last = last[:-2] + "en"
-    elif re.search(r"(wo|s|e|y)man$", low) and low != "talisman":
+    elif low in ("man", "woman") or (re.search(r"(wo|s|e|y)man$", low) and low != "talisman"):
         last = last[:-2] + "en"
     elif low.endswith("person"):
         last = last[:-6] + ("People" if last.startswith("P") else "people")

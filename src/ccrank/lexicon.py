@@ -198,7 +198,9 @@ def name_of_scale(adjective: str) -> tuple[str, bool] | None:
         return None
     for entry in _table()["scale"]:
         if (*entry["high"], *entry["low"]) in ((*scale.high, *scale.low), (*scale.low, *scale.high)):
-            noun = next((one for one in entry["nouns"] if not one.startswith("how ")), quality_noun(entry["high"][0]))
+            noun = next(
+                (one for one in entry["nouns"] if not one.startswith("how ")), quality_noun(entry["high"][0])
+            )
             return noun, adjective in entry["low"]
     raise AssertionError(f"no entry for the scale of {adjective!r}")
 

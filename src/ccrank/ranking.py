@@ -13,6 +13,7 @@ import numpy as np
 from ccrank.lm.reading import Cost
 from ccrank.task import Task, normal_form
 from ccrank.text import one_line
+from ccrank.understood import Understood
 
 HTML_ROWS = 100
 """Rows of a notebook's table; the rest is counted."""
@@ -66,6 +67,11 @@ class Ranking:
                 key=lambda index: (-self.scores[index], normal_form(self.task.items[index])),
             )
         )
+
+    @property
+    def understood(self) -> Understood | None:
+        """What the criterion was taken to mean, and what comes first: `understood.first` is "cheapest first"."""
+        return self.task.criterion.understood
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -131,6 +137,8 @@ class Ranking:
                 "computed_tokens": self.cost.computed_tokens,
             },
         }
+        if self.understood is not None:
+            result["understood"] = self.understood.to_json()
         if self.details:
             result["details"] = dict(self.details)
         return result

@@ -10,6 +10,7 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.text import quoted
+from ccrank.understood import Understood
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class Criterion:
     reversed: bool = False
     """Whether more of `name` comes later: "price" with the poles ("expensive", "cheap"). Methods that ask for the name
     alone, as ratings do, turn their answers round."""
+    understood: Understood | None = field(default=None, compare=False, repr=False)
+    """What the phrase that it was made of was taken to mean; see `ccrank.criterion_phrase`."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -57,6 +60,11 @@ class Criterion:
     def comparative_phrase(self) -> str:
         """The comparative, or the paper's phrase for a criterion without one."""
         return self.comparative or f"{'less' if self.reversed else 'more'} in terms of {self.name}"
+
+    @property
+    def sign(self) -> int:
+        """1 where more of `name` comes first, -1 where it comes last."""
+        return -1 if self.reversed else 1
 
     @property
     def kind(self) -> str:

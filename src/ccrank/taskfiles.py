@@ -7,9 +7,11 @@ import io
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from ccrank.criterion_phrase import resolved
 from ccrank.errors import CcrankError
 from ccrank.files import write_atomically
 from ccrank.labels import Labels
@@ -37,6 +39,7 @@ def read_tasks(path: str | Path) -> list[Task]:
             value.pop("id", None)
         try:
             task = Task.parse(value, default_id=f"line-{number}")
+            task = replace(task, criterion=resolved(task.criterion))
         except CcrankError as error:
             raise CcrankError(f"{where}: {error}") from None
         if task.id in line_of_id:

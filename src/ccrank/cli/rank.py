@@ -14,9 +14,10 @@ import typer
 from ccrank.cli import options as shared
 from ccrank.cli.screen import json_text, reading_progress, spinner
 from ccrank.cli.show import show
+from ccrank.criterion_phrase import criterion_of
 from ccrank.errors import CcrankError
 from ccrank.files import write_atomically
-from ccrank.task import Criterion, Task
+from ccrank.task import Task
 from ccrank.taskfiles import read_items, read_labels, read_tasks, read_text
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def rank_command(
         list[str] | None, typer.Argument(help="The items; else --file, --tasks or stdin.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", help="The criterion: size, sentiment …", rich_help_panel=WHAT)
+        str | None,
+        typer.Option("--by", help="The criterion: size, cheapest, least risky …", rich_help_panel=WHAT),
     ] = None,
     comparative: Annotated[
         str | None,
@@ -222,7 +224,7 @@ def _tasks(
         raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
     texts = list(items) if items else read_items(file if file is not None else "-", column, form)
     text = None if context is None else read_text(context).strip()
-    criterion = Criterion(by.strip(), comparative, poles, category)
+    criterion = criterion_of(by, comparative=comparative, poles=poles, category=category)
     return [Task(criterion, tuple(texts), text or None, id=f"ranking by {by.strip()}")]
 
 

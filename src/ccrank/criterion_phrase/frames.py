@@ -11,6 +11,9 @@ from ccrank.lexicon import are_opposite
 
 _UP = r"(?:ascending|increasing|asc\b\.?|↑|▲)"
 _DOWN = r"(?:descending|decreasing|desc\b\.?|↓|▼)"
+_WAY = rf"(?:(?P<up>{_UP})|(?P<down>{_DOWN}))"
+_REVERSE = r"(?:inverse|inverted|reversed?|opposite|backwards?)"
+_PLACE = r"(?P<where>first|last|at the top|on top|at the bottom)"
 _GAP = r"[\s,;:(\[\-–—/|]+"
 _CLOSE = r"[)\]\s.]*$"
 _POLE = r"(?:the )?(?:(?:most|least|more|less) )?[^\W\d_]+(?:-[^\W\d_]+)*"
@@ -65,8 +68,8 @@ def framed(phrase: str) -> Framed:
         raise CcrankError(
             f"{phrase!r} is an order that needs no model; a criterion is a property, such as 'size' or 'cheapest'"
         )
-    if found := re.search(r"\b(reversed? |inverse )?chronological(?:ly| order)?$", text, re.IGNORECASE):
-        return Framed("date", 1 if found[1] else -1)  # by custom, the earliest first
+    if dated := re.search(r"\b(reversed? |inverse )?chronological(?:ly| order)?$", text, re.IGNORECASE):
+        return Framed("date", 1 if dated[1] else -1)  # by custom, the earliest first
     text = _without_lead(re.sub(r"\(\s*\)", "", _RANGE.sub(" ", text)))
     for find in (_direction, _from_to, _first_or_last, _better, _reverse):
         found = find(text)
@@ -85,8 +88,8 @@ def _without_lead(text: str) -> str:
 def _direction(text: str) -> Framed | None:
     """ "Price ascending", "price (desc)", "in descending order of price", "increasing price"."""
     for pattern in (
-        rf"^(?P<rest>.*?)(?:^|{_GAP}|(?<=\w))(?:in |by |sorted )?(?:(?P<up>{_UP})|(?P<down>{_DOWN}))(?: order)?{_CLOSE}",
-        rf"^(?:in )?(?:the )?(?:order of )?(?:(?P<up>{_UP})|(?P<down>{_DOWN}))(?: order)?(?: (?:of|by|in))? (?P<rest>.+)$",
+        rf"^(?P<rest>.*?)(?:^|{_GAP}(?:in |by |sorted )?|(?=[↑▲↓▼])){_WAY}(?: order)?{_CLOSE}",
+        rf"^(?:in )?(?:the )?(?:order of )?{_WAY}(?: order)?(?: (?:of|by|in))? (?P<rest>.+)$",
     ):
         found = re.match(pattern, text, re.IGNORECASE)
         if found:
@@ -125,7 +128,9 @@ def _from_to(text: str) -> Framed | None:
         started = False  # a mere hyphen joins two words more often than two poles
     if words_a is None or words_b is None:
         return Framed(rest, first=a, last=b) if started and not rest else None
-    same_degree = words_a.degree == words_b.degree == "superlative" or {*a.split()[:-1], *b.split()[:-1]} >= {"most"}
+    same_degree = words_a.degree == words_b.degree == "superlative" or {*a.split()[:-1], *b.split()[:-1]} >= {
+        "most"
+    }
     if started or same_degree or are_opposite(words_a.adjective, words_b.adjective):
         return Framed(rest, first=a, last=b)
     return None
@@ -133,18 +138,26 @@ def _from_to(text: str) -> Framed | None:
 
 def _first_or_last(text: str) -> Framed | None:
     """ "Cheapest first", "price, most expensive last", "price (lowest first)", "lowest price first"."""
-    found = re.match(rf"^(?P<rest>.+?) (?P<where>first|last|at the top|on top|at the bottom){_CLOSE}", text, re.IGNORECASE)
+    found = re.match(
+        rf"^(?P<rest>.+?) (?P<where>first|last|at the top|on top|at the bottom){_CLOSE}", text, re.IGNORECASE
+    )
     if not found:
         return None
     last = found["where"].lower() in ("last", "at the bottom")
-    parts = [part.strip() for part in re.split(r"[,;:(\[]| - | – | with (?:the )?", found["rest"]) if part.strip()]
+    parts = [
+        part.strip() for part in re.split(r"[,;:(\[]| - | – | with (?:the )?", found["rest"]) if part.strip()
+    ]
     noun, what = (" ".join(parts[:-1]), parts[-1]) if len(parts) > 1 else ("", parts[0])
     if not noun:
         words = what.split()
         size = 2 if len(words) > 2 and words[-2].lower() in ("most", "least") else 1
         inflected = adjective_of(words[-1].lower())
         graded = inflected is not None and (inflected.degree == "superlative" or size == 2)
-        if len(words) > size and (graded or words[-1].lower() in MUCH | LITTLE) and words[0].lower() not in ("most", "least"):
+        if (
+            len(words) > size
+            and (graded or words[-1].lower() in MUCH | LITTLE)
+            and words[0].lower() not in ("most", "least")
+        ):
             noun, what = " ".join(words[:-size]), " ".join(words[-size:])
     if what.lower().removeprefix("the ") in MUCH | LITTLE:
         if not noun:
@@ -174,7 +187,7 @@ def _better(text: str) -> Framed | None:
 def _reverse(text: str) -> Framed | None:
     """ "Inverse price", "price reversed", "price in reverse order", "opposite of price"."""
     for pattern in (
-        r"^(?:in )?(?:the )?(?:inverse|inverted|reverse|reversed|opposite|backwards?)(?: order)?(?: of| by)? (?P<rest>.+)$",
+        rf"^(?:in )?(?:the )?{_REVERSE}(?: order)?(?: of| by)? (?P<rest>.+)$",
         rf"^(?P<rest>.+?){_GAP}(?:inverted|reversed?|inverse|backwards|in reverse(?: order)?){_CLOSE}",
     ):
         found = re.match(pattern, text, re.IGNORECASE)

@@ -5,20 +5,33 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from ccrank.criterion_phrase.frames import Framed, framed
-from ccrank.criterion_phrase.meaning import Meaning, meaning_of
+from ccrank.criterion_phrase.meaning import AMOUNTS, Meaning, unknown_poles
+from ccrank.criterion_phrase.rules import meaning_of
 from ccrank.criterion_phrase.words import LITTLE, NEGATORS, adjective_of
 from ccrank.errors import CcrankError
 from ccrank.inflection import quality_noun, superlative
 from ccrank.lexicon import Poles, are_opposite, known_nouns, name_of_scale, poles_of, scale_of_noun
 from ccrank.task import Criterion
+from ccrank.understood import Understood
 
 _LEFT_OVER = frozenset(
     (
-        *("first", "last", "ascending", "descending", "asc", "desc", "reverse", "reversed", "without", "no", "lack"),
+        *(
+            "first",
+            "last",
+            "ascending",
+            "descending",
+            "asc",
+            "desc",
+            "reverse",
+            "reversed",
+            "without",
+            "no",
+            "lack",
+        ),
         *("instead", "opposite", "inverse", "backwards", "anti"),
     )
 )
@@ -28,52 +41,11 @@ Propose = Callable[[str], str | None]
 """An adjective → its opposite, as a model has it; None where it is not sure."""
 
 
-@dataclass(frozen=True, slots=True)
-class Understood:
-    """What a criterion phrase was taken to mean."""
-
-    phrase: str
-    """As it was typed."""
-    name: str
-    """The scale, as a noun: "price". It reads well in "in terms of price"."""
-    poles: tuple[str, str]
-    """Words for the two poles; what the second says comes first in the ranking."""
-    comparative: str
-    """What an item is, compared with those after it: "cheaper"."""
-    first: str
-    """What comes first, for people: "cheapest first"."""
-    last: str
-    """The same of a ranking that is shown in reverse: "most expensive first"."""
-    source: str
-    """How the poles were found: "given", "lexicon", "negation", "amount", "model" or "fallback"."""
-    reversed: bool = False
-    """Whether more of `name` comes later."""
-    warning: str | None = None
-    """Why the meaning is in doubt; None where it is certain."""
-
-    @property
-    def certain(self) -> bool:
-        """Whether the phrase can mean nothing else."""
-        return self.warning is None
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON form, as the output of `ccrank rank --json` has it."""
-        return {
-            "phrase": self.phrase,
-            "first": self.first,
-            "poles": list(self.poles),
-            "comparative": self.comparative,
-            "source": self.source,
-            "certain": self.certain,
-        }
-
-
 def understand(phrase: str, *, category: str | None = None, propose: Propose | None = None) -> Understood:
     """The scale and the direction that a phrase means.
 
     A noun or a plain adjective means the most first: "price" and "expensive" put the most expensive first, "safety" the
-    safest. Superlatives, "least", "lowest", "lack of", "un-", "ascending", "low to high" and "from A to B" say what comes
-    first themselves.
+    safest. Superlatives, "least", "lowest", "ascending", "low to high" and "from A to B" say what comes first.
 
     Parameters
     ----------
@@ -98,57 +70,77 @@ def criterion_of(
     poles: tuple[str, str] | None = None,
     category: str | None = None,
     propose: Propose | None = None,
-) -> tuple[Criterion, Understood]:
-    """A criterion from a phrase, with what was understood. Poles and a comparative that are given come first.
+) -> Criterion:
+    """A criterion from a phrase; it carries what was understood. Poles and a comparative that are given win.
 
-    A noun makes the criterion of that name and nothing else.
+    A noun makes the criterion of that name, with nothing else set.
 
     Parameters
     ----------
     phrase
         See `understand`.
     comparative, poles, category
-        As in `Criterion`; they win over the phrase.
+        As in `Criterion`.
     propose
         See `understand`.
     """
     given = Criterion(phrase.strip() if isinstance(phrase, str) else phrase, comparative, poles, category)
-    if comparative is None and poles is None:
-        meaning = _meaning(given.name, category)
-        found = _understood(given.name, meaning, propose)
-        if meaning.plain:
-            return given, found
-        return Criterion(found.name, found.comparative, found.poles, category, found.reversed), found
-    try:
-        meaning = _meaning(given.name, category)
-    except CcrankError:  # what is given says enough
-        return given, of_criterion(given)
-    scale = poles_of(given)
-    turned = _is_turned(scale, meaning)
-    name = given.name if meaning.plain else meaning.name
-    criterion = Criterion(name, comparative, poles, category, meaning.reversed != bool(turned))
-    found = replace(of_criterion(criterion), phrase=given.name)
-    if turned and not meaning.plain:
-        word = "poles" if poles is not None else "comparative"
-        said = meaning.superlative_of(meaning.high)
-        warning = f"{given.name!r} says {said} first, the {word} that you gave {found.first}: the {word} decide"
-        return criterion, replace(found, warning=warning.replace("comparative decide", "comparative decides"))
-    return criterion, found
+    if comparative is not None or poles is not None:
+        return _with_given(given)
+    meaning = _meaning(given.name, category)
+    found = _understood(given.name, meaning, propose)
+    if meaning.plain:
+        return replace(given, name=meaning.name, understood=found)
+    return Criterion(found.name, found.comparative, found.poles, category, found.reversed, found)
 
 
-def of_criterion(criterion: Criterion) -> Understood:
-    """What a ready-made criterion means; its poles come from its own words or from its name.
+def resolved(criterion: Criterion, propose: Propose | None = None) -> Criterion:
+    """A criterion that carries what it was taken to mean; one with a name alone is understood as a phrase.
 
     Parameters
     ----------
     criterion
-        Any criterion; nothing in it is changed.
+        Any criterion. One that has poles or a comparative is not changed.
+    propose
+        See `understand`; asked again for a criterion that was understood without it.
     """
+    known = criterion.understood
+    if known is not None and (propose is None or known.source != "negation"):
+        return criterion
+    if known is not None:
+        return criterion_of(known.phrase, category=criterion.category, propose=propose)
+    if criterion.comparative is None and criterion.poles is None and not criterion.reversed:
+        return criterion_of(criterion.name, category=criterion.category, propose=propose)
+    return replace(criterion, understood=_of_criterion(criterion))
+
+
+def _with_given(given: Criterion) -> Criterion:
+    """A criterion whose poles or comparative are given; a phrase that says the opposite is reported."""
+    try:
+        meaning = _meaning(given.name, given.category)
+    except CcrankError:  # what is given says enough
+        return replace(given, understood=_of_criterion(given))
+    turned = bool(_is_turned(poles_of(given), meaning))
+    criterion = replace(given, name=meaning.name, reversed=meaning.reversed != turned)
+    found = replace(_of_criterion(criterion), phrase=given.name)
+    if turned and not meaning.plain:
+        said = meaning.superlative_of(meaning.high)
+        says = "poles say" if given.poles is not None else "comparative says"
+        warning = (
+            f"{given.name!r} says {said} first, but the given {says} {found.first}, and decides the order"
+        )
+        found = replace(found, warning=warning.replace("decides", "decide") if given.poles else warning)
+    return replace(criterion, understood=found)
+
+
+def _of_criterion(criterion: Criterion) -> Understood:
+    """What a criterion with poles or a comparative of its own means."""
     scale = poles_of(criterion)
     low, high = scale.low[0], scale.high[0]
     source = {"poles": "given", "comparative": "given", "name": "lexicon"}.get(scale.source, scale.source)
-    of = criterion.name if high in ("low", "high", "few", "many") else ""
-    meaning = Meaning(criterion.name, low, high, source, criterion.reversed, of=of)
+    of = criterion.name if high in AMOUNTS else ""
+    doubt = unknown_poles(criterion.name) if source == "fallback" else ""
+    meaning = Meaning(criterion.name, low, high, source, criterion.reversed, of=of, doubt=doubt)
     return replace(_understood(criterion.name, meaning, None), comparative=criterion.comparative_phrase)
 
 
@@ -171,11 +163,10 @@ def _understood(phrase: str, meaning: Meaning, propose: Propose | None) -> Under
 
 def _proposed(meaning: Meaning, propose: Propose) -> Meaning:
     """With the model's own opposite in place of "not …"; the adjective that was typed keeps its direction."""
-    for field, other in (("low", meaning.high), ("high", meaning.low)):
-        if getattr(meaning, field) == f"not {other}":
-            found = propose(other)
-            if found is not None:
-                return replace(meaning, **{field: found}, source="model")
+    if meaning.low == f"not {meaning.high}" and (found := propose(meaning.high)):
+        return replace(meaning, low=found, source="model")
+    if meaning.high == f"not {meaning.low}" and (found := propose(meaning.low)):
+        return replace(meaning, high=found, source="model")
     return meaning
 
 
@@ -198,7 +189,9 @@ def _checked(meaning: Meaning, text: str) -> Meaning:
     words = re.findall(r"[a-z]+", text.lower())
     if " ".join(words) in known_nouns():
         return meaning
-    graded = [one for one in words if (found := adjective_of(one)) and found.degree != "positive" and found.known]
+    graded = [
+        one for one in words if (found := adjective_of(one)) and found.degree != "positive" and found.known
+    ]
     left = [one for one in words if one in LITTLE | NEGATORS | _LEFT_OVER or one in graded]
     if not left:
         return meaning
@@ -260,7 +253,11 @@ def _of_poles(frame: Framed, category: str | None) -> Meaning:
                 return meaning_of(frame.first, category)
             named = name_of_scale(first)
             name, reverse = named if named else (quality_noun(first), False)
-            doubt = "" if all(found) else f"{last!r} and {first!r} are taken as the poles, {superlative(first)} first"
+            doubt = (
+                ""
+                if all(found)
+                else f"{last!r} and {first!r} are taken as the poles, {superlative(first)} first"
+            )
             return Meaning(name, last, first, "given", reverse, doubt=doubt)
         return replace(meaning_of(first, category), low=last, high=first)
     meaning = meaning_of(frame.first or frame.last, category)

@@ -29,15 +29,47 @@ GOOD = frozenset(("good", "great", "excellent"))
 BAD = frozenset(("bad", "poor", "terrible", "awful"))
 INTENSIFIERS = frozenset(
     (
-        *("the", "a", "an", "very", "really", "so", "quite", "extremely", "highly", "truly", "too", "rather", "overly"),
-        *("particularly", "especially", "much", "far", "even", "slightly", "fairly", "super", "that", "actually", "all"),
+        *(
+            "the",
+            "a",
+            "an",
+            "very",
+            "really",
+            "so",
+            "quite",
+            "extremely",
+            "highly",
+            "truly",
+            "too",
+            "rather",
+            "overly",
+        ),
+        *(
+            "particularly",
+            "especially",
+            "much",
+            "far",
+            "even",
+            "slightly",
+            "fairly",
+            "super",
+            "that",
+            "actually",
+            "all",
+        ),
         *("absolutely", "significantly", "somewhat", "relatively", "generally", "overall", "be", "being"),
     )
 )
 NEGATORS = frozenset(("not", "never", "hardly", "barely", "isnt", "arent", "doesnt", "dont", "non", "un"))
-LACK = r"(?:a |the )?(?:lack|absence|shortage|dearth|want) of|lacking(?: in)?|without|free (?:of|from)|devoid of|short on|low on|no"
+LACK = (
+    r"(?:a |the )?(?:lack|absence|shortage|dearth|want) of|lacking(?: in)?|without|free (?:of|from)|"
+    r"devoid of|short on|low on|no"
+)
 """Before a noun, these ask for as little of it as possible."""
-COMPOUNDS = re.compile(r"(?:low(?:er)? (?:back|body|limb|class|house|season|tide)|high (?:school|street|season|tide)|little (?:finger|toe))\b")
+COMPOUNDS = re.compile(
+    r"(?:lower (?:back|body|limb)|low(?:er)? (?:class|house|season|tide)|high (?:school|street|season|tide)|"
+    r"little (?:finger|toe))\b"
+)
 """Nouns that begin with a word for much or little."""
 SUBSTANCES = re.compile(r"\b(?:sugar|salt|alcohol|abv)\b")
 """Of these there is little where the lexicon's scale has another taste: what is low in sugar is not sour."""
@@ -68,25 +100,138 @@ VERBS = {
 
 _NO_COMPARATIVE = frozenset(
     (
-        *("number", "matter", "other", "another", "rather", "either", "after", "ever", "never", "over", "under", "per"),
-        *("carrier", "supplier", "soldier", "barrier", "courier", "frontier", "tier", "pier", "premier", "glacier"),
-        *("cooler", "heater", "freezer", "leader", "cleaner", "killer", "player", "user", "buyer", "older-than"),
+        *(
+            "number",
+            "matter",
+            "other",
+            "another",
+            "rather",
+            "either",
+            "after",
+            "ever",
+            "never",
+            "over",
+            "under",
+            "per",
+        ),
+        *(
+            "carrier",
+            "supplier",
+            "soldier",
+            "barrier",
+            "courier",
+            "frontier",
+            "tier",
+            "pier",
+            "premier",
+            "glacier",
+        ),
+        *(
+                "heater",
+            "freezer",
+            "leader",
+                "killer",
+            "player",
+            "user",
+            "buyer",
+            "older-than",
+        ),
     )
 )
 _NO_SUPERLATIVE = frozenset(
     (
-        *("interest", "forest", "harvest", "rest", "test", "request", "contest", "west", "guest", "chest", "quest"),
-        *("invest", "protest", "nest", "pest", "vest", "crest", "conquest", "midwest", "arrest", "digest", "suggest"),
-        *("behest", "inquest", "bequest", "manifest", "tempest", "everest", "honest", "modest", "earnest", "dishonest"),
+        *(
+            "interest",
+            "forest",
+            "harvest",
+            "rest",
+            "test",
+            "request",
+            "contest",
+            "west",
+            "guest",
+            "chest",
+            "quest",
+        ),
+        *(
+            "invest",
+            "protest",
+            "nest",
+            "pest",
+            "vest",
+            "crest",
+            "conquest",
+            "midwest",
+            "arrest",
+            "digest",
+            "suggest",
+        ),
+        *(
+            "behest",
+            "inquest",
+            "bequest",
+            "manifest",
+            "tempest",
+            "everest",
+            "honest",
+            "modest",
+            "earnest",
+            "dishonest",
+        ),
     )
 )
-_ADJECTIVE_ENDING = re.compile(r".{3,}(able|ible|ic|ous|ive|ful|less|ish|[^e]ed|worthy|like|proof|some|genic)$")
+_ADJECTIVE_ENDING = re.compile(
+    r".{3,}(able|ible|ic|ous|ive|ful|less|ish|[^e]ed|worthy|like|proof|some|genic)$"
+)
 _NO_ADJECTIVE = frozenset(
     (
-        *("music", "traffic", "topic", "logic", "public", "fabric", "clinic", "statistic", "metric", "panic", "magic"),
-        *("critic", "graphic", "table", "vegetable", "cable", "variable", "archive", "motive", "drive", "olive"),
-        *("incentive", "detective", "perspective", "initiative", "alternative", "objective", "income", "outcome"),
-        *("arithmetic", "plastic", "republic", "rhetoric", "cosmetic", "mechanic", "comic", "epidemic", "dish", "fish"),
+        *(
+            "music",
+            "traffic",
+            "topic",
+            "logic",
+            "public",
+            "fabric",
+            "clinic",
+            "statistic",
+            "metric",
+            "panic",
+            "magic",
+        ),
+        *(
+            "critic",
+            "graphic",
+            "table",
+            "vegetable",
+            "cable",
+            "variable",
+            "archive",
+            "motive",
+            "drive",
+            "olive",
+        ),
+        *(
+            "incentive",
+            "detective",
+            "perspective",
+            "initiative",
+            "alternative",
+            "objective",
+            "income",
+            "outcome",
+        ),
+        *(
+            "arithmetic",
+            "plastic",
+            "republic",
+            "rhetoric",
+            "cosmetic",
+            "mechanic",
+            "comic",
+            "epidemic",
+            "dish",
+            "fish",
+        ),
     )
 )
 
@@ -128,7 +273,7 @@ def adjective_of(word: str) -> Inflected | None:
             found = _uninflected(word.removesuffix(ending))
             if found is not None:
                 return Inflected(found, degree, True)  # type: ignore[arg-type]
-            if ending == "est" and len(word) > 5 or word.endswith("ier") and len(word) > 5:
+            if (ending == "est" and len(word) > 5) or (word.endswith("ier") and len(word) > 5):
                 return Inflected(uninflected(word.removesuffix(ending)), degree, False)  # type: ignore[arg-type]
     if looks_like_adjective(word):
         return Inflected(word, "positive", False)
@@ -148,7 +293,9 @@ def looks_like_adjective(word: str) -> bool:
     return bool(_ADJECTIVE_ENDING.match(word)) and word not in _NO_ADJECTIVE and word not in known_nouns()
 
 
-OF_ACTIONS = frozenset(("probability", "difficulty", "price", "speed", "danger", "complexity", "interest", "certainty"))
+OF_ACTIONS = frozenset(
+    ("probability", "difficulty", "price", "speed", "danger", "complexity", "interest", "certainty")
+)
 """Scales of things done: "easiest to learn" is about the difficulty of learning, "similar to tea" about resemblance."""
 PARTICIPLES = {
     "rated": "rating",
