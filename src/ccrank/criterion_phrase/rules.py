@@ -122,18 +122,23 @@ def _how(tokens: list[str]) -> Meaning | None:
             reverse,
             complement=complement,
         )
-    if tokens[1] in ("much", "many"):
-        stop = _subject_at(tokens, 2)
-        verb = next((w.VERBS[one] for word in tokens[2:] if (one := word.removesuffix("s")) in w.VERBS), None)
-        noun = tokens[2:stop]
-        if noun:
+    if tokens[1] in ("much", "many") and tokens[2:]:
+        if tokens[1] == "many" or not _SUBJECT.match(" ".join(tokens[2:]))[0]:  # type: ignore[index]
+            stop = next((index for index, word in enumerate(tokens) if index > 2 and _noun_of_verb([word])), None)
+            noun = tokens[2 : min(filter(None, (stop, _subject_at(tokens, 3))), default=None)]
             return of_amount(1, noun, counted=tokens[1] == "many")
-        return None if verb is None else of_amount(1, [verb])
+        verb = _noun_of_verb(tokens[2:])
+        return of_amount(1, [verb]) if verb else None
     if tokens[1] == "well":
-        verb = next((w.VERBS[one] for word in tokens[2:] if (one := word.removesuffix("s")) in w.VERBS), "")
+        verb = _noun_of_verb(tokens[2:])
         good = of_adjective("good")
-        return replace(good, name=verb or good.name, of=verb or "")
+        return replace(good, name=verb or good.name, of=verb)
     return _adjective(_subject_dropped(tokens[1:]))
+
+
+def _noun_of_verb(tokens: Sequence[str]) -> str:
+    """What the first verb that measures says: "it costs" → "price"; empty if there is none."""
+    return next((w.VERBS[one] for word in tokens if (one := word.removesuffix("s")) in w.VERBS), "")
 
 
 def _subject_at(tokens: list[str], start: int) -> int | None:
