@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ccrank.criterion_phrase.words import OF_ACTIONS, SUBSTANCES
 from ccrank.inflection import (
@@ -84,6 +85,10 @@ def of_adjective(adjective: str, complement: str = "") -> Meaning:
         return Meaning(
             name_with(name, complement), scale.low[0], adjective, "lexicon", reverse, complement=complement
         )
+    noun = _noun_made_of(adjective)
+    if noun is not None:
+        low = known_nouns()[noun].low[0]
+        return Meaning(name_with(noun, complement), low, adjective, "lexicon", complement=complement)
     prefixed = re.match(r"(?:un|in|im|ir|il|dis|non)(.+)", adjective)
     if prefixed and (known := name_of_scale(prefixed[1])):
         name, reverse = known
@@ -99,6 +104,12 @@ def of_adjective(adjective: str, complement: str = "") -> Meaning:
     name = name_with(quality_noun(plain or adjective), complement)
     low = plain or negation(adjective)
     return Meaning(name, low, adjective, "negation", plain is not None, complement=complement)
+
+
+@cache
+def _noun_made_of(adjective: str) -> str | None:
+    """The noun of the lexicon that is made of an adjective on no scale: "hazardous" → "hazardousness"."""
+    return next((noun for noun in known_nouns() if adjective in adjectives_of_noun(noun)), None)
 
 
 def of_amount(sign: int, noun: Sequence[str], counted: bool = False) -> Meaning:

@@ -124,7 +124,9 @@ def _how(tokens: list[str]) -> Meaning | None:
         )
     if tokens[1] in ("much", "many") and tokens[2:]:
         if tokens[1] == "many" or not _SUBJECT.match(" ".join(tokens[2:]))[0]:  # type: ignore[index]
-            stop = next((index for index, word in enumerate(tokens) if index > 2 and _noun_of_verb([word])), None)
+            stop = next(
+                (index for index, word in enumerate(tokens) if index > 2 and _noun_of_verb([word])), None
+            )
             noun = tokens[2 : min(filter(None, (stop, _subject_at(tokens, 3))), default=None)]
             return of_amount(1, noun, counted=tokens[1] == "many")
         verb = _noun_of_verb(tokens[2:])
@@ -262,15 +264,18 @@ def _adjective(tokens: list[str]) -> Meaning | None:
     if rest and head.endswith("ly") and adjective_of(rest[0]) and head not in known_adjectives():
         return _adjective([*tokens[:start], *rest])
     inflected = adjective_of(head)
+    behind = adjective_of(rest[0]) if len(rest) == 1 else None
+    graded = behind if behind is not None and behind.known and behind.degree != "positive" else None
+    if graded is not None and (inflected is None or not inflected.known):
+        return _before_noun(graded, sign, [], graded.degree)  # an adverb: "founded earliest", "runs faster"
     loose = _LOOSE_ADJECTIVE.match(head) and not _NOUN_ENDING.match(head) and head not in known_nouns()
     if inflected is None and degree and loose:
         inflected = Inflected(head, "positive", False)
     if inflected is None:
         compound = adjective_of(rest[0]) if len(rest) == 1 else None
         if compound is not None and compound.known and rest[0] not in known_nouns():
-            found = of_adjective(compound.adjective)
-            if compound.degree == "positive":  # "energy efficient", not "runs faster"
-                found = replace(found, name=f"{head} {found.name}")
+            found = of_adjective(compound.adjective)  # "energy efficient"
+            found = replace(found, name=f"{head} {found.name}")
             return found if sign > 0 else found.flipped()
         if degree == "negated" and start:
             found = meaning_of(" ".join(tokens[start:]))

@@ -13,7 +13,15 @@ from ccrank.criterion_phrase.rules import meaning_of
 from ccrank.criterion_phrase.words import LITTLE, NEGATORS, adjective_of
 from ccrank.errors import CcrankError
 from ccrank.inflection import quality_noun, superlative
-from ccrank.lexicon import Poles, are_opposite, known_adjectives, known_nouns, name_of_scale, poles_of, scale_of_noun
+from ccrank.lexicon import (
+    Poles,
+    are_opposite,
+    known_adjectives,
+    known_nouns,
+    name_of_scale,
+    poles_of,
+    scale_of_noun,
+)
 from ccrank.task import Criterion
 from ccrank.understood import Understood
 
@@ -191,7 +199,9 @@ def _checked(meaning: Meaning, text: str) -> Meaning:
         return meaning
     if len(words) == 2 and words[0] in known_adjectives() and meaning.of and re.search(r"[^su]s$", words[1]):
         first = meaning.superlative_of(meaning.high)
-        doubt = f"{meaning.name!r} is taken as a number, {first} first; for the adjective, say 'most {words[0]}'"
+        doubt = (
+            f"{meaning.name!r} is taken as a number, {first} first; for the adjective, say 'most {words[0]}'"
+        )
         return replace(meaning, doubt=doubt)
     graded = [
         one for one in words if (found := adjective_of(one)) and found.degree != "positive" and found.known
@@ -264,7 +274,12 @@ def _of_poles(frame: Framed, category: str | None) -> Meaning:
             )
             return Meaning(name, last, first, "given", reverse, doubt=doubt)
         return replace(meaning_of(first, category), low=last, high=first)
-    meaning = meaning_of(frame.first or frame.last, category)
+    words = frame.first or frame.last
+    meaning = meaning_of(words, category)
+    if meaning.source == "fallback":
+        raise CcrankError(
+            f"{words!r} {'first' if frame.first else 'last'} is not understood; say it as 'oldest first'"
+        )
     return meaning if frame.first else meaning.flipped()
 
 

@@ -23,8 +23,18 @@ LITTLE = frozenset(
     )
 )
 """Said of an amount: "lowest price", "fewest calories", "less noise"."""
-SIZES = {"large": 1, "big": 1, "huge": 1, "great": 1, "small": -1, "little": -1, "tiny": -1}
-"""Adjectives of size, which say how much before the noun of an amount: "smallest carbon footprint"."""
+SIZES = {
+    "large": 1,
+    "big": 1,
+    "huge": 1,
+    "great": 1,
+    "long": 1,
+    "small": -1,
+    "little": -1,
+    "tiny": -1,
+    "short": -1,
+}
+"""Before the noun of an amount these say how much: "smallest carbon footprint", "shortest distance"."""
 GOOD = frozenset(("good", "great", "excellent"))
 BAD = frozenset(("bad", "poor", "terrible", "awful"))
 INTENSIFIERS = frozenset(
@@ -127,10 +137,10 @@ _NO_COMPARATIVE = frozenset(
             "glacier",
         ),
         *(
-                "heater",
+            "heater",
             "freezer",
             "leader",
-                "killer",
+            "killer",
             "player",
             "user",
             "buyer",
@@ -181,7 +191,7 @@ _NO_SUPERLATIVE = frozenset(
     )
 )
 _ADJECTIVE_ENDING = re.compile(
-    r".{3,}(able|ible|ic|ous|ive|ful|less|ish|[^e]ed|worthy|like|proof|some|genic)$"
+    r".+([bdfglmnprt])\1y$|.{3,}(able|ible|ic|ous|ive|ful|less|ish|[^e]ed|worthy|like|proof|some|genic)$"
 )
 _NO_ADJECTIVE = frozenset(
     (
