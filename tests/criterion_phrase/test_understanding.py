@@ -134,21 +134,16 @@ def test_a_noun_stays_as_it_is(noun):
     st.sampled_from(NOUNS),
     st.sampled_from(
         (
-            "{0} ascending",
-            "{0} (low to high)",
-            "{0}, lowest first",
-            "lowest {0}",
-            "lack of {0}",
-            "least {0}",
-            "reverse {0}",
-        )
-        + (
-            "low {0}",
-            "{0} from low to high",
-            "which has the lowest {0}?",
-            "sort by {0} asc",
-            "{0} ↑",
-            "{0} reversed",
+            *(
+                "{0} ascending",
+                "{0} (low to high)",
+                "{0}, lowest first",
+                "lowest {0}",
+                "lack of {0}",
+                "least {0}",
+            ),
+            *("low {0}", "{0} from low to high", "which has the lowest {0}?", "sort by {0} asc", "{0} ↑"),
+            *("reverse {0}", "{0} reversed"),
         )
     ),
 )
@@ -294,8 +289,8 @@ def test_a_proposal_replaces_not_and_nothing_else():
     assert (up.poles, up.understood.source) == (("slow", "zippy"), "model")
     assert (down.poles, down.comparative) == (("zippy", "slow"), "slower")
     assert resolved(criterion_of("zippy"), propose).poles == ("slow", "zippy")
-    assert criterion_of("least photogenic", propose=propose).poles == ("photogenic", "not photogenic")
-    assert asked[-1] == "photogenic"
+    assert criterion_of("least pasty", propose=propose).poles == ("pasty", "not pasty")
+    assert asked[-1] == "pasty"
     for phrase in ("cheapest", "walkable", "price", "sleep"):
         asked.clear()
         criterion_of(phrase, propose=propose)
