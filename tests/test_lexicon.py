@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccrank.lexicon import negation, plural, poles_of, positive_form, superlative
+from ccrank.inflection import plural, superlative
+from ccrank.lexicon import negation, poles_of, positive_form
 from ccrank.task import Criterion
 from ccrank.toml import parse_toml
 

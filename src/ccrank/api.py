@@ -10,11 +10,13 @@ from dataclasses import replace
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
+from ccrank.criterion_phrase import criterion_of, resolved
 from ccrank.lm import Reader, ReadingCache
 from ccrank.lm.reader import Progress
 from ccrank.methods import DEFAULT_METHOD, get_method
+from ccrank.opposites import opposite_proposer
 from ccrank.prompts import Templates, load_templates
-from ccrank.ranking import Ranking, canonical, from_canonical
+from ccrank.ranking import Answer, Ranking, canonical, from_canonical
 from ccrank.reader_options import ReaderOptions
 from ccrank.rows import rows_of_items
 from ccrank.task import Criterion, Task, check_text
@@ -134,11 +136,12 @@ def rank(
         The texts to rank, at least two different ones; equal ones are tied. Or a pandas or polars frame, whose rows
         are ranked by the texts of one column.
     by
-        The criterion: a name such as "size", or a `Criterion`.
+        The criterion: a phrase such as "size", "least expensive" or "price (low to high)", or a `Criterion`. What was
+        understood is in the result's `understood`; see docs/criteria.md.
     comparative
         How the higher item compares with the lower one: "larger".
     poles
-        Words for the low and the high pole: ("small", "large").
+        Words for the two poles, low and high: ("small", "large"). The high pole comes first.
     category
         What the items are, in the singular: "country".
     context
@@ -164,7 +167,10 @@ def rank(
     rows = rows_of_items(items, column)
     if rows.unranked:
         warnings.warn(rows.notes()[0], stacklevel=3)
-    criterion = by if isinstance(by, Criterion) else Criterion(by, comparative, poles, category)
+    if isinstance(by, Criterion):
+        criterion = by
+    else:
+        criterion = criterion_of(by, comparative=comparative, poles=poles, category=category)
     task = rows.task(criterion, context, id=f"ranking by {criterion.name}")
     reader = model if isinstance(model, Reader) else _last_loaded(model)
     given = dict(options or {})
@@ -206,6 +212,8 @@ def rank_tasks(
         return []
     for task in tasks:
         check_text(task)
+    propose = opposite_proposer(reader)
+    tasks = [replace(task, criterion=resolved(task.criterion, propose)) for task in tasks]
     sorted_tasks, orders = zip(*(canonical(task) for task in tasks), strict=True)
     answers = chosen.run(sorted_tasks, reader, templates or load_templates(), progress=progress, **parsed)
     return [
@@ -217,8 +225,16 @@ def rank_tasks(
             chosen.directed if answer.directed is None else answer.directed,
             answer.consistency,
             answer.cost,
-            answer.details,
+            _details(task, answer),
             answer.probe,
         )
         for task, order, answer in zip(tasks, orders, answers, strict=True)
     ]
+
+
+def _details(task: Task, answer: Answer) -> Mapping[str, Any]:
+    """The method's own details; a doubt about what the criterion means joins its warning."""
+    understood = task.criterion.understood
+    warnings = [understood.warning if understood else None, answer.details.get("warning")]
+    found = "; ".join(one for one in warnings if one)
+    return {**answer.details, "warning": found} if found else answer.details

@@ -9,6 +9,7 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
+from ccrank.inflection import PREPOSITION, quality_noun, superlative, uninflected
 from ccrank.task import Criterion
 from ccrank.toml import parse_toml
 
@@ -27,60 +28,6 @@ IRREGULAR = {
     "farther": "far",
     "further": "far",
 }
-SUPERLATIVES = {
-    "good": "best",
-    "bad": "worst",
-    "far": "farthest",
-    "many": "most",
-    "few": "fewest",
-    "little": "smallest",
-    "northern": "northernmost",
-    "north": "northernmost",
-    "southern": "southernmost",
-    "south": "southernmost",
-    "eastern": "easternmost",
-    "east": "easternmost",
-    "western": "westernmost",
-    "west": "westernmost",
-    "nearby": "nearest",
-    "gooey": "gooiest",
-    # Words that the rules below take for one syllable, or that take no ending.
-    **{
-        word: f"most {word}"
-        for word in (
-            *("bent", "broke", "dried", "fluent", "fun", "grown", "just", "known", "loyal", "matt", "naive"),
-            *("niche", "paid", "pious", "real", "right", "shut", "viable", "whole", "worn", "wrong"),
-        )
-    },
-}
-PLURALS = {
-    "person": "people",
-    "man": "men",
-    "woman": "women",
-    "child": "children",
-    "foot": "feet",
-    "tooth": "teeth",
-    "goose": "geese",
-    "mouse": "mice",
-    "leaf": "leaves",
-    "loaf": "loaves",
-    "wolf": "wolves",
-    "bucket": "buckets",
-    "thief": "thieves",
-    "life": "lives",
-    "knife": "knives",
-    "hero": "heroes",
-    "potato": "potatoes",
-    "tomato": "tomatoes",
-    "volcano": "volcanoes",
-    "quiz": "quizzes",
-    "lens": "lenses",
-    **{
-        same: same
-        for same in ("species", "series", "sheep", "deer", "aircraft", "spacecraft", "fish", "people")
-    },
-}
-PREPOSITION = r"of|in|per|by|for|at|to|on|from|with|since|among|between"
 PREPOSITIONS = frozenset((*PREPOSITION.split("|"), "than"))
 MEASURES = ("amount", "quantity", "level", "degree", "score", "rating", "index", "measure")
 """Head nouns that measure what another word names: "level of noise", "noise level"."""
@@ -124,7 +71,7 @@ def poles_of(criterion: Criterion) -> Poles:
         found = _of_comparative(criterion.comparative, criterion.name)
         if found is not None:
             return found
-    return _of_name(criterion.name) or FALLBACK
+    return scale_of_noun(criterion.name) or FALLBACK
 
 
 def _of_poles(low: str, high: str) -> Poles:
@@ -157,15 +104,15 @@ def _of_comparative(comparative: str, name: str) -> Poles | None:
 
 def _is_thing(word: str, name: str) -> bool:
     """Whether "more …" is followed by a noun ("more goals", "more power"), which is not a word for a pole."""
-    if word in _adjectives():
+    if word in known_adjectives():
         return False
     plural_noun = word.endswith("s") and not word.endswith(("ous", "ss"))
-    return plural_noun or word in ("people", "money") or word in _nouns() or word in _words(name)
+    return plural_noun or word in ("people", "money") or word in known_nouns() or word in _words(name)
 
 
 def _of_adjective(adjective: str, name: str) -> Poles:
     """The scale with the adjective at its high pole."""
-    named = _of_name(name)
+    named = scale_of_noun(name)
     if adjective in ("high", "low"):
         # "more" and "less" have no scale of their own: the name gives the words, the comparative the direction.
         scale = FALLBACK if named is None else replace(named, source="comparative")
@@ -176,7 +123,7 @@ def _of_adjective(adjective: str, name: str) -> Poles:
     else:
         known = _scale_with(adjective)
         if known is None:
-            return _made_up(adjective, "comparative")
+            return scale_of_unknown(adjective, "comparative")
         scale = known
     most = superlative(adjective) if adjective != scale.high[0] else scale.most
     return Poles(scale.low, _first(adjective, scale.high), scale.least, most, "comparative")
@@ -188,7 +135,7 @@ def _scale_with(adjective: str) -> Poles | None:
     return min(sides, key=lambda one: one.high.index(adjective), default=None)
 
 
-def _of_name(name: str) -> Poles | None:
+def scale_of_noun(name: str) -> Poles | None:
     """The scale whose noun is the head of the name, else of another noun in the name; "how loud it is" is resolved by
     its adjective."""
     text = " ".join(_words(name))
@@ -199,11 +146,11 @@ def _of_name(name: str) -> Poles | None:
         if phrases:
             return max(phrases, key=lambda one: one[1])[2]
         adjective = how.group(1)
-        known = _upwards(adjective)
+        known = scale_of_adjective(adjective)
         if known is not None:
             return known
         if adjective not in ("much", "many", "often", "far", "well"):
-            return _made_up(adjective, "name")
+            return scale_of_unknown(adjective, "name")
     cut = re.search(rf" (?:{PREPOSITION})\b", text)
     head = len(text) if cut is None else cut.start()
     last = text[:head].rpartition(" ")[2]
@@ -216,19 +163,19 @@ def _of_name(name: str) -> Poles | None:
     if chosen:
         return max(chosen, key=lambda one: one[1] - one[0])[2]
     stem = re.fullmatch(r"(?!business)([a-z]+?)(i?)ness", last)
-    return _upwards(stem[1] + stem[2].replace("i", "y")) if stem else None
+    return scale_of_adjective(stem[1] + stem[2].replace("i", "y")) if stem else None
 
 
 def _found(text: str) -> list[tuple[int, int, Poles]]:
     """The nouns of the table in a text: start, end and scale of each match."""
-    nouns = _nouns()
+    nouns = known_nouns()
     starts = [0, *(match.end() for match in re.finditer(" ", text))]
     ends = [*(start - 1 for start in starts[1:]), len(text)]
     spans = [(start, end) for start in starts for end in ends if start < end]
     return [(start, end, nouns[text[start:end]]) for start, end in spans if text[start:end] in nouns]
 
 
-def _upwards(adjective: str) -> Poles | None:
+def scale_of_adjective(adjective: str) -> Poles | None:
     """The scale with the adjective as the first word of its high pole: for "how loud it is" and "noisiness"."""
     scale = _scale_with(adjective)
     if scale is None:
@@ -236,14 +183,38 @@ def _upwards(adjective: str) -> Poles | None:
     return Poles(scale.low, _first(adjective, scale.high), scale.least, superlative(adjective), "name")
 
 
+def are_opposite(one: str, other: str) -> bool:
+    """Whether two adjectives stand at different poles of a scale."""
+    sides = [side for scale in _scales() for side in (scale, scale.reversed())]
+    return any(one in side.high and other in side.low for side in sides)
+
+
+def name_of_scale(adjective: str) -> tuple[str, bool] | None:
+    """The usual noun for an adjective's scale, and whether the adjective is at its low pole; None if it is on none.
+
+    >>> name_of_scale("costly"), name_of_scale("cheap"), name_of_scale("zippy")
+    (('price', False), ('price', True), None)
+    """
+    scale = _scale_with(adjective)
+    if scale is None:
+        return None
+    for entry in _table()["scale"]:
+        if (*entry["high"], *entry["low"]) in ((*scale.high, *scale.low), (*scale.low, *scale.high)):
+            noun = next(
+                (one for one in entry["nouns"] if not one.startswith("how ")), quality_noun(entry["high"][0])
+            )
+            return noun, adjective in entry["low"]
+    raise AssertionError(f"no entry for the scale of {adjective!r}")
+
+
 def _covers(heads: list[tuple[int, int, Poles]], last: str) -> bool:
     """Whether the table lists the head noun in a longer phrase, such as "degree of intensity"."""
     return any(end - start > len(last) for start, end, _ in heads)
 
 
-def _made_up(adjective: str, source: str) -> Poles:
+def scale_of_unknown(adjective: str, source: str) -> Poles:
     """Poles of an adjective that is not in the table: itself and its negation, or the adjective that it negates."""
-    plain = _affirmed(adjective)
+    plain = affirmed(adjective)
     if plain is not None:
         return Poles((plain,), (adjective,), superlative(plain), superlative(adjective), source)
     return Poles((negation(adjective),), (adjective,), f"least {adjective}", superlative(adjective), source)
@@ -263,7 +234,13 @@ def negation(adjective: str) -> str:
     return f"un{adjective}" if regular else f"not {adjective}"
 
 
-def _affirmed(adjective: str) -> str | None:
+def is_listed_negation(adjective: str) -> bool:
+    """Whether the table lists the adjective or its negation outside the scales: "edible", "inedible"."""
+    negations = _negations()
+    return adjective in negations or adjective in _negated()
+
+
+def affirmed(adjective: str) -> str | None:
     """The adjective that this one negates: "unwalkable" → "walkable"; None if it is not a negation."""
     listed = next((plain for plain, negated in _negations().items() if negated == adjective), None)
     if listed is not None:
@@ -285,70 +262,14 @@ def positive_form(comparative: str) -> str | None:
         return words[1]
     if first in IRREGULAR:
         return IRREGULAR[first]
-    known = _adjectives()
+    known = known_adjectives()
     if first in known:
         return first
     if not first.endswith("er"):
         return None
     stem = first[:-2]
     guesses = (stem, stem + "e", stem[:-1] + "y" if stem.endswith("i") else stem, stem[:-1])
-    return next((guess for guess in guesses if guess in known), None) or _unbent(stem)
-
-
-def _unbent(stem: str) -> str:
-    """The adjective before "-er", by spelling rules: zippi → zippy, redd → red, nic → nice."""
-    if stem.endswith("i"):
-        return stem[:-1] + "y"
-    if re.search(r"([bdgmnprt])\1$", stem):
-        return stem[:-1]
-    if re.search(r"[uvcz]$|[^aeious]s$|oos$|^[^aeiou]+e$", stem) or re.fullmatch(
-        r"[^aeiou]*[aeiou][^aeiouwxy]", stem
-    ):
-        return stem + "e"
-    return stem
-
-
-def superlative(adjective: str) -> str:
-    """The superlative by spelling rules: largest, busiest, biggest, most expensive."""
-    if adjective.startswith("not "):
-        return f"least {adjective.removeprefix('not ')}"
-    if " " in adjective:
-        return f"most {adjective}"
-    if adjective in SUPERLATIVES:
-        return SUPERLATIVES[adjective]
-    vowels = len(re.findall(r"[aeiouy]+", adjective.removesuffix("e")))
-    if re.search(r"[^aeiou]y$", adjective) and vowels <= 2:
-        return adjective[:-1] + "iest"
-    if vowels > 1 and not re.search(r"[^aeiou]ow$", adjective):
-        return f"most {adjective}"
-    if adjective.endswith("e"):
-        return adjective + "st"
-    if vowels == 1 and re.search(r"[^aeiou][aeiou][bdgmnpt]$", adjective):
-        return adjective + adjective[-1] + "est"
-    return adjective + "est"
-
-
-def plural(noun: str) -> str:
-    """The plural by spelling rules, of the noun before any preposition: countries, moons of Jupiter."""
-    cut = re.search(rf" (?:{PREPOSITION}) ", noun)
-    head, rest = (noun, "") if cut is None else (noun[: cut.start()], noun[cut.start() :])
-    start, blank, last = head.rpartition(" ")
-    low = last.lower()
-    if low in PLURALS:
-        last = PLURALS[low] if last == low else PLURALS[low].capitalize()
-    elif re.search(r"(wo|s|e|y)man$", low) and low != "talisman":
-        last = last[:-2] + "en"
-    elif low.endswith("person"):
-        last = last[:-6] + "people"
-    elif low.endswith("sis"):
-        last = last[:-2] + "es"
-    elif re.search(r"[^aeiou]y$", low):
-        last = last[:-1] + "ies"
-    elif re.search(r"(s|x|z|ch|sh)$", low) and (not low.endswith("s") or re.search(r"[suiao]s$", low)):
-        last += "es"
-    elif not low.endswith("s"):  # a noun with any other final s is a plural already: "animals"
-        last += "s"
-    return start + blank + last + rest
+    return next((guess for guess in guesses if guess in known), None) or uninflected(stem)
 
 
 def _first(word: str, others: tuple[str, ...]) -> tuple[str, ...]:
@@ -372,7 +293,8 @@ def _scales() -> tuple[Poles, ...]:
 
 
 @cache
-def _nouns() -> Mapping[str, Poles]:
+def known_nouns() -> Mapping[str, Poles]:
+    """The names of criteria, each with its scale."""
     upright = {noun: _scale(entry) for entry in _table()["scale"] for noun in entry["nouns"]}
     turned = {
         noun: _scale(entry).reversed() for entry in _table()["scale"] for noun in entry.get("low_nouns", ())
@@ -391,7 +313,13 @@ def _negations() -> Mapping[str, str]:
 
 
 @cache
-def _adjectives() -> frozenset[str]:
+def _negated() -> frozenset[str]:
+    return frozenset(_negations().values())
+
+
+@cache
+def known_adjectives() -> frozenset[str]:
+    """The adjectives of all scales."""
     return frozenset(word for scale in _scales() for word in (*scale.high, *scale.low))
 
 

@@ -14,6 +14,7 @@ from ccrank.lm.reading import Cost
 from ccrank.rows import Entry, RankedRows, Rows, frame_of, json_value, ranked_entries
 from ccrank.task import Task, normal_form
 from ccrank.text import one_line
+from ccrank.understood import Understood
 
 HTML_ROWS = 100
 """Rows of a notebook's table; the rest is counted."""
@@ -69,6 +70,11 @@ class Ranking:
                 key=lambda index: (-self.scores[index], normal_form(self.task.items[index])),
             )
         )
+
+    @property
+    def understood(self) -> Understood | None:
+        """What the criterion was taken to mean, and what comes first: `understood.first` is "cheapest first"."""
+        return self.task.criterion.understood
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -173,6 +179,8 @@ class Ranking:
         }
         if self.rows is not None and self.rows.unranked:
             result["skipped"] = self.rows.unranked
+        if self.understood is not None:
+            result["understood"] = self.understood.to_json()
         if self.details:
             result["details"] = dict(self.details)
         return result

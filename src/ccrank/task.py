@@ -10,6 +10,7 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.text import quoted
+from ccrank.understood import Understood
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,11 @@ class Criterion:
     """Words for the low and the high pole: ("small", "large")."""
     category: str | None = None
     """What the items are, in the singular: "country"."""
+    reversed: bool = False
+    """Whether more of `name` comes later: "price" with the poles ("expensive", "cheap"). Methods that ask for the name
+    alone, as ratings do, turn their answers round."""
+    understood: Understood | None = field(default=None, compare=False, repr=False)
+    """What the phrase that it was made of was taken to mean; see `ccrank.criterion_phrase`."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -66,7 +72,12 @@ class Criterion:
     @property
     def comparative_phrase(self) -> str:
         """The comparative, or the paper's phrase for a criterion without one."""
-        return self.comparative or f"more in terms of {self.name}"
+        return self.comparative or f"{'less' if self.reversed else 'more'} in terms of {self.name}"
+
+    @property
+    def sign(self) -> int:
+        """1 where more of `name` comes first, -1 where it comes last."""
+        return -1 if self.reversed else 1
 
     @property
     def kind(self) -> str:
@@ -88,7 +99,7 @@ class Criterion:
             return cls(value)
         if not isinstance(value, Mapping):
             raise CcrankError(f"a criterion must be a name or an object with a name, got {value!r}")
-        known = {"name", "comparative", "poles", "category"}
+        known = {"name", "comparative", "poles", "category", "reversed"}
         if unknown := sorted(set(map(str, value)) - known):
             raise CcrankError(f"criterion has unknown fields {unknown}; known are {sorted(known)}")
         if "name" not in value:
@@ -103,6 +114,7 @@ class Criterion:
             comparative=value.get("comparative"),
             poles=poles if poles is None or isinstance(poles, str) else tuple(poles),  # type: ignore[arg-type]
             category=value.get("category"),
+            reversed=bool(value.get("reversed", False)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -112,6 +124,7 @@ class Criterion:
             "comparative": self.comparative,
             "poles": None if self.poles is None else list(self.poles),
             "category": self.category,
+            "reversed": self.reversed or None,
         }
         return {key: value for key, value in fields.items() if value is not None}
 

@@ -6,9 +6,11 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from ccrank.criterion_phrase import resolved
 from ccrank.errors import CcrankError
 from ccrank.files import json_lines, read_text, write_atomically
 from ccrank.labels import Labels
@@ -36,6 +38,7 @@ def read_tasks(path: str | Path) -> list[Task]:
             value.pop("id", None)
         try:
             task = Task.parse(value, default_id=f"line-{number}")
+            task = replace(task, criterion=resolved(task.criterion))
         except CcrankError as error:
             raise CcrankError(f"{where}: {error}") from None
         if task.id in line_of_id:

@@ -61,11 +61,32 @@ def test_table(rank):
     """For people: one line per item, best first, and a word on consistency."""
     result = rank(*ITEMS, "--by", "size")
     lines = result.out.splitlines()
-    assert lines[0].split() == ["rank", "item", "score"]
+    assert lines[0] == "by size: largest first"
+    assert lines[1].split() == ["rank", "item", "score"]
     best = json.loads(rank(*ITEMS, "--by", "size", "--json").out)["items"]
-    assert [line.split()[1] for line in lines[1:5]] == [row["item"] for row in best]
-    assert "both orders agree on" in lines[5]
-    assert "12 comparisons" in lines[5]
+    assert [line.split()[1] for line in lines[2:6]] == [row["item"] for row in best]
+    assert "both orders agree on" in lines[6]
+    assert "12 comparisons" in lines[6]
+
+
+def test_what_was_understood(rank):
+    """The first line and the JSON say what comes first, also where --reverse shows the other end."""
+    assert rank(*ITEMS, "--by", "lowest price").out.startswith("by price: cheapest first\n")
+    assert rank(*ITEMS, "--by", "lowest price", "--reverse").out.startswith(
+        "by price: most expensive first\n"
+    )
+    found = json.loads(rank(*ITEMS, "--by", "price (low to high)", "--json").out)
+    assert found["understood"] == {
+        "phrase": "price (low to high)",
+        "first": "cheapest first",
+        "poles": ["expensive", "cheap"],
+        "comparative": "cheaper",
+        "source": "lexicon",
+        "certain": True,
+    }
+    refused = rank(*ITEMS, "--by", "A to Z")
+    assert (refused.code, refused.out) == (2, "")
+    assert "'A to Z' is an order that needs no model" in refused.err
 
 
 def test_the_table_shows_items_as_they_are(rank):

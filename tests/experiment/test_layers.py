@@ -253,7 +253,8 @@ def test_a_study_of_the_old_rule_is_not_gone_on_with(
 def test_kinds_are_means_over_the_layers_that_were_chosen() -> None:
     """Datasets with one layer each are averaged with layer −1; if a dataset has several, layers are separate."""
     row = {
-        "model": "m", "kind": "facts", "family": "probing", "directed": False, "split": "none", "n_items": 3, "seed": 0, "accuracy": 0.5,
+        "model": "m", "kind": "facts", "family": "probing", "directed": False, "split": "none",
+        "n_items": 3, "seed": 0, "accuracy": 0.5,
         "free_accuracy": 0.5, "abs_tau": 0.5, "chance_abs_tau": 0.5, "chance_free_accuracy": 0.5, "consistency": 0.5,
         "seconds": 1.0, "distinct_tokens": 3,
     }  # fmt: skip

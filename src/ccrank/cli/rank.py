@@ -13,6 +13,7 @@ import typer
 from ccrank.cli import options as shared
 from ccrank.cli.screen import json_text, reading_progress, spinner
 from ccrank.cli.show import show
+from ccrank.criterion_phrase import criterion_of
 from ccrank.errors import CcrankError
 from ccrank.files import read_text, write_atomically
 from ccrank.rows import (
@@ -24,7 +25,7 @@ from ccrank.rows import (
     read_rows,
     rows_of_items,
 )
-from ccrank.task import Criterion, Task
+from ccrank.task import Task
 from ccrank.taskfiles import read_labels, read_tasks
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def rank_command(
         list[str] | None, typer.Argument(help="The items; default: --file, --tasks or stdin.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", help="The criterion: size, sentiment …", rich_help_panel=WHAT)
+        str | None,
+        typer.Option("--by", help="The criterion: size, cheapest, least risky …", rich_help_panel=WHAT),
     ] = None,
     comparative: Annotated[
         str | None,
@@ -262,7 +264,7 @@ def _tasks(
         raise CcrankError(
             f"the --context file {context} is empty; put the text into it, or leave --context out"
         )
-    criterion = Criterion(by.strip(), comparative, poles, category)
+    criterion = criterion_of(by, comparative=comparative, poles=poles, category=category)
     task = rows.task(criterion, text, id=f"ranking by {by.strip()}")
     for note in rows.notes():
         sys.stderr.write(f"ccrank: {note}\n")

@@ -19,10 +19,10 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
     for number, ranking in enumerate(rankings):
         if number:
             console.print()
-        if len(rankings) > 1:
-            console.print(
-                f"{one_line(ranking.task.id)}, by {one_line(ranking.task.criterion.name)}", style="bold"
-            )
+        heading = understood_line(ranking, reverse)
+        console.print(
+            f"{one_line(ranking.task.id)}, {heading}" if len(rankings) > 1 else heading, style="bold"
+        )
         low, high = min(ranking.scores), max(ranking.scores)
         columns = dict(ranking.details.get("signals", {})) if signals else {}
         id_column = None if ranking.rows is None else ranking.rows.id_column
@@ -55,6 +55,22 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
             if key in ranking.details:
                 console.print(f"{key}: {ranking.details[key]}", style="bold" if key == "warning" else "dim")
     _show_summary(rankings)
+
+
+def understood_line(ranking: Ranking, reverse: bool = False) -> str:
+    """What the criterion was taken to mean: "by price: cheapest first".
+
+    Parameters
+    ----------
+    ranking
+        The ranking.
+    reverse
+        Whether it is shown from its end.
+    """
+    by = f"by {one_line(ranking.task.criterion.name)}"
+    if ranking.understood is None or not ranking.directed:
+        return by
+    return f"{by}: {one_line(ranking.understood.last if reverse else ranking.understood.first)}"
 
 
 def consistency_line(ranking: Ranking) -> str:

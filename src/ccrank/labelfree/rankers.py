@@ -119,7 +119,7 @@ def anchored(
     read = read_signals(tasks, reader, templates, progress, with_states=True)
     costs = shares_by_items(read.cost, tasks)
     answers: dict[int, Answer] = {}
-    for members in _by_criterion(tasks).values():
+    for criterion, members in _by_criterion(tasks).items():
         anchors = [read.signals[index].total() for index in members]
         probe = None
         if len(members) >= LEAST_TASKS:
@@ -127,7 +127,8 @@ def anchored(
             places = [(position, layer) for position in ("slot", "item") for layer in read.layers]
             fitted = anchored_scores(states, anchors, places, ridge)
             scores = fitted.scores
-            probe = fitted.probe(model=reader.name, template="poles", directed=True)
+            notes = {"directed": True, "reversed": criterion.reversed}
+            probe = fitted.probe(model=reader.name, template="poles", **notes)
         else:
             scores = [
                 smoothed(read.states[index][1], own) for index, own in zip(members, anchors, strict=True)
@@ -198,10 +199,6 @@ def _answer(task: Task, signals: Signals, scores: np.ndarray, cost: Cost, probe:
             for name, row in signals.scores.items()
         },
     }
-    if words.source == "fallback":
-        details["hint"] = (
-            f"no words are known for the poles of {task.criterion.name!r}; give them with --poles LOW HIGH"
-        )
     if p_value > DOUBT:
         details["warning"] = "the signals agree no better than chance: do not rely on this order"
     return Answer(scores, {"signals_agree": mean, "signals_p_value": p_value}, cost, details, probe)

@@ -168,6 +168,8 @@ def apply_probe(
             scores = points_of_pairs(scores, len(task.items))
         details = {"probe": str(file), "fitted_by": probe.about.get("method")}
         directed = bool(probe.about.get("directed", False))
+        if directed and task.criterion.reversed != bool(probe.about.get("reversed", False)):
+            scores = 1 - scores  # fitted to have the other pole first
         answers.append(Answer(scores, {}, cost, details, directed=directed))
     return answers
 

@@ -100,7 +100,8 @@ def prompt_list(
                 "kendall_w": kendall_w(rankings),
             }
         cost = share_of(picker.cost, picker.asked[index], sum(picker.asked))
-        answers.append(Answer(np.asarray(scores, float), consistency, cost, {"shuffles": shuffles}))
+        directed = task.criterion.sign * np.asarray(scores, float)
+        answers.append(Answer(directed, consistency, cost, {"shuffles": shuffles}))
         assert sorted(rankings[0]) == list(range(len(task.items)))
     return answers
 

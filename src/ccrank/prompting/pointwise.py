@@ -58,7 +58,7 @@ def prompt_point(
         )
         best = values[calibrated.argmax(axis=1)]
         consistency = {"distinct_ratings": len(set(best)) / min(count, len(values))}
-        answers.append(Answer(scores, consistency, cost))
+        answers.append(Answer(task.criterion.sign * scores, consistency, cost))
     return answers
 
 

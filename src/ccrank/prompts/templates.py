@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.lexicon import plural, poles_of
+from ccrank.inflection import plural
+from ccrank.lexicon import poles_of
 from ccrank.prompts.prompt import Form, Piece, Prompt
 from ccrank.task import Task
 from ccrank.toml import parse_toml

@@ -1,0 +1,196 @@
+"""What stands around a criterion in a phrase: "sort by …", "which is …?", "… ascending", "… (low to high)"."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ccrank.criterion_phrase.words import LITTLE, MUCH, adjective_of
+from ccrank.errors import CcrankError
+from ccrank.lexicon import are_opposite
+
+_UP = r"(?:ascending|increasing|asc\b\.?|↑|▲)"
+_DOWN = r"(?:descending|decreasing|desc\b\.?|↓|▼)"
+_WAY = rf"(?:(?P<up>{_UP})|(?P<down>{_DOWN}))"
+_REVERSE = r"(?:inverse|inverted|reversed?|opposite|backwards?)"
+_PLACE = r"(?P<where>first|last|at the top|on top|at the bottom)"
+_GAP = r"[\s,;:(\[\-–—/|]+"
+_CLOSE = r"[)\]\s.]*$"
+_POLE = r"(?:the )?(?:(?:most|least|more|less) )?[^\W\d_]+(?:-[^\W\d_]+)*"
+_BY = r"(?:by|in terms of|according to|based on|with respect to|in order of|ordered by|on the basis of|regarding)"
+_LEADS = (
+    rf"(?:please )?(?:sort|rank|order|arrange|list|rate|compare|sorted|ranked|ordered|ranking|sorting|ordering)"
+    rf"(?: (?:them|these|those|this|it|the|my|all|items|list|everything|up))* (?={_BY}\b|from )",
+    rf"{_BY} (?!(?:far|volume)$)",
+    r"(?:i (?:want|need|prefer|would like)|show me|give me|find me)(?: to see)?(?: the)? (?=\S)",
+    r"(?:they |it |that |which )?(?:does|do|is|are|has|have|should|must|can|did|was|were) (?=not )",
+    r"(?:the )?(?:ones?|items?|things?|those) (?:that|which|who|with)(?: is| are| has| have)?(?: the)? (?=\S)",
+    r"put (?:the )?(?=.* (?:first|last|at the top|on top|at the bottom)$)",
+    r"(?:which|what|who)\b(?: one| ones| of (?:these|those|them|the \w+))?(?: [^\W\d_]+){0,2}? "
+    r"(?:is|are|was|were|has|have|had|would be|will be|looks|feels|seems|got)\b(?: got)?(?: the)? ",
+    r"(?:which|what|who)\b(?: one| of (?:these|those|them))? ",
+    r"(?:is|are|was|were|does|do) (?:it|they|this|that|he|she|(?:the|a|an) \w+) (?:have |cost )?(?=\S)",
+    r"the (?=\S)",
+)
+_CANNOT = re.compile(
+    r"alphabet\w*|lexicographic\w*|\b[az]\s*(?:to|-|–|→|->)\s*[az]\b|\brandom(?:ly|ness)? order|^random(?:ly)?$|"
+    r"\bshuffled?\b|^(?:no|any|original|given|natural|input) order$",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(r"(?:\b(?:from|on a scale (?:of|from)) )?\b\d+\s*(?:to|-|–)\s*\d+\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Framed:
+    """A phrase without its frame, and what the frame says of the direction."""
+
+    text: str
+    """May be empty where `first` or `last` says everything: "cheapest first"."""
+    sign: int = 0
+    """+1 for more first ("descending"), -1 for less first, 0 where nothing is said."""
+    turns: bool = False
+    """Whether the order is turned round: "reversed"."""
+    first: str = ""
+    """What comes first, in the phrase's words."""
+    last: str = ""
+
+
+def framed(phrase: str) -> Framed:
+    """Take a phrase apart.
+
+    >>> framed("Sort by price (low to high)")
+    Framed(text='price', sign=-1, turns=False, first='', last='')
+    >>> framed("which one is the cheapest?").text, framed("from old to new").first
+    ('cheapest', 'old')
+    """
+    text = re.sub(r"(?<=[a-z])n't\b", " not", " ".join(phrase.split())).strip(" ?!.;:,'\"")
+    if _CANNOT.search(text):
+        raise CcrankError(
+            f"{phrase!r} is an order that needs no model; a criterion is a property, such as 'size' or 'cheapest'"
+        )
+    if dated := re.search(r"\b(reversed? |inverse )?chronological(?:ly| order)?$", text, re.IGNORECASE):
+        return Framed("date", 1 if dated[1] else -1)  # by custom, the earliest first
+    text = _without_lead(re.sub(r"\(\s*\)", "", _RANGE.sub(" ", text)))
+    for find in (_direction, _from_to, _first_or_last, _better, _reverse):
+        found = find(text)
+        if found is not None:
+            rest = _without_lead(found.text)
+            return Framed(rest, found.sign, found.turns, found.first, found.last)
+    return Framed(text)
+
+
+def _without_lead(text: str) -> str:
+    for lead in _LEADS:
+        text = re.sub(rf"^\s*{lead}", "", text, flags=re.IGNORECASE)
+    return text.strip(" ,;:-–—?(")
+
+
+def _direction(text: str) -> Framed | None:
+    """ "Price ascending", "price (desc)", "in descending order of price", "increasing price"."""
+    for pattern in (
+        rf"^(?P<rest>.*?)(?:^|{_GAP}(?:in |by |sorted )?|(?=[↑▲↓▼])){_WAY}(?: order)?{_CLOSE}",
+        rf"^(?:in )?(?:the )?(?:order of )?{_WAY}(?: order)?(?: (?:of|by|in))? (?P<rest>.+)$",
+    ):
+        found = re.match(pattern, text, re.IGNORECASE)
+        if found:
+            sign = -1 if found["up"] else 1
+            if not found["rest"].strip():
+                raise CcrankError(f"{text!r} is a direction without a criterion; name it too: 'price {text}'")
+            return Framed(found["rest"], sign)
+    return None
+
+
+def _from_to(text: str) -> Framed | None:
+    """ "From old to new", "price (low to high)", "cheapest to most expensive"."""
+    text = re.sub(r"-to-", " to ", text, flags=re.IGNORECASE)
+    levels = "|".join(sorted(MUCH | LITTLE))
+    ahead = re.match(rf"^(?:from )?(?P<a>{levels}) to (?P<b>{levels}) (?P<rest>.+)$", text, re.IGNORECASE)
+    if ahead and (ahead["a"].lower() in MUCH) != (ahead["b"].lower() in MUCH):  # "lowest to highest price"
+        return Framed(ahead["rest"], 1 if ahead["a"].lower() in MUCH else -1)
+    found = re.match(
+        rf"^(?:(?P<rest>.*?){_GAP})?(?P<a_from>from )?(?P<a>{_POLE})(?: to |\s*(?:→|->|=>|–|-)\s*)(?P<b>{_POLE})"
+        rf"(?: order)?{_CLOSE}",
+        text,
+        re.IGNORECASE,
+    )
+    if not found:
+        return None
+    rest = re.sub(rf"(?:^|{_GAP})from$", "", (found["rest"] or "").strip(), flags=re.IGNORECASE)
+    started = bool(found["a_from"]) or rest != (found["rest"] or "").strip()
+    a, b = (re.sub(r"^the ", "", one.lower()) for one in (found["a"], found["b"]))
+    amounts = MUCH | LITTLE
+    if a in amounts and b in amounts and (a in MUCH) != (b in MUCH):
+        if not rest:
+            raise CcrankError(f"{text!r} is a direction without a criterion; name it too: 'price, {text}'")
+        return Framed(rest, 1 if a in MUCH else -1)
+    words_a, words_b = (adjective_of(one.split()[-1]) for one in (a, b))
+    if re.search(r"[a-z]\s*[-–]\s*[a-z]", f"{text[found.start('a') :]}") and "to" not in text.split():
+        started = False  # a mere hyphen joins two words more often than two poles
+    if words_a is None or words_b is None:
+        return Framed(rest, first=a, last=b) if started and not rest else None
+    same_degree = words_a.degree == words_b.degree == "superlative" or {*a.split()[:-1], *b.split()[:-1]} >= {
+        "most"
+    }
+    if started or same_degree or are_opposite(words_a.adjective, words_b.adjective):
+        return Framed(rest, first=a, last=b)
+    return None
+
+
+def _first_or_last(text: str) -> Framed | None:
+    """ "Cheapest first", "price, most expensive last", "price (lowest first)", "lowest price first"."""
+    found = re.match(
+        rf"^(?P<rest>.+?) (?P<where>first|last|at the top|on top|at the bottom){_CLOSE}", text, re.IGNORECASE
+    )
+    if not found:
+        return None
+    last = found["where"].lower() in ("last", "at the bottom")
+    parts = [
+        part.strip() for part in re.split(r"[,;:(\[]| - | – | with (?:the )?", found["rest"]) if part.strip()
+    ]
+    noun, what = (" ".join(parts[:-1]), parts[-1]) if len(parts) > 1 else ("", parts[0])
+    if not noun:
+        words = what.split()
+        size = 2 if len(words) > 2 and words[-2].lower() in ("most", "least") else 1
+        inflected = adjective_of(words[-1].lower())
+        graded = inflected is not None and (inflected.degree == "superlative" or size == 2)
+        if (
+            len(words) > size
+            and (graded or words[-1].lower() in MUCH | LITTLE)
+            and words[0].lower() not in ("most", "least")
+        ):
+            noun, what = " ".join(words[:-size]), " ".join(words[-size:])
+    if what.lower().removeprefix("the ") in MUCH | LITTLE:
+        if not noun:
+            raise CcrankError(f"{text!r} is a direction without a criterion; name it too: 'price, {text}'")
+        sign = 1 if what.lower().removeprefix("the ") in MUCH else -1
+        return Framed(noun, -sign if last else sign)
+    return Framed(noun, last=what.lower()) if last else Framed(noun, first=what.lower())
+
+
+def _better(text: str) -> Framed | None:
+    """ "Price, lower is better", "latency (the lower the better)"."""
+    found = re.match(
+        rf"^(?P<rest>.+?){_GAP}(?:the )?(?P<what>[^\W\d_]+)(?: is| are| the|=)+ ?(?P<judged>better|best|worse){_CLOSE}",
+        text,
+        re.IGNORECASE,
+    )
+    if not found:
+        return None
+    what, good = found["what"].lower(), found["judged"].lower() != "worse"
+    if what in MUCH | LITTLE:
+        return Framed(found["rest"], 1 if (what in MUCH) == good else -1)
+    if adjective_of(what) is None:
+        return None
+    return Framed(found["rest"], first=what) if good else Framed(found["rest"], last=what)
+
+
+def _reverse(text: str) -> Framed | None:
+    """ "Inverse price", "price reversed", "price in reverse order", "opposite of price"."""
+    for pattern in (
+        rf"^(?:in )?(?:the )?{_REVERSE}(?: order)?(?: of| by)? (?P<rest>.+)$",
+        rf"^(?P<rest>.+?){_GAP}(?:inverted|reversed?|inverse|backwards|in reverse(?: order)?){_CLOSE}",
+    ):
+        found = re.match(pattern, text, re.IGNORECASE)
+        if found:
+            return Framed(found["rest"], turns=True)
+    return None

@@ -1,0 +1,165 @@
+"""A scale and the pole of it that comes first: of an adjective, of much or little of a noun."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from ccrank.criterion_phrase.words import OF_ACTIONS, SUBSTANCES
+from ccrank.inflection import (
+    PREPOSITION,
+    adjectives_of_noun,
+    comparative_of,
+    gerund,
+    plural,
+    quality_noun,
+    superlative,
+)
+from ccrank.lexicon import (
+    Poles,
+    affirmed,
+    known_nouns,
+    name_of_scale,
+    negation,
+    scale_of_adjective,
+    scale_of_noun,
+)
+
+AMOUNTS = frozenset(("low", "high", "few", "many"))
+"""Poles that say how much there is of the criterion, not how an item is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A scale and which of its poles comes first."""
+
+    name: str
+    low: str
+    high: str
+    """The pole that comes first."""
+    source: str
+    """How the poles were found: "lexicon", "negation", "amount" or "fallback"."""
+    reversed: bool = False
+    """Whether more of `name` comes later: "price" where the cheapest comes first."""
+    plain: bool = False
+    """Whether the name alone means all this, as that of a noun does."""
+    of: str = ""
+    """The noun that the poles are said of, if they are not said of the items: lowest *price*, best *battery life*."""
+    complement: str = ""
+    """What follows the adjective: "to fail", "for kids"."""
+    doubt: str = ""
+    """Why it may be wrong."""
+
+    def flipped(self) -> Meaning:
+        """The same scale with the other pole first."""
+        return replace(self, low=self.high, high=self.low, reversed=not self.reversed, plain=False)
+
+    @property
+    def comparative(self) -> str:
+        """What an item is, compared with those after it."""
+        if self.plain:
+            return f"more in terms of {self.name}"
+        if self.of:
+            counted = "number of " if self.high in ("few", "many") and "number of" not in self.of else ""
+            if self.high in AMOUNTS:
+                return f"{'lower' if self.high in ('low', 'few') else 'higher'} in {counted}{self.of}"
+            return f"{comparative_of(self.high)} in terms of {self.of}"
+        return f"{comparative_of(self.high)} {self.complement}".strip()
+
+    def superlative_of(self, pole: str) -> str:
+        """The items at a pole, in words: "cheapest", "fewest legs"."""
+        most = superlative(pole)
+        if pole in ("low", "high") and re.search(r"[^su]s$", self.of) and " " not in self.of:
+            most = "fewest" if pole == "low" else "most"
+        return " ".join(filter(None, (most, self.of, self.complement)))
+
+
+def of_adjective(adjective: str, complement: str = "") -> Meaning:
+    """The scale with the adjective first: from the lexicon, by a prefix that negates, or against its negation."""
+    scale = scale_of_adjective(adjective)
+    named = name_of_scale(adjective)
+    if scale is not None and named is not None:
+        name, reverse = named
+        return Meaning(
+            name_with(name, complement), scale.low[0], adjective, "lexicon", reverse, complement=complement
+        )
+    noun = _noun_made_of(adjective)
+    if noun is not None:
+        low = known_nouns()[noun].low[0]
+        return Meaning(name_with(noun, complement), low, adjective, "lexicon", complement=complement)
+    prefixed = re.match(r"(?:un|in|im|ir|il|dis|non)(.+)", adjective)
+    if prefixed and (known := name_of_scale(prefixed[1])):
+        name, reverse = known
+        return Meaning(
+            name_with(name, complement),
+            prefixed[1],
+            adjective,
+            "negation",
+            not reverse,
+            complement=complement,
+        )
+    plain = affirmed(adjective)
+    name = name_with(quality_noun(plain or adjective), complement)
+    low = plain or negation(adjective)
+    return Meaning(name, low, adjective, "negation", plain is not None, complement=complement)
+
+
+@cache
+def _noun_made_of(adjective: str) -> str | None:
+    """The noun of the lexicon that is made of an adjective on no scale: "hazardous" → "hazardousness"."""
+    return next((noun for noun in known_nouns() if adjective in adjectives_of_noun(noun)), None)
+
+
+def of_amount(sign: int, noun: Sequence[str], counted: bool = False) -> Meaning:
+    """Much of a noun first, or little of it (sign -1): in the noun's own words, else in those for amounts."""
+    text = " ".join(noun)
+    scale = _scale_of(text)
+    if scale is None and (several := " ".join((*noun[:-1], plural(noun[-1])))) in known_nouns():
+        text, scale = several, known_nouns()[several]  # "low calorie"
+    name = re.sub(r"^(?:amounts?|quantity|quantities) of ", "", text)
+    if scale is not None and SUBSTANCES.search(name):
+        found = Meaning(name, "low", "high", "amount", of=name)
+    elif scale is not None:
+        of = name if scale.high[0] in AMOUNTS else ""
+        found = Meaning(name, scale.low[0], scale.high[0], "lexicon", of=of)
+    else:
+        counted = (
+            counted or "number of" in text or bool(re.search(r"[^su]s\b", text if noun[2:] else noun[-1]))
+        )
+        low, high = ("few", "many") if counted else ("low", "high")
+        found = Meaning(name, low, high, "amount", of=re.sub(r"^number of ", "", name))
+    return found if sign > 0 else found.flipped()
+
+
+def _scale_of(text: str) -> Poles | None:
+    """The scale of a noun phrase whose head the lexicon has, or an adjective that the head is made of."""
+    if head_is_known(text):
+        return scale_of_noun(text)
+    head = re.split(rf" (?:{PREPOSITION})\b", text)[0].rpartition(" ")[2]
+    known = (one for one in adjectives_of_noun(head) if scale_of_adjective(one) is not None)
+    return next((scale_of_adjective(one) for one in known), None)
+
+
+def head_is_known(text: str) -> bool:
+    """Whether the words before any preposition end in a noun of the lexicon, or those behind a measure do."""
+    nouns = known_nouns()
+    head, *rest = re.split(rf" (?:{PREPOSITION})\b ?", text, maxsplit=1)
+    parts = head.split()
+    if text in nouns or any(" ".join(parts[start:]) in nouns for start in range(len(parts))):
+        return True
+    return bool(rest) and parts[-1:] in (["amount"], ["quantity"], ["level"]) and head_is_known(rest[0])
+
+
+def unknown_poles(name: str) -> str:
+    """The warning of a criterion that is asked for in terms of low and high."""
+    return f"no words are known for the poles of {name!r}: low and high are used; give your own with --poles LOW HIGH"
+
+
+def name_with(name: str, complement: str) -> str:
+    """The noun with what followed the adjective: "to fail" → "probability of failing"."""
+    verb = re.match(r"to (\w+)(.*)", complement)
+    if verb and name in OF_ACTIONS:
+        return f"{name} of {gerund(verb[1])}{verb[2]}"
+    return f"{name} {complement}".strip()

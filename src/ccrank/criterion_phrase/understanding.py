@@ -1,0 +1,294 @@
+"""Any phrase for a criterion as a scale and a direction, or a refusal."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import replace
+
+from ccrank.criterion_phrase.frames import Framed, framed
+from ccrank.criterion_phrase.meaning import AMOUNTS, Meaning, unknown_poles
+from ccrank.criterion_phrase.rules import meaning_of
+from ccrank.criterion_phrase.words import LITTLE, NEGATORS, adjective_of
+from ccrank.errors import CcrankError
+from ccrank.inflection import quality_noun, superlative
+from ccrank.lexicon import (
+    Poles,
+    are_opposite,
+    known_adjectives,
+    known_nouns,
+    name_of_scale,
+    poles_of,
+    scale_of_noun,
+)
+from ccrank.task import Criterion
+from ccrank.understood import Understood
+
+_LEFT_OVER = frozenset(
+    (
+        *(
+            "first",
+            "last",
+            "ascending",
+            "descending",
+            "asc",
+            "desc",
+            "reverse",
+            "reversed",
+            "without",
+            "no",
+            "lack",
+        ),
+        *("instead", "opposite", "inverse", "backwards", "anti"),
+    )
+)
+"""Words that may say a direction; where one is left in a noun phrase, the direction is in doubt."""
+
+Propose = Callable[[str], str | None]
+"""An adjective → its opposite, as a model has it; None where it is not sure."""
+
+
+def understand(phrase: str, *, category: str | None = None, propose: Propose | None = None) -> Understood:
+    """The scale and the direction that a phrase means.
+
+    A noun or a plain adjective means the most first: "price" and "expensive" put the most expensive first, "safety" the
+    safest. Superlatives, "least", "lowest", "ascending", "low to high" and "from A to B" say what comes first.
+
+    Parameters
+    ----------
+    phrase
+        A noun, an adjective of any degree, a question or a request: "price", "least expensive", "which is older?".
+    category
+        What the items are, in the singular.
+    propose
+        Gives the opposite of an adjective that the lexicon does not know; without it, that is "not …".
+
+    >>> found = understand("least expensive")
+    >>> found.name, found.poles, found.comparative, found.first
+    ('price', ('expensive', 'cheap'), 'cheaper', 'cheapest first')
+    """
+    return _understood(phrase, _meaning(phrase, category), propose)
+
+
+def criterion_of(
+    phrase: str,
+    *,
+    comparative: str | None = None,
+    poles: tuple[str, str] | None = None,
+    category: str | None = None,
+    propose: Propose | None = None,
+) -> Criterion:
+    """A criterion from a phrase; it carries what was understood. Poles and a comparative that are given win.
+
+    A noun makes the criterion of that name, with nothing else set.
+
+    Parameters
+    ----------
+    phrase
+        See `understand`.
+    comparative, poles, category
+        As in `Criterion`.
+    propose
+        See `understand`.
+    """
+    given = Criterion(phrase.strip() if isinstance(phrase, str) else phrase, comparative, poles, category)
+    if comparative is not None or poles is not None:
+        return _with_given(given)
+    meaning = _meaning(given.name, category)
+    found = _understood(given.name, meaning, propose)
+    if meaning.plain:
+        return replace(given, name=meaning.name, understood=found)
+    return Criterion(found.name, found.comparative, found.poles, category, found.reversed, found)
+
+
+def resolved(criterion: Criterion, propose: Propose | None = None) -> Criterion:
+    """A criterion that carries what it was taken to mean; one with a name alone is understood as a phrase.
+
+    Parameters
+    ----------
+    criterion
+        Any criterion. One that has poles or a comparative is not changed.
+    propose
+        See `understand`; asked again for a criterion that was understood without it.
+    """
+    known = criterion.understood
+    if known is not None and (propose is None or known.source != "negation"):
+        return criterion
+    if known is not None:
+        return criterion_of(known.phrase, category=criterion.category, propose=propose)
+    if criterion.comparative is None and criterion.poles is None and not criterion.reversed:
+        return criterion_of(criterion.name, category=criterion.category, propose=propose)
+    return replace(criterion, understood=_of_criterion(criterion))
+
+
+def _with_given(given: Criterion) -> Criterion:
+    """A criterion whose poles or comparative are given; a phrase that says the opposite is reported."""
+    try:
+        meaning = _meaning(given.name, given.category)
+    except CcrankError:  # what is given says enough
+        return replace(given, understood=_of_criterion(given))
+    turned = bool(_is_turned(poles_of(given), meaning))
+    criterion = replace(given, name=meaning.name, reversed=meaning.reversed != turned)
+    found = replace(_of_criterion(criterion), phrase=given.name)
+    if turned and not meaning.plain:
+        said = meaning.superlative_of(meaning.high)
+        says = "poles say" if given.poles is not None else "comparative says"
+        warning = (
+            f"{given.name!r} says {said} first, but the given {says} {found.first}, and decides the order"
+        )
+        found = replace(found, warning=warning.replace("decides", "decide") if given.poles else warning)
+    return replace(criterion, understood=found)
+
+
+def _of_criterion(criterion: Criterion) -> Understood:
+    """What a criterion with poles or a comparative of its own means."""
+    scale = poles_of(criterion)
+    low, high = scale.low[0], scale.high[0]
+    source = {"poles": "given", "comparative": "given", "name": "lexicon"}.get(scale.source, scale.source)
+    of = criterion.name if high in AMOUNTS else ""
+    doubt = unknown_poles(criterion.name) if source == "fallback" else ""
+    meaning = Meaning(criterion.name, low, high, source, criterion.reversed, of=of, doubt=doubt)
+    return replace(_understood(criterion.name, meaning, None), comparative=criterion.comparative_phrase)
+
+
+def _understood(phrase: str, meaning: Meaning, propose: Propose | None) -> Understood:
+    if propose is not None and meaning.source == "negation":
+        meaning = _proposed(meaning, propose)
+    first, last = (f"{meaning.superlative_of(pole)} first" for pole in (meaning.high, meaning.low))
+    return Understood(
+        phrase,
+        meaning.name,
+        (meaning.low, meaning.high),
+        meaning.comparative,
+        first,
+        last,
+        meaning.source,
+        meaning.reversed,
+        meaning.doubt or None,
+    )
+
+
+def _proposed(meaning: Meaning, propose: Propose) -> Meaning:
+    """With the model's own opposite in place of "not …"; the adjective that was typed keeps its direction."""
+    if meaning.low == f"not {meaning.high}" and (found := propose(meaning.high)):
+        return replace(meaning, low=found, source="model")
+    if meaning.high == f"not {meaning.low}" and (found := propose(meaning.low)):
+        return replace(meaning, high=found, source="model")
+    return meaning
+
+
+def _meaning(phrase: str, category: str | None) -> Meaning:
+    text = unicodedata.normalize("NFKC", phrase).replace("’", "'").strip()
+    if not any(char.isalpha() for char in text):
+        raise CcrankError(f"{phrase!r} has no words; give a criterion, such as 'size' or 'least expensive'")
+    frame = framed(text)
+    bare = re.sub(r"(?<=\w )\(.*?\)|\[.*?\]", " ", frame.text).strip()
+    if not bare:
+        return _of_poles(frame, category)
+    meaning = meaning_of(bare, category)
+    if meaning.plain:
+        meaning = _checked(replace(meaning, name=frame.text, of=frame.text if meaning.of else ""), bare)
+    return _directed(meaning, frame, bare, category)
+
+
+def _checked(meaning: Meaning, text: str) -> Meaning:
+    """A noun phrase, with a doubt where a word in it may say a direction that was not understood."""
+    words = re.findall(r"[a-z]+", text.lower())
+    if " ".join(words) in known_nouns():
+        return meaning
+    if len(words) == 2 and words[0] in known_adjectives() and meaning.of and re.search(r"[^su]s$", words[1]):
+        first = meaning.superlative_of(meaning.high)
+        doubt = (
+            f"{meaning.name!r} is taken as a number, {first} first; for the adjective, say 'most {words[0]}'"
+        )
+        return replace(meaning, doubt=doubt)
+    graded = [
+        one for one in words if (found := adjective_of(one)) and found.degree != "positive" and found.known
+    ]
+    left = [one for one in words if one in LITTLE | NEGATORS | _LEFT_OVER or one in graded]
+    if not left:
+        return meaning
+    doubt = (
+        f"{left[0]!r} in {meaning.name!r} may say a direction that is not understood; "
+        f"{meaning.superlative_of(meaning.high)} comes first. Say it as 'lowest price' or 'price ascending', "
+        "or name the poles (--poles LOW HIGH)"
+    )
+    return replace(meaning, doubt=doubt)
+
+
+def _directed(meaning: Meaning, frame: Framed, text: str, category: str | None) -> Meaning:
+    """The meaning of the words with the direction that the frame around them says."""
+    if frame.turns:
+        return meaning.flipped()
+    if frame.sign:
+        less_first = meaning.reversed if not meaning.plain else False
+        if less_first == (frame.sign < 0):
+            return meaning
+        turned = meaning.flipped()
+        if meaning.plain or meaning.source == "fallback":
+            return turned
+        said = f"the direction is taken as {turned.superlative_of(turned.high)} first"
+        return replace(turned, doubt=meaning.doubt or said)
+    for words, comes_first in ((frame.first, True), (frame.last, False)):
+        if not words:
+            continue
+        other = meaning_of(words, category)
+        side = _side(other, scale_of_noun(text), meaning)
+        if side:
+            return meaning if (side > 0) == comes_first else meaning.flipped()
+        if comes_first or not frame.first:
+            own = other if comes_first else other.flipped()
+            found = replace(own, name=meaning.name)
+    return found if frame.first or frame.last else meaning
+
+
+def _side(other: Meaning, scale: Poles | None, meaning: Meaning) -> int:
+    """Whether the words are at the high (1) or the low (-1) pole of the meaning's scale; 0 if not on it."""
+    high = {meaning.high, *(scale.high if scale is not None and meaning.plain else ())}
+    low = {meaning.low, *(scale.low if scale is not None and meaning.plain else ())}
+    if other.high in high or (other.low in low and other.high not in low):
+        return 1
+    if other.high in low or other.low in high:
+        return -1
+    return 0
+
+
+def _of_poles(frame: Framed, category: str | None) -> Meaning:
+    """A phrase that is a direction alone: "cheapest first", "from old to new"."""
+    if frame.first and frame.last:
+        found = [adjective_of(words.split()[-1]) for words in (frame.first, frame.last)]
+        first, last = (
+            one.adjective if one else words
+            for one, words in zip(found, (frame.first, frame.last), strict=True)
+        )
+        if "least" in frame.first.split() or "least" in frame.last.split() or not are_opposite(first, last):
+            if first == last:  # "least likely to most likely"
+                return meaning_of(frame.first, category)
+            named = name_of_scale(first)
+            name, reverse = named if named else (quality_noun(first), False)
+            doubt = (
+                ""
+                if all(found)
+                else f"{last!r} and {first!r} are taken as the poles, {superlative(first)} first"
+            )
+            return Meaning(name, last, first, "given", reverse, doubt=doubt)
+        return replace(meaning_of(first, category), low=last, high=first)
+    words = frame.first or frame.last
+    meaning = meaning_of(words, category)
+    if meaning.source == "fallback":
+        raise CcrankError(
+            f"{words!r} {'first' if frame.first else 'last'} is not understood; say it as 'oldest first'"
+        )
+    return meaning if frame.first else meaning.flipped()
+
+
+def _is_turned(scale: Poles, meaning: Meaning) -> bool | None:
+    """Whether the poles are those of the meaning, turned round; None if it cannot be said."""
+    own = poles_of(Criterion(meaning.name, poles=(meaning.low, meaning.high)))
+    high, low = scale.high[0].lower(), scale.low[0].lower()
+    if high in own.high or low in own.low:
+        return False
+    if high in own.low or low in own.high:
+        return True
+    return None
