@@ -16,7 +16,7 @@ from ccrank.cli import main
 from ccrank.cli.rank import rank_command
 from ccrank.methods import METHODS
 from ccrank.paths import cache_folder
-from tiny import tiny_model
+from tiny import tiny_reader
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -167,7 +167,7 @@ def test_the_demo_is_the_first_example() -> None:
 def test_the_method_of_the_architecture_page_works() -> None:
     """The example of a new method registers and ranks as it is printed, options included."""
     [example] = blocks((ROOT / "docs/architecture.md").read_text("utf-8"), "python")
-    reader = Reader(tiny_model("llama", max_position_embeddings=512))
+    reader = tiny_reader()
     try:
         exec(example, {})
         folded = ccrank.rank(["b", "A", "C"], "size", model=reader, method="alphabetical")
