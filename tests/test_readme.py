@@ -1,4 +1,4 @@
-"""The examples of the README, of the docs and of `--help`, run as they stand; `real` ones on the default model."""
+"""The examples of the README, of the docs' first page and of `--help`, run as printed on the default model."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ import ccrank
 from ccrank import Reader
 from ccrank.cli import main
 from ccrank.cli.rank import rank_command
-from ccrank.methods import METHODS
 from ccrank.paths import cache_folder
-from tiny import tiny_reader
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
@@ -162,25 +160,3 @@ def test_the_examples_of_help_run(run: Run) -> None:
 def test_the_demo_is_the_first_example() -> None:
     """`make demo` runs the command that the README begins with."""
     assert f"$(BIN)/{console(README)[0][0]}\n" in (ROOT / "Makefile").read_text("utf-8")
-
-
-def test_the_method_of_the_architecture_page_works() -> None:
-    """The example of a new method registers and ranks as it is printed, options included."""
-    [example] = blocks((ROOT / "docs/architecture.md").read_text("utf-8"), "python")
-    reader = tiny_reader()
-    try:
-        exec(example, {})
-        folded = ccrank.rank(["b", "A", "C"], "size", model=reader, method="alphabetical")
-        plain = ccrank.rank(
-            ["b", "A", "C"], "size", model=reader, method="alphabetical", options={"fold": "no"}
-        )
-    finally:
-        METHODS.pop("alphabetical", None)
-    assert (folded.items, plain.items) == (("C", "b", "A"), ("b", "C", "A"))
-
-
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
-def test_links_lead_somewhere(name: str) -> None:
-    """Relative links and pictures exist; the pages of docs/ are checked by `make docs`."""
-    links = re.findall(r"\]\(([^)#]+)", (ROOT / name).read_text("utf-8"))
-    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
