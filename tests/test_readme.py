@@ -143,6 +143,7 @@ def test_python_examples_run(folder: Path, measured: Reader, monkeypatch: pytest
     ranking = names["ranking"]
     assert isinstance(ranking, ccrank.Ranking)
     assert ranking.items == ("broccoli", "apple", "rice", "pizza", "candy")
+    assert names["hardest"] == "diamond"
 
 
 @pytest.mark.real
