@@ -1,11 +1,11 @@
-# Two commands on a fresh machine: `make demo` and `make test`. Each sets up all that it needs.
+# Two commands on a fresh machine: `make demo` and `make test`. Each installs what it needs.
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt
 export CCRANK_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test lint bench format clean
+.PHONY: demo test wheel-test notebooks docs lint bench format clean
 
 demo: $(VENV)/core
 	$(BIN)/ccrank rank Russia Canada Brazil Chad Monaco --by size --category country
@@ -14,21 +14,34 @@ test: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	$(BIN)/python -m pytest
 
+# The wheel, built and run in a fresh environment.
+wheel-test: $(VENV)/dev
+	$(BIN)/python -m pytest -m slow tests/test_wheel.py
+
+# The notebooks of examples/, executed again; their outputs are compared with the committed ones.
+notebooks: $(VENV)/dev
+	$(BIN)/ccrank models pull default
+	$(BIN)/python -m pytest -m slow tests/test_notebooks.py
+
+# The documentation, in build/site. A broken link is an error; not with --quiet, which hides the warnings from --strict.
+docs: $(VENV)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 lint: $(VENV)/dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
 
 format: $(VENV)/dev
-	$(BIN)/ruff check --fix src tests benchmarks
-	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks examples
 
 bench: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	$(BIN)/python benchmarks/reading.py
 	$(BIN)/python benchmarks/probes.py
 
-# torch goes in first, under the constraint: asked for as anything else's dependency it would bring gigabytes of CUDA.
+# torch first, under the constraint: as a dependency of something else it would bring gigabytes of CUDA.
 $(VENV)/core: pyproject.toml requirements/constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch
@@ -37,6 +50,10 @@ $(VENV)/core: pyproject.toml requirements/constraints.txt
 
 $(VENV)/dev: $(VENV)/core
 	$(INSTALL) -e '.[dev]'
+	touch $@
+
+$(VENV)/docs: $(VENV)/core
+	$(INSTALL) -e '.[docs]'
 	touch $@
 
 clean:

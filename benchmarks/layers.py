@@ -1,13 +1,12 @@
-"""How well probes' layers and templates are chosen without labels, against the best, the last and the mean layer.
+"""How well the layer and template of a probe are chosen without labels, against the best, last and mean layer.
 
     python benchmarks/layers.py [--model default] [--datasets everyday,scalaradj] [--probes pca,triplet] [--seeds 2]
         [--limit N] [--device auto] [--json]
 
 For each dataset, probe and template: Kendall's |τ| with gold, mean over tasks and seeds, at each candidate layer; the
 layer that agrees best with the label-free anchors (what `layer=auto` and `--layers auto` take), the best layer, which
-needs gold, the last one, the mean over layers, and chance. `auto` is the choice of template and layer together, its
-last layer being that of `single`. Supervised probes are tried on items that they have not seen (leave-one-out), and
-have lines for signed τ too.
+needs gold, the last one, the mean over layers, and chance. `auto` chooses template and layer together; its last layer
+is that of `single`. Supervised probes are tested on held-out items (leave-one-out), and have lines for signed τ too.
 """
 
 from __future__ import annotations
@@ -41,27 +40,27 @@ Scores = list[np.ndarray]
 
 @dataclass(frozen=True)
 class Line:
-    """One choice among candidates, and what each of them reaches."""
+    """One choice among candidates, with the measure of each."""
 
     dataset: str
     probe: str
     template: str
-    """The candidates' one, or auto."""
+    """That of the candidates, or auto."""
     measure: str
-    """|τ|, or τ for a probe that knows direction."""
+    """|τ|, or τ for a directed probe."""
     candidates: list[str]
     """Each template:layer."""
     reached: list[float]
     """The measure of each candidate."""
     chosen: int
-    """Place of the candidate that was chosen without labels."""
+    """Index of the candidate that was chosen without labels."""
     last: int
-    """Place of the last layer (of `single`)."""
+    """Index of the last layer (of `single`)."""
     chance: float
 
     @property
     def best(self) -> int:
-        """Place of the best candidate, by gold."""
+        """Index of the best candidate, by gold."""
         return int(np.argmax(self.reached))
 
     @property
@@ -94,9 +93,9 @@ def measure_dataset(
         for probe in probes:
             say(f"{dataset}: {probe} on {template}")
             protocol = "leave-one-out" if objective_of(probe).supervised else "same-task"
+            spec = ProbeSpec(probe, tuple(range(seeds)), Settings(), protocol, device)
             for column, layer in enumerate(layers):
                 own = [one[:, column] for one in states]
-                spec = ProbeSpec(probe, tuple(range(seeds)), Settings(), protocol, device)
                 found[probe][template, layer] = seed_scores(tasks, own, spec)[0]
     lines = []
     for probe in probes:
@@ -117,7 +116,7 @@ def line_of(
     tasks: Sequence[Task],
     anchors: Sequence[np.ndarray],
 ) -> Line:
-    """What the candidates reach by gold, and which of them the anchors choose."""
+    """The candidates' τ with gold, and the candidate that the anchors choose."""
     free = measure == "|τ|"
     return Line(
         dataset,
@@ -133,7 +132,7 @@ def line_of(
 
 
 def mean_tau(scores: Scores, tasks: Sequence[Task], free: bool) -> float:
-    """Mean over tasks and seeds of τ with gold, of |τ| if direction is free."""
+    """Mean over tasks and seeds of τ with gold; of |τ| if the direction does not count."""
     taus = [kendall_tau(row, gold_of(task)) for own, task in zip(scores, tasks, strict=True) for row in own]
     return float(np.mean(np.abs(taus) if free else taus))
 
@@ -145,7 +144,7 @@ def gold_of(task: Task) -> tuple[float, ...]:
 
 
 def print_lines(lines: Sequence[Line]) -> None:
-    """Two tables, the choices and what each layer reaches, and the means over the choices."""
+    """Two tables (the choices; τ by layer) and the means over the choices."""
     names = max(len(line.dataset) for line in lines), max(len(line.probe) for line in lines)
     heads = f"{'dataset':<{names[0]}}  {'probe':<{names[1]}}  {'template':<8}  {'':<3}"
     print(f"{heads}  {'chosen':>9} {'':>6}  {'best':>9} {'':>6}  {'last':>6}  {'mean':>6}  {'chance':>6}")
@@ -179,9 +178,9 @@ def _kind(line: Line) -> tuple[str, str]:
     return line.measure, line.template
 
 
-def say(words: str) -> None:
-    """A line for the one who waits, apart from the results."""
-    print(words, file=sys.stderr, flush=True)
+def say(message: str) -> None:
+    """A line of progress, on stderr."""
+    print(message, file=sys.stderr, flush=True)
 
 
 def main() -> None:
@@ -200,8 +199,8 @@ def main() -> None:
     asked = parser.parse_args()
     probes = asked.probes.split(",")
     if paired := [probe for probe in probes if objective_of(probe).prompt == "pair"]:
-        parser.error(f"{paired[0]} reads pairs of items, which have no such templates")
-    # What is too long for a model is cut, and not left out: all choices are then over the same tasks.
+        parser.error(f"{paired[0]} reads pairs of items, so it has no template to choose")
+    # Contexts that are too long are truncated rather than left out, so that all choices are over the same tasks.
     reader = Reader.open(asked.model, ReaderOptions(device=asked.device, dtype=asked.dtype, truncate=True))
     device = reader.loaded.model.device
     lines: list[Line] = []

@@ -26,11 +26,16 @@ import torch
 
 from ccrank.probing import OBJECTIVES, fit_each
 from ccrank.probing.trainer import initial_weights
-from ccrank.standardise import z_scores
+from ccrank.standardise import FLOAT32_ROUNDING, z_scores
 
 SIZES = [10] * 48 + [9] * 6 + [8] * 7 + [7] * 2 + [6] * 2 + [5] * 4
 WIDTH, SEEDS, EPOCHS, MARGIN = 576, range(5), 200, 0.2
 METHODS = ("ccs-pair", "ccs", "margin", "triplet", "ordreg")
+
+
+def standardised(states: np.ndarray) -> torch.Tensor:
+    """Z-scores over the items of a task (for pairs within each pole), as the trainer takes them."""
+    return z_scores(torch.from_numpy(states), axis=0, rounding=FLOAT32_ROUNDING)
 
 
 def loop_loss(
@@ -117,14 +122,9 @@ def compare(method: str, states: list[np.ndarray], every: int) -> tuple[float, f
         fits = fit_each(states, method, seeds=SEEDS)
         together.append(time.perf_counter() - start)
     chosen = range(0, len(states), every)
-    train_alone(
-        method, z_scores(torch.from_numpy(states[0]), axis=0), 0
-    )  # what a first call loads is not counted
+    train_alone(method, standardised(states[0]), 0)  # warm-up
     start = time.perf_counter()
-    losses = [
-        [train_alone(method, z_scores(torch.from_numpy(states[task]), axis=0), seed) for seed in SEEDS]
-        for task in chosen
-    ]
+    losses = [[train_alone(method, standardised(states[task]), seed) for seed in SEEDS] for task in chosen]
     alone = (time.perf_counter() - start) * len(states) / len(chosen)
     difference = float((torch.tensor(losses) - fits.loss[list(chosen)]).abs().max())
     return sorted(together)[1], alone, difference

@@ -2,10 +2,10 @@
 
     python benchmarks/reading.py [--tasks 20]
 
-Both sides read the same prompts on the same default model and must give the same logits. The rival is given its best
-form: prompts sorted by length, padded on the left, logits of the last position alone. The last column sets the useful
-work, two operations per weight of the layers and distinct token, against the matrix-product
-rate measured right before and after.
+Both sides read the same prompts on the same default model and must give the same logits. The baseline is given its
+best form: prompts sorted by length, padded on the left, logits of the last position alone. The last column compares the
+useful work, two operations per weight of the layers and distinct token, with the matrix-product rate measured right
+before and after.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tasks", type=int, default=20, help="tasks of each dataset")
-    parser.add_argument("--no-rival", action="store_true", help="leave the rival out")
+    parser.add_argument("--no-baseline", action="store_true", help="leave the baseline out")
     parser.add_argument("--repeats", type=int, default=3, help="how often ccrank reads; the median counts")
     arguments = parser.parse_args()
     reader = Reader.open("default")
@@ -39,7 +39,7 @@ def main() -> None:
         if isinstance(module, torch.nn.Linear)
     )
     print(f"{torch.get_num_threads()} threads, fp32 matrix products at {matmul_rate() / 1e9:.0f} GFLOP/s")
-    print(f"{'dataset':<12}{'prompts':>8}{'tokens':>9}{'distinct':>9}{'rival s':>9}{'ccrank s':>9}{'ratio':>7}"
+    print(f"{'dataset':<12}{'prompts':>8}{'tokens':>9}{'distinct':>9}{'plain s':>9}{'ccrank s':>9}{'ratio':>7}"
           f"{'tok/s':>7}{'of peak':>8}{'max |Δ|':>9}")  # fmt: skip
     for name in ("wikilists", "entsalience"):
         try:
@@ -67,13 +67,13 @@ def main() -> None:
             shares.append(2 * useful / (before + matmul_rate()))
         ours, share = float(np.median(times)), float(np.median(shares))
         start = time.perf_counter()
-        plain = readings.logits if arguments.no_rival else plain_transformers(reader, prompts)
-        rival = float("nan") if arguments.no_rival else time.perf_counter() - start
+        plain = readings.logits if arguments.no_baseline else plain_transformers(reader, prompts)
+        baseline = float("nan") if arguments.no_baseline else time.perf_counter() - start
         cost = readings.cost
         rate = cost.distinct_tokens / ours
         assert readings.logits is not None
-        print(f"{name:<12}{cost.prompts:>8,}{cost.prompt_tokens:>9,}{cost.distinct_tokens:>9,}{rival:>9.1f}"
-              f"{ours:>9.1f}{rival / ours:>7.1f}{rate:>7.0f}{share:>8.0%}"
+        print(f"{name:<12}{cost.prompts:>8,}{cost.prompt_tokens:>9,}{cost.distinct_tokens:>9,}{baseline:>9.1f}"
+              f"{ours:>9.1f}{baseline / ours:>7.1f}{rate:>7.0f}{share:>8.0%}"
               f"{np.abs(readings.logits - plain).max():>9.1e}")  # fmt: skip
 
 

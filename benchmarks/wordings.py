@@ -1,9 +1,9 @@
-"""How much hangs on the words: signed τ of single wordings of `poles` and `likelihood`, on lists without context.
+"""The effect of the wording: signed τ of single wordings of `poles` and `likelihood`, on lists without context.
 
-python benchmarks/wordings.py [--datasets everyday,wikilists,lists.jsonl] [--device DEVICE]
+python benchmarks/wordings.py [--datasets everyday,wikilists,lists.jsonl] [--limit N] [--device DEVICE]
 
-A dataset whose tasks have halves (`everyday`, or what `unseen.py` writes) gets a column for each half. Another wording
-is tried by adding a line to POLES or LIKELIHOOD.
+A dataset whose tasks have halves (`everyday`, or the file that `unseen.py` writes) gets a column for each half. To try
+another wording, add a line to POLES or LIKELIHOOD.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ccrank import Reader, Task, load_dataset
-from ccrank.labelfree import likelihood, poles
+from ccrank import Reader, ReaderOptions, Task, load_dataset
+from ccrank.labelfree.rankers import likelihood, poles
 from ccrank.metrics import kendall_tau
 from ccrank.prompts import load_templates
 from ccrank.taskfiles import read_tasks
@@ -58,10 +58,15 @@ def main() -> None:
     )
     parser.add_argument("--datasets", default="everyday,worldlists,wikilists,scalaradj,reviews")
     parser.add_argument("--model", default="default")
+    parser.add_argument("--limit", type=int, default=None, help="tasks per column; all without it")
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
-    sets = {name: part for given in options.datasets.split(",") for name, part in columns(given).items()}
-    reader = Reader.open(options.model, dtype="float32", device=options.device)
+    sets = {
+        name: part[: options.limit]
+        for given in options.datasets.split(",")
+        for name, part in columns(given).items()
+    }
+    reader = Reader.open(options.model, ReaderOptions(dtype="float32", device=options.device))
     print(f"| signed τ, chance 0 | {' | '.join(f'{name} ({len(part)})' for name, part in sets.items())} |")
     print("|---" * (len(sets) + 1) + "|")
     for method, name, wordings in ((poles, "poles", POLES), (likelihood, "list-of", LIKELIHOOD)):

@@ -1,8 +1,9 @@
-"""Which part of the package may import which: the contract that CONTRIBUTING.md describes."""
+"""Which part of the package may import which: the contract that docs/architecture.md describes."""
 
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,15 +13,16 @@ import ccrank
 
 SOURCE = Path(ccrank.__file__).parent
 LAYERS = (
-    ("errors", "text", "version"),
+    ("errors", "inflection", "text", "understood", "version"),
     ("files", "paths", "reader_options", "recoverable", "standardise", "toml"),
     ("aggregate", "metrics", "sorting"),
     ("task",),
     ("labels", "lexicon", "rows"),
-    ("prompts", "taskfiles"),
+    ("criterion_phrase", "prompts"),
+    ("taskfiles",),
     ("datasets", "results"),
     ("lm",),
-    ("ranking",),
+    ("opposites", "ranking"),
     ("probing", "prompting"),
     ("labelfree",),
     ("probe_pipeline",),
@@ -65,6 +67,15 @@ def test_every_part_has_its_layer():
     """A new module or package must be given a place, and no place is left empty."""
     parts = {part_of(path) for path in SOURCE.rglob("*.py")} - {"__init__"}
     assert parts == set(HEIGHT)
+
+
+def test_the_documented_layers_are_these():
+    """The table of docs/architecture.md has every part once, a row for each layer, from the bottom to the top."""
+    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \|", page, re.MULTILINE)
+    assert [re.findall(r"`(\w+)`", row) for row in rows] == [
+        [*layer] for layer in LAYERS if layer != ("__main__",)
+    ]
 
 
 def test_imports_point_downwards():

@@ -27,6 +27,10 @@ class Criterion:
         Words for the low and the high pole: ("small", "large").
     category
         What the items are, in the singular: "country".
+    reversed
+        Whether more of `name` comes later, as in "least expensive": price, with the poles ("expensive", "cheap").
+    understood
+        What the phrase that the criterion was made from was taken to mean; see `ccrank.criterion_phrase`.
 
     Examples
     --------
@@ -45,9 +49,9 @@ class Criterion:
     """What the items are, in the singular: "country"."""
     reversed: bool = False
     """Whether more of `name` comes later: "price" with the poles ("expensive", "cheap"). Methods that ask for the name
-    alone, as ratings do, turn their answers round."""
+    alone, such as ratings, reverse their scores."""
     understood: Understood | None = field(default=None, compare=False, repr=False)
-    """What the phrase that it was made of was taken to mean; see `ccrank.criterion_phrase`."""
+    """What the phrase that it was made from was taken to mean."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():

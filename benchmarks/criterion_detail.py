@@ -1,6 +1,6 @@
-"""How `auto` ranks the lists of `everyday` as less and less of their criteria is told, and what its doubt is worth.
+"""How well `auto` ranks the lists of `everyday` by how much of the criterion is given, and what its warning is worth.
 
-python benchmarks/told.py [--limit N] [--device DEVICE]
+python benchmarks/criterion_detail.py [--limit N] [--device DEVICE]
 """
 
 from __future__ import annotations
@@ -10,10 +10,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from ccrank import Criterion, Reader, load_dataset, rank_tasks
+from ccrank import Criterion, Reader, ReaderOptions, load_dataset, rank_tasks
 from ccrank.metrics import kendall_tau
 
-FIELDS = {"c": "comparative", "p": "poles", "k": "category"}
+GIVEN = (
+    ("comparative", "poles", "category"),
+    ("poles", "category"),
+    ("comparative", "category"),
+    ("category",),
+    ("comparative",),
+    (),
+)
+"""The fields of the criterion that are given besides its name."""
 
 
 def main() -> None:
@@ -25,26 +33,25 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
     tasks = load_dataset("everyday")[: options.limit]
-    reader = Reader.open(options.model, dtype="float32", device=options.device)
+    reader = Reader.open(options.model, ReaderOptions(dtype="float32", device=options.device))
     halves = np.array([task.about["half"] for task in tasks])
     print("mean signed τ, chance 0")
-    for told in ("cpk", "pk", "ck", "k", "c", ""):
-        known = [FIELDS[letter] for letter in told]
-        plain = [
+    for fields in GIVEN:
+        reduced = [
             replace(
                 task,
                 criterion=Criterion(
-                    task.criterion.name, **{name: getattr(task.criterion, name) for name in known}
+                    task.criterion.name, **{name: getattr(task.criterion, name) for name in fields}
                 ),
             )
             for task in tasks
         ]
-        rankings = rank_tasks(plain, reader, "auto")
+        rankings = rank_tasks(reduced, reader, "auto")
         taus = np.array(
             [kendall_tau(one.scores, task.values) for one, task in zip(rankings, tasks, strict=True)]
         )
         means = "  ".join(f"{half} {taus[halves == half].mean():+.3f}" for half in ("choose", "report"))
-        print(f"name, {', '.join(known) or 'nothing else':<32} {means}  upside down {np.mean(taus < 0):.0%}")
+        print(f"name, {', '.join(fields) or 'nothing else':<32} {means}  reversed {np.mean(taus < 0):.0%}")
         warned = np.array(["warning" in one.details for one in rankings])
         agreement = np.array([one.consistency["signals_agree"] for one in rankings])
         spread = "  ".join(

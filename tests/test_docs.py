@@ -1,0 +1,104 @@
+"""What the documentation says can be typed exists: commands, flags, imports, links. Needs no model."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+import ccrank
+from ccrank.cli.app import app
+from ccrank.methods import METHODS
+from tiny import tiny_reader
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(text: str, *languages: str) -> list[str]:
+    """The fenced blocks of some languages."""
+    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """The `ccrank` commands in blocks of the shell and in code spans."""
+    for block in blocks(text, "console", "bash"):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.removeprefix("$ ").startswith("ccrank "):
+                yield line.removeprefix("$ ")
+    yield from re.findall(r"`(ccrank [^`]+)`", text.replace("\n", " "))
+
+
+def unknown_flags(line: str) -> list[str]:
+    """The flags of a command line that its command does not have, or has as an old spelling only."""
+    words = shlex.split(line.replace("'", '"') if line.count("'") % 2 else line, comments=True)[1:]
+    command = typer.main.get_command(app)
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
+    known = {
+        flag
+        for one in command.params
+        if not getattr(one, "hidden", False)
+        for flag in [*one.opts, *one.secondary_opts]
+    } | {"--help", "-h"}
+    return [word for word in words if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in known]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_exist(page: Path) -> None:
+    """Every flag of every `ccrank` command in the documentation is one that the command has now."""
+    assert {
+        line: wrong for line in command_lines(page.read_text("utf-8")) if (wrong := unknown_flags(line))
+    } == {}
+
+
+def test_the_check_of_flags_notices() -> None:
+    """A flag that does not exist and an old spelling are found; what is right is not."""
+    assert unknown_flags("ccrank rank a b --by size --more larger") == ["--more"]
+    assert unknown_flags("ccrank models pull default --fast") == ["--fast"]
+    assert unknown_flags("ccrank bench --preset quick --out quick  # minutes") == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_imports_exist(page: Path) -> None:
+    """Every name that an example of the documentation imports can be imported."""
+    for block in blocks(page.read_text("utf-8"), "python"):
+        found = [node for node in ast.parse(block).body if isinstance(node, (ast.Import, ast.ImportFrom))]
+        exec(compile(ast.Module(found, []), str(page), "exec"), {})
+
+
+def test_the_method_of_the_architecture_page_works() -> None:
+    """The example of a new method registers and ranks as it is printed, options included."""
+    [example] = blocks((ROOT / "docs/architecture.md").read_text("utf-8"), "python")
+    asked = {"by": "size", "model": tiny_reader(), "method": "alphabetical"}
+    try:
+        exec(example, {})
+        folded = ccrank.rank(["b", "A", "C"], **asked)
+        plain = ccrank.rank(["b", "A", "C"], **asked, options={"fold": "no"})
+    finally:
+        METHODS.pop("alphabetical", None)
+    assert (folded.items, plain.items) == (("C", "b", "A"), ("b", "C", "A"))
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    """Relative links and pictures exist; the pages of docs/ are checked by `make docs`."""
+    links = re.findall(r"\]\(([^)#]+)", (ROOT / name).read_text("utf-8"))
+    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """A page that mkdocs.yml does not list could not be found."""
+    listed = re.findall(r"[\w-]+\.md$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_the_public_names_are_documented() -> None:
+    """The API page has every name of `ccrank.__all__`."""
+    page = (ROOT / "docs/api.md").read_text("utf-8")
+    assert set(re.findall(r"^::: ccrank\.(\w+)$", page, re.MULTILINE)) == {*ccrank.__all__} - {"__version__"}
