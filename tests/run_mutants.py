@@ -72,8 +72,9 @@ class Mutant:
             raise StaleMutantError(f"{self.file}: with {self.new!r} it cannot be parsed: {error}") from None
         return changed
 
-    def check_tests(self, root: Path) -> None:
-        """Refuse tests that do not exist."""
+    def check(self, root: Path) -> None:
+        """Refuse a mutant that cannot be applied, or whose tests do not exist."""
+        self.apply(root)
         for node in self.tests:
             name, _, function = node.partition("::")
             path = root / name
@@ -178,8 +179,7 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT, path: Path =
     mutants = [one for one in load_mutants(path) if options.only in f"{one.file} {one.why}"]
     try:
         for mutant in mutants:
-            mutant.apply(root)
-            mutant.check_tests(root)
+            mutant.check(root)
         found = [verdict for _, verdict in run_all(root, mutants, options.jobs)]
     except StaleMutantError as error:
         _say(f"error: {error}")

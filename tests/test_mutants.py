@@ -20,8 +20,7 @@ PACKAGES = (
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.why)
 def test_every_mutant_fits_the_tree(mutant: Mutant) -> None:
     """Its text stands in the file exactly once, the result can be parsed, and its tests exist."""
-    mutant.apply(ROOT)
-    mutant.check_tests(ROOT)
+    mutant.check(ROOT)
 
 
 def test_the_list_covers_all_packages() -> None:
@@ -50,8 +49,7 @@ def test_a_mutant_that_does_not_fit_is_refused(tmp_path: Path, change: dict, mes
         Mutant("src/one.py", "return 1", "return 2", ("tests/test_one.py::test_one",), ""), **change
     )
     with pytest.raises(StaleMutantError, match=message):
-        mutant.apply(tmp_path)
-        mutant.check_tests(tmp_path)
+        mutant.check(tmp_path)
 
 
 @pytest.mark.parametrize(
