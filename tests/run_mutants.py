@@ -3,21 +3,20 @@
     python tests/run_mutants.py [--only TEXT] [--jobs N]
 
 The faults are listed in mutants.toml. A fault that no test notices survives: the program then exits with 1. It exits
-with 2 if the list does not fit the tree, or if the tests fail without any fault.
+with 2 if the list does not fit the tree, or if the tests fail without any fault. It needs `fork` (not Windows).
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import os
-import queue
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,7 +90,8 @@ def load_mutants(path: Path = LIST) -> list[Mutant]:
 
 
 def copy_tree(root: Path, target: Path) -> None:
-    """What the tests need of the tree, without compiled files: those might outlive a change of their source."""
+    """What the tests need of the tree, without compiled files."""
+    target.mkdir()
     for name in COPIED:
         if (root / name).is_dir():
             shutil.copytree(root / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -99,88 +99,100 @@ def copy_tree(root: Path, target: Path) -> None:
             shutil.copy2(root / name, target / name)
 
 
-def run_tests(root: Path, tests: Iterable[str]) -> subprocess.CompletedProcess[str]:
-    """Run tests of a copy of the tree, up to the first that fails."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(root / "src"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": "1",
-    }
-    options = ["-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=line"]
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *tests],
-        cwd=root,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT,
-        check=False,
-    )
+def start_tests(root: Path, tests: Iterable[str], log: Path) -> int:
+    """Run tests of a copy of the tree in a fork, up to the first that fails; returns its process id.
 
-
-def verdict(mutant: Mutant, root: Path) -> tuple[str, str]:
-    """Whether the tests notice a mutant, and the line that says which did."""
-    path = root / mutant.file
-    original = path.read_text(encoding="utf-8")
-    path.write_text(mutant.apply(root), encoding="utf-8")
+    A fork has the libraries loaded already, which is most of the time that a small test takes; nothing of the project
+    itself is loaded before.
+    """
+    if pid := os.fork():
+        return pid
+    signal.alarm(TIME_LIMIT)
+    with log.open("w") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+    os.chdir(root)
+    sys.path[:1] = [str(root / "src")]  # in place of this script's folder
+    sys.dont_write_bytecode = True  # compiled files might outlive a change of their source
+    os.environ["PYTHONPATH"] = str(root / "src")
+    code = 3
     try:
-        done = run_tests(root, mutant.tests)
-    except subprocess.TimeoutExpired:
-        return KILLED, f"no end within {TIME_LIMIT} s"
+        import pytest
+
+        code = int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--no-header", "--tb=line", *tests]))
     finally:
-        path.write_text(original, encoding="utf-8")
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    if done.returncode == 0:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def verdict(status: int, log: Path) -> tuple[str, str]:
+    """What the end of a run of tests says, and the line that says which test failed."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() or ["no output"]
+    failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))] or lines[-1:]
+    if os.WIFSIGNALED(status):
+        return (
+            KILLED,
+            f"ended by signal {os.WTERMSIG(status)}, which after {TIME_LIMIT} s is {signal.SIGALRM}",
+        )
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
         return SURVIVED, "no test failed"
-    if done.returncode == 1:
-        return KILLED, lines[0] if lines else ""
     # 2 to 5: nothing was collected, or an import failed. That proves nothing about the tests.
-    return BROKEN, (lines or done.stdout.splitlines()[-1:] or [done.stderr[-200:]])[0]
+    return KILLED if code == 1 else BROKEN, failed[0]
 
 
-def run_all(root: Path, mutants: Sequence[Mutant], jobs: int = 1) -> list[tuple[Mutant, str]]:
+def run_all(root: Path, mutants: Sequence[Mutant], jobs: int = 1) -> list[str]:
     """The verdict on every mutant, each reported as it comes."""
+    found = []
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
-        folders: queue.SimpleQueue[Path] = queue.SimpleQueue()
-        for number in range(jobs):
-            folder = Path(scratch, str(number))
-            folder.mkdir()
+        free = [Path(scratch, str(number)) for number in range(jobs)]
+        for folder in free:
             copy_tree(root, folder)
-            folders.put(folder)
-
-        def judge(mutant: Mutant) -> tuple[Mutant, str]:
-            folder = folders.get()
-            try:
-                found, line = verdict(mutant, folder)
-            finally:
-                folders.put(folder)
-            _say(f"{found:8} {mutant.file}: {mutant.why}" + (f"\n         {line}" if line else ""))
-            return mutant, found
-
         _say("the tests without any fault …")
-        tests = sorted({node for mutant in mutants for node in mutant.tests})
-        done = run_tests(Path(scratch, "0"), tests)
-        if done.returncode != 0:
-            _say(done.stdout[-2000:])
+        log = Path(scratch, "log")
+        start_tests(free[0], sorted({node for mutant in mutants for node in mutant.tests}), log)
+        if os.wait()[1] != 0:
+            _say(log.read_text(encoding="utf-8")[-2000:])
             raise StaleMutantError("the tests fail without any fault, so they prove nothing about the faults")
-        with ThreadPoolExecutor(jobs) as pool:
-            return list(pool.map(judge, mutants))
+        waiting, running = list(mutants), {}
+        while waiting or running:
+            while waiting and free:
+                mutant, folder = waiting.pop(0), free.pop()
+                (folder / mutant.file).write_text(mutant.apply(root), encoding="utf-8")
+                running[start_tests(folder, mutant.tests, folder / "log")] = mutant, folder
+            pid, status = os.wait()
+            mutant, folder = running.pop(pid)
+            shutil.copy2(root / mutant.file, folder / mutant.file)
+            free.append(folder)
+            judged, line = verdict(status, folder / "log")
+            _say(f"{judged:8} {mutant.file}: {mutant.why}\n         {line}")
+            found.append(judged)
+    return found
 
 
-def main(arguments: Sequence[str] | None = None, root: Path = ROOT, path: Path = LIST) -> int:
+def preload(path: Path = LIST) -> None:
+    """Import the libraries that the list names, once for all forks."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+    for name in tomllib.loads(path.read_text(encoding="utf-8")).get("preload", ()):
+        importlib.import_module(name)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the mutants; 0 if all are killed, 1 if any survives, 2 if the list does not fit the tree."""
     parser = argparse.ArgumentParser(description="Check that the tests notice known faults.")
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="only mutants whose file or reason has TEXT"
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="mutants tried at once")
+    parser.add_argument("--root", type=Path, default=ROOT, help="the tree to copy")
+    parser.add_argument("--list", type=Path, default=LIST, help="the list of mutants")
     options = parser.parse_args(arguments)
-    mutants = [one for one in load_mutants(path) if options.only in f"{one.file} {one.why}"]
+    mutants = [one for one in load_mutants(options.list) if options.only in f"{one.file} {one.why}"]
     try:
         for mutant in mutants:
-            mutant.check(root)
-        found = [verdict for _, verdict in run_all(root, mutants, options.jobs)]
+            mutant.check(options.root)
+        preload(options.list)
+        found = run_all(options.root, mutants, options.jobs)
     except StaleMutantError as error:
         _say(f"error: {error}")
         return 2
