@@ -13,6 +13,7 @@ from ccrank.lm import Cost
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Readings
 from ccrank.prompts import Form, Prompt
+from ccrank.task import Criterion, Task
 
 Logit = Callable[[str, str], float]
 """(text of a prompt with "_" in its slot, candidate) → logit."""
@@ -68,6 +69,11 @@ class FakeReader:
             row[: len(words)] = [self.logit(prompt.text, word) for word in words]
         tokens = sum(len(prompt.text.split()) for prompt in prompts)
         return Readings(logits, None, None, (), Cost(len(prompts), tokens, tokens, tokens))
+
+
+def make_task(count: int, name: str = "size") -> Task:
+    """A task of made-up items."""
+    return Task(Criterion(name), tuple(f"thing {index:03d}" for index in range(count)))
 
 
 def number_of(*key: object) -> int:

@@ -15,7 +15,7 @@ from ccrank.methods import METHODS, Method, get_method, register
 from ccrank.ranking import Answer
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import write_tasks
-from tiny import tiny_model, tiny_reader
+from tiny import save_model, tiny_model, tiny_reader
 
 TASK = Task(Criterion("size"), ("tower", "queue", "dry"), values=(2.0, 3.0, 1.0))
 
@@ -182,8 +182,7 @@ def ccrank_command(monkeypatch, capsys, tmp_path):
     """Runs a command that must succeed, on the tiny model where one is asked for, and gives its output."""
     folder = tmp_path / "tiny"
     loaded = tiny_model("llama", max_position_embeddings=512)
-    loaded.model.save_pretrained(folder)
-    loaded.tokenizer.save_pretrained(folder)
+    save_model(loaded, folder)
 
     def run(*arguments, model=True, models=False):
         extra = ["--models", str(folder)] if models else ["--model", str(folder)] if model else []

@@ -12,7 +12,7 @@ import pytest
 
 from ccrank.results import load_results
 from ccrank.taskfiles import read_tasks, write_tasks
-from tiny import tiny_model
+from tiny import save_model, tiny_model
 
 KILLS = 12
 PATIENCE = 3600
@@ -24,8 +24,7 @@ def test_killed_at_random_moments(tmp_path: Path, task_files: tuple[str, str]) -
     """Killed at random moments: nothing is lost, nothing is there twice, and every number is the same."""
     for name, seed in (("model-a", 0), ("model-b", 1)):
         loaded = tiny_model("llama", seed, max_position_embeddings=512)
-        loaded.model.save_pretrained(tmp_path / name)
-        loaded.tokenizer.save_pretrained(tmp_path / name)
+        save_model(loaded, tmp_path / name)
     assert len(read_tasks(task_files[0])) == 5
     write_tasks(read_tasks(task_files[0]), tmp_path / "first.jsonl")
     script = Path(__file__).with_name("killed.py")
