@@ -5,14 +5,29 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt
 export CCRANK_DATA ?= $(wildcard ../shared/data)
 
-.PHONY: demo test wheel-test notebooks docs lint bench format clean
+# Two test processes of one thread each: torch's own threads would only compete with them. The tests of a file stay in one
+# process, which keeps the models and pages that they share.
+JOBS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+.PHONY: demo test coverage mutants wheel-test notebooks docs lint bench format clean
 
 demo: $(VENV)/core
 	$(BIN)/ccrank rank Russia Canada Brazil Chad Monaco --by size --category country
 
 test: $(VENV)/dev
 	$(BIN)/ccrank models pull default
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+# What no test runs, file by file; fails if it is more than it was.
+coverage: $(VENV)/dev
+	$(BIN)/ccrank models pull default
+	$(PYTEST) --cov --cov-report=term-missing:skip-covered --cov-fail-under=97
+
+# Faults that the tests must notice (tests/mutants.toml), each put into a copy of the tree.
+mutants: $(VENV)/dev
+	$(BIN)/ccrank models pull default
+	$(BIN)/python tests/run_mutants.py --jobs $(JOBS)
 
 # The wheel, built and run in a fresh environment.
 wheel-test: $(VENV)/dev

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from types import SimpleNamespace
 
 import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.lm import Cost
+from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Readings
+from ccrank.prompts import Form, Prompt
+from ccrank.task import Criterion, Task
 
 Logit = Callable[[str, str], float]
 """(text of a prompt with "_" in its slot, candidate) → logit."""
 
 
 class FakeReader:
-    """The part of the reader interface that prompting methods need; it records the readings and prompts."""
+    """A `ReaderLike` that has logits and no states; it keeps count of the readings and of all that was asked."""
 
-    form = "causal"
     name = "fake"
+    form: Form = "causal"
+    depth = 0
+    width = 0
+    loaded = SimpleNamespace(missing_head=())
 
     def __init__(self, logit: Logit, window: int | None = None) -> None:
         self.logit = logit
@@ -30,12 +36,27 @@ class FakeReader:
         self.readings = 0
         self.asked: list[str] = []
 
-    def encode(self, prompts: Sequence[Any], candidates: Sequence[Sequence[str]]) -> None:
+    def encode(
+        self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
+    ) -> None:
         for prompt in prompts:
             if self.window is not None and len(prompt.text.split()) > self.window:
                 raise CcrankError(f"a prompt of more than {self.window} words")
 
-    def read(self, prompts: Any, candidates: Any, progress: Any = None) -> Readings:
+    def read(
+        self,
+        prompts: Sequence[Prompt],
+        candidates: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        layers: Iterable[int] | str = (),
+        *,
+        items: bool = False,
+        log_probabilities: bool = False,
+        progress: Progress | None = None,
+    ) -> Readings:
+        assert candidates is not None, "without a model there are no states to read"
+        assert not tuple(layers)
+        assert not items
+        assert not log_probabilities
         answers = [
             candidates if not candidates or isinstance(candidates[0], str) else candidates[index]
             for index in range(len(prompts))
@@ -48,6 +69,11 @@ class FakeReader:
             row[: len(words)] = [self.logit(prompt.text, word) for word in words]
         tokens = sum(len(prompt.text.split()) for prompt in prompts)
         return Readings(logits, None, None, (), Cost(len(prompts), tokens, tokens, tokens))
+
+
+def make_task(count: int, name: str = "size") -> Task:
+    """A task of made-up items."""
+    return Task(Criterion(name), tuple(f"thing {index:03d}" for index in range(count)))
 
 
 def number_of(*key: object) -> int:

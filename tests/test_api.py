@@ -18,7 +18,7 @@ from ccrank.errors import CcrankError
 from ccrank.methods import METHODS
 from ccrank.task import Criterion, Task
 from fake import FakeReader, logits_among, random_logits
-from tiny import tiny_reader
+from tiny import save_model, scores_by_item, tiny_reader
 
 ASKING = [name for name in METHODS if name.startswith("prompt-")]
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco", "the tower")
@@ -32,10 +32,6 @@ WAYS = [
     ("prompt-list", {"shuffles": 3}),
     ("prompt-list", {"calibration": "letters", "window": 4, "aggregate": "kemeny"}),
 ]
-
-
-def by_item(ranking):
-    return {item: float(score) for item, score in zip(ranking.task.items, ranking.scores, strict=True)}
 
 
 def test_every_method_is_tried_here():
@@ -53,7 +49,7 @@ def test_the_order_given_does_not_matter(method, options, items, seed, tied):
         rank_tasks([Task(Criterion("size"), given)], FakeReader(logit), method, options=options)[0]
         for given in (ITEMS, tuple(items))
     )
-    assert by_item(first) == by_item(second)
+    assert scores_by_item(first) == scores_by_item(second)
     assert first.items == second.items
 
 
@@ -65,7 +61,7 @@ def test_the_order_given_does_not_matter_to_a_model(method, options):
         rank(items, "size", model=tiny_reader(), method=method, options=options)
         for items in (ITEMS, reversed_items)
     )
-    assert by_item(first) == by_item(second)
+    assert scores_by_item(first) == scores_by_item(second)
     assert first.items == second.items
     assert sorted(first.items) == sorted(ITEMS)
 
@@ -207,8 +203,7 @@ def test_a_misspelled_keyword_is_named_with_its_nearest_match():
 def test_a_model_is_loaded_once(monkeypatch, tmp_path):
     """Repeated calls of `rank` keep the last model, and `load` gives an object that ranks."""
     loaded = tiny_reader().loaded
-    loaded.model.save_pretrained(tmp_path / "tiny")
-    loaded.tokenizer.save_pretrained(tmp_path / "tiny")
+    save_model(loaded, tmp_path / "tiny")
     opened = []
     original = ccrank.Reader.open
     monkeypatch.setattr(

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
-
 import numpy as np
 import pytest
 
@@ -14,6 +9,7 @@ from ccrank.api import rank_tasks
 from ccrank.metrics import chance_abs_tau, kendall_tau
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
+from scripts import load_benchmark
 from tiny import tiny_reader
 
 ITEMS = [("Russia", "Canada", "Brazil", "Chad", "Peru"), ("red", "fox", "dog", "tower", "bridge", "Peru")]
@@ -23,20 +19,9 @@ TASKS = [
 ]
 
 
-def _script() -> ModuleType:
-    path = Path(__file__).parents[1] / "benchmarks" / "layers.py"
-    spec = importlib.util.spec_from_file_location("layers", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["layers"] = module  # where a dataclass looks for the types that it names
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_lines_say_what_auto_does(capsys: pytest.CaptureFixture[str]) -> None:
     """Chosen is what layer=auto and template=auto take, and each candidate reaches what it does by name."""
-    script = _script()
+    script = load_benchmark("layers")
     lines = script.measure_dataset(
         "mine", TASKS, tiny_reader(num_hidden_layers=6), load_templates(), ["pca", "sup-margin"], 1
     )

@@ -15,7 +15,7 @@ from ccrank.methods import METHODS, Method, get_method, register
 from ccrank.ranking import Answer
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import write_tasks
-from tiny import tiny_model, tiny_reader
+from tiny import save_model, tiny_model, tiny_reader
 
 TASK = Task(Criterion("size"), ("tower", "queue", "dry"), values=(2.0, 3.0, 1.0))
 
@@ -29,6 +29,40 @@ def test_names_and_functions_form_a_grid():
         assert method.run.__doc__
         if method.family == "prompting":
             assert name == method.run.__name__.replace("_", "-")
+
+
+def test_directed_methods_are_those_that_are_given_the_direction():
+    """Prompts and labels name the high pole; a probe without labels finds an order of unknown direction."""
+    assert {name for name, method in METHODS.items() if method.directed} == {
+        *("auto", "anchored", "poles", "likelihood", "axis"),
+        *("prompt-pair", "prompt-point", "prompt-list"),
+        *("sup-ccs-pair", "sup-ccs", "sup-margin", "sup-triplet", "sup-ordreg"),
+    }
+    by_triplet, by_twin = (
+        rank_tasks([TASK], tiny_reader(), name, options={"epochs": 1})[0]
+        for name in ("triplet", "sup-triplet")
+    )
+    assert not by_triplet.directed
+    assert by_twin.directed
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.objective])
+def test_probes_default_to_the_papers_settings(name):
+    """The last layer's states of ItemSingle, 200 epochs of Adam, the best of five seeds, trained on the task itself."""
+    assert get_method(name).options == {
+        "layer": "last",
+        "template": "single",
+        "position": "slot",
+        "seeds": 5,
+        "epochs": 200,
+        "learning_rate": 1e-3,
+        "margin": 0.2,
+        "weight_decay": 0.0,
+        "optimiser": "adam",
+        "initial": "uniform",
+        "consistency": "squared",
+        "protocol": "same-task",
+    }
 
 
 def test_unknown_methods_are_refused():
@@ -149,8 +183,7 @@ def ccrank_command(monkeypatch, capsys, tmp_path):
     """Runs a command that must succeed, on the tiny model where one is asked for, and gives its output."""
     folder = tmp_path / "tiny"
     loaded = tiny_model("llama", max_position_embeddings=512)
-    loaded.model.save_pretrained(folder)
-    loaded.tokenizer.save_pretrained(folder)
+    save_model(loaded, folder)
 
     def run(*arguments, model=True, models=False):
         extra = ["--models", str(folder)] if models else ["--model", str(folder)] if model else []

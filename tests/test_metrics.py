@@ -224,6 +224,15 @@ def test_bootstrap_is_deterministic_and_unmoved_by_chunks(monkeypatch):
     assert metrics.mean_with_interval(values, np.random.default_rng(6), resamples=1001) == whole
 
 
+def test_groups_of_any_size_weigh_the_same():
+    """The mean is that of the groups' means, and so are those of the resamples: a group of one task does not vary."""
+    values = np.random.default_rng(1).normal(size=40)
+    found = metrics.tasks.macro_mean_with_interval([values, [5.0]], np.random.default_rng(2), resamples=500)
+    alone = metrics.mean_with_interval(values, np.random.default_rng(2), resamples=500)
+    for name in ("mean", "low", "high"):
+        assert getattr(found, name) == pytest.approx((getattr(alone, name) + 5.0) / 2)
+
+
 def test_interval_of_one_task_is_unknown():
     """One task gives a mean but no interval."""
     estimate = metrics.mean_with_interval([0.3], np.random.default_rng(0))

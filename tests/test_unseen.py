@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import given
@@ -13,20 +10,9 @@ from hypothesis import strategies as st
 
 from ccrank import Criterion, Task, load_dataset
 from ccrank.errors import CcrankError
+from scripts import load_benchmark
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "unseen.py"
-
-
-def _script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("unseen", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-unseen = _script()
+unseen = load_benchmark("unseen")
 ENTRIES = unseen.tomllib.loads(unseen.LISTS.read_text(encoding="utf-8"))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from tokenizers import (
 from ccrank.lm import Reader
 from ccrank.lm.loading import LoadedModel, form_of
 from ccrank.prompts import Form, Prompt, load_templates
+from ccrank.ranking import Ranking
 from ccrank.task import Task
 
 CORPUS = [
@@ -201,6 +203,18 @@ def tiny_reader(family: str = "llama", *, headless: bool = False, **changes: Any
         changes = {"max_position_embeddings": 512, **changes}
     loaded = tiny_model(family, **changes)
     return Reader(replace(loaded, missing_head=("lm_head.weight",)) if headless else loaded)
+
+
+def save_model(loaded: LoadedModel, folder: Path, **options: Any) -> Path:
+    """Save a model and its tokenizer as any model is; returns the folder."""
+    loaded.model.save_pretrained(folder, **options)
+    loaded.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def scores_by_item(ranking: Ranking) -> dict[str, float]:
+    """A ranking's scores, whatever the order in which its items were given."""
+    return {item: float(score) for item, score in zip(ranking.task.items, ranking.scores, strict=True)}
 
 
 def pair_prompts(task: Task, form: Form = "causal") -> list[Prompt]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ccrank.cli import main
-from tiny import tiny_model
+from tiny import save_model, tiny_model
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A tiny Llama with its tokenizer, saved as any model is."""
     folder = tmp_path_factory.mktemp("models") / "tiny-llama"
     loaded = tiny_model("llama", max_position_embeddings=512)
-    loaded.model.save_pretrained(folder)
-    loaded.tokenizer.save_pretrained(folder)
+    save_model(loaded, folder)
     return str(folder)
 
 

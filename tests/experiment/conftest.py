@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ccrank.experiment.runner import Watcher
 from ccrank.lm import Reader, ReadingCache
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import write_tasks
@@ -28,6 +29,18 @@ WORDS = (
     "dog",
 )
 WORDS += ("Chad", "Peru", "Canada")
+
+
+class Interrupting(Watcher):
+    """Counts the units that are done, and may interrupt the run after some of them."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.done, self.most = 0, most
+
+    def finish(self, *_: object) -> None:  # type: ignore[override]
+        self.done += 1
+        if self.done == self.most:
+            raise KeyboardInterrupt
 
 
 def small_tasks(count: int = 5, start: int = 0, context: str | None = None) -> list[Task]:

@@ -1,9 +1,11 @@
-"""Runs a study in children that are killed at random moments; a program of its own, so that the kills are real.
+"""Runs a study in children that die at random moments; a program of its own, so that the deaths are real.
 
     python killed.py FOLDER KILLS SEED
 
-Everything is imported once; each child is a fork of this process, which has computed nothing yet. Prints how many kills
-hit a child at work, and how many folders were brought to their end in spite of them.
+Everything is imported once; each child is a fork of this process, which has computed nothing yet. A moment is an amount
+of CPU time, drawn as a share of what an undisturbed run takes: on a slow or busy machine a child comes as far before
+its death as on a fast one, only later. Prints how many children died at work, and how many folders were brought to
+their end in spite of that.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ import os
 import random
 import signal
 import sys
-import time
 from pathlib import Path
 
 # What loading a tiny model would import, so that the children need not, each again.
@@ -29,12 +30,20 @@ METHODS = (
     *("sup-ccs:leave-one-out", "ccs-pair", "random", "pca", "pca@embeddings", "frequency"),
 )
 OPTIONS = {name: {"epochs": 15} for name in ("triplet", "ordreg", "ccs-pair", "sup-ccs")}
+ABANDONED = 1800
+"""Seconds after which a child ends by itself: should this process die, its child must not stay."""
 
 
-def child(folder: Path, out: Path) -> int:
-    """A fork that runs the study and leaves without a word."""
+def run(folder: Path, out: Path, lifetime: float | None = None) -> tuple[bool, float]:
+    """Run the study in a fork that dies after `lifetime` seconds of CPU time; whether it died, and what it used.
+
+    The timer's signal is not handled, so the kernel ends the process at once, wherever it is, as SIGKILL does.
+    """
     if (pid := os.fork()) == 0:
-        signal.alarm(60)  # should this process die, its child must not stay
+        signal.alarm(ABANDONED)
+        if lifetime is not None:
+            signal.signal(signal.SIGPROF, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_PROF, lifetime)
         try:
             study = Study(
                 models=(str(folder / "model-a"), str(folder / "model-b")),
@@ -50,36 +59,22 @@ def child(folder: Path, out: Path) -> int:
         except BaseException as error:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
             os._exit(1)
-    return pid
-
-
-def run_until_killed(folder: Path, out: Path, delay: float) -> bool:
-    """Start the study and kill it after `delay` seconds; whether it was still at work by then."""
-    pid = child(folder, out)
-    deadline = time.monotonic() + delay
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            if status:
-                sys.exit(f"the study ended with {status}")
-            return False
-        time.sleep(0.002)
-    os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
-    return os.WIFSIGNALED(status)
+    _, status, usage = os.wait4(pid, 0)
+    died = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF
+    if status and not died:
+        sys.exit(f"the study ended with {status}")
+    return died, usage.ru_utime + usage.ru_stime
 
 
 def main() -> None:
     folder, kills, generator = Path(sys.argv[1]), int(sys.argv[2]), random.Random(int(sys.argv[3]))
-    start = time.monotonic()
-    assert not run_until_killed(folder, folder / "undisturbed", 300)
-    whole = time.monotonic() - start
-    hits = ends = 0
-    while hits < kills or not ends:
-        while run_until_killed(folder, folder / f"disturbed-{ends}", generator.uniform(0.02, 0.5 * whole)):
-            hits += 1
-        ends += 1
-    sys.stdout.write(f"{hits} {ends} {whole:.1f}\n")
+    _, whole = run(folder, folder / "undisturbed")
+    died = ended = 0
+    while died < kills or not ended:
+        while run(folder, folder / f"disturbed-{ended}", whole * generator.uniform(0.01, 0.5))[0]:
+            died += 1
+        ended += 1
+    sys.stdout.write(f"{died} {ended} {whole:.1f}\n")
 
 
 if __name__ == "__main__":

@@ -14,15 +14,14 @@ from ccrank.errors import CcrankError
 from ccrank.results import load_results
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_tasks, write_tasks
-from tiny import tiny_model
+from tiny import save_model, tiny_model
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> str:
     """A tiny model's folder."""
     loaded = tiny_model("llama", max_position_embeddings=512)
-    loaded.model.save_pretrained(tmp_path / "model")
-    loaded.tokenizer.save_pretrained(tmp_path / "model")
+    save_model(loaded, tmp_path / "model")
     return str(tmp_path / "model")
 
 

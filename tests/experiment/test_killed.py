@@ -12,18 +12,19 @@ import pytest
 
 from ccrank.results import load_results
 from ccrank.taskfiles import read_tasks, write_tasks
-from tiny import tiny_model
+from tiny import save_model, tiny_model
 
-KILLS = 20
+KILLS = 12
+PATIENCE = 3600
+"""Seconds: no bound on speed, only an end to a run that hangs."""
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and timers of CPU time")
 def test_killed_at_random_moments(tmp_path: Path, task_files: tuple[str, str]) -> None:
-    """SIGKILL at 20 random moments: nothing is lost, nothing is there twice, and every number is the same."""
+    """Killed at random moments: nothing is lost, nothing is there twice, and every number is the same."""
     for name, seed in (("model-a", 0), ("model-b", 1)):
         loaded = tiny_model("llama", seed, max_position_embeddings=512)
-        loaded.model.save_pretrained(tmp_path / name)
-        loaded.tokenizer.save_pretrained(tmp_path / name)
+        save_model(loaded, tmp_path / name)
     assert len(read_tasks(task_files[0])) == 5
     write_tasks(read_tasks(task_files[0]), tmp_path / "first.jsonl")
     script = Path(__file__).with_name("killed.py")
@@ -38,15 +39,15 @@ def test_killed_at_random_moments(tmp_path: Path, task_files: tuple[str, str]) -
         env=environment,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    hits, ends, _ = done.stdout.split()
-    assert int(hits) >= KILLS
+    died, ended, _ = done.stdout.split()
+    assert int(died) >= KILLS
     wanted = load_results(tmp_path / "undisturbed").drop(columns="seconds")
     assert len(wanted) > 300
-    for number in range(int(ends)):
+    for number in range(int(ended)):
         folder = tmp_path / f"disturbed-{number}"
         found = load_results(folder).drop(columns="seconds")
         pd.testing.assert_frame_equal(found, wanted, check_exact=True)

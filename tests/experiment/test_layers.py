@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from ccrank.errors import CcrankError
-from ccrank.experiment import Study, Watcher, run_study
+from ccrank.experiment import Study, run_study
 from ccrank.experiment.choice import Choice
 from ccrank.experiment.execute import run_probe
 from ccrank.experiment.units import TaskSet, Unit
@@ -26,6 +26,7 @@ from ccrank.ranking import canonical, from_canonical
 from ccrank.results import load_results, summarise_results
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_tasks, write_tasks
+from experiment.conftest import Interrupting
 from tiny import tiny_model
 
 METHODS = ("pca", "triplet", "triplet:across-tasks", "sup-ccs:leave-one-out", "ccs-pair", "pca@embeddings")
@@ -144,18 +145,6 @@ def test_anchors_are_read_once_for_a_group(
     assert len(calls) == 4
 
 
-class Stopping(Watcher):
-    """Pulls the plug after a number of units."""
-
-    def __init__(self, most: int) -> None:
-        self.left = most
-
-    def finish(self, *_: object) -> None:  # type: ignore[override]
-        self.left -= 1
-        if self.left == 0:
-            raise KeyboardInterrupt
-
-
 def test_interrupted_runs_end_as_one_run(
     task_files: tuple[str, str], tmp_path: Path, open_deep: Opener
 ) -> None:
@@ -164,7 +153,7 @@ def test_interrupted_runs_end_as_one_run(
     run_study(study, tmp_path / "whole", open_reader=open_deep)
     for most in (2, 4, 3):
         with pytest.raises(KeyboardInterrupt):
-            run_study(study, tmp_path / "parts", open_reader=open_deep, watcher=Stopping(most))
+            run_study(study, tmp_path / "parts", open_reader=open_deep, watcher=Interrupting(most))
     report = run_study(study, tmp_path / "parts", open_reader=open_deep)
     assert report.done_before == 9
     first, second = (load_results(tmp_path / name).drop(columns="seconds") for name in ("whole", "parts"))
@@ -253,10 +242,9 @@ def test_a_study_of_the_old_rule_is_not_gone_on_with(
 def test_kinds_are_means_over_the_layers_that_were_chosen() -> None:
     """Datasets with one layer each are averaged with layer −1; if a dataset has several, layers are separate."""
     row = {
-        "model": "m", "kind": "facts", "family": "probing", "directed": False, "split": "none",
-        "n_items": 3, "seed": 0, "accuracy": 0.5,
+        "model": "m", "kind": "facts", "family": "probing", "split": "none", "n_items": 3, "seed": 0, "accuracy": 0.5,
         "free_accuracy": 0.5, "abs_tau": 0.5, "chance_abs_tau": 0.5, "chance_free_accuracy": 0.5, "consistency": 0.5,
-        "seconds": 1.0, "distinct_tokens": 3,
+        "seconds": 1.0, "distinct_tokens": 3, "directed": False,
     }  # fmt: skip
     layers = {
         "chosen": {"a": (4,), "b": (6,)},

@@ -12,7 +12,7 @@ import pytest
 
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.experiment import Study, Watcher, run_study
+from ccrank.experiment import Study, run_study
 from ccrank.experiment.folder import StudyFolder
 from ccrank.experiment.units import load_task_sets, plan_units
 from ccrank.lm import Reader
@@ -25,6 +25,7 @@ from ccrank.ranking import canonical, from_canonical
 from ccrank.results import SCHEMA, load_failures, load_results, load_tasks
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_tasks, write_tasks
+from experiment.conftest import Interrupting
 
 METHODS = ("prompt-pair", "prompt-list", "triplet", "triplet:across-tasks", "ccs-pair", "sup-ccs", "random")
 MORE = ("pca", "length", "frequency", "pca@embeddings")
@@ -95,18 +96,6 @@ def test_rows_are_the_grid_and_what_the_methods_give(
         np.testing.assert_array_equal(row.scores, from_canonical(one[1], order))
 
 
-class Counting(Watcher):
-    """Counts the units that are done, and may pull the plug after some of them."""
-
-    def __init__(self, most: int | None = None) -> None:
-        self.done, self.most = 0, most
-
-    def finish(self, *_: object) -> None:  # type: ignore[override]
-        self.done += 1
-        if self.done == self.most:
-            raise KeyboardInterrupt
-
-
 def test_interrupted_runs_end_as_one_run(
     task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
 ) -> None:
@@ -115,17 +104,17 @@ def test_interrupted_runs_end_as_one_run(
     run_study(study, tmp_path / "whole", open_reader=open_tiny)
     total = 0
     for most in (1, 3, 6):
-        watcher = Counting(most)
+        watcher = Interrupting(most)
         with pytest.raises(KeyboardInterrupt):
             run_study(study, tmp_path / "parts", open_reader=open_tiny, watcher=watcher)
         total += watcher.done
         assert len(load_results(tmp_path / "parts")) > 0  # what there is can be looked at
-    last = Counting()
+    last = Interrupting()
     report = run_study(study, tmp_path / "parts", open_reader=open_tiny, watcher=last)
     assert report.done_before == total == 10
     assert report.units == total + last.done
     assert same(load_results(tmp_path / "parts"), load_results(tmp_path / "whole"))
-    again = Counting()
+    again = Interrupting()
     run_study(study, tmp_path / "parts", watcher=again)  # nothing is left to do, so no model is opened
     assert again.done == 0
     assert same(load_results(tmp_path / "parts"), load_results(tmp_path / "whole"))
@@ -139,7 +128,7 @@ def test_a_damaged_unit_is_done_again(task_files: tuple[str, str], tmp_path: Pat
     unit = plan_units(study, load_task_sets(study))[0]
     path = StudyFolder(tmp_path / "out").unit_path(unit)
     path.write_bytes(path.read_bytes()[:-20])
-    watcher = Counting()
+    watcher = Interrupting()
     run_study(study, tmp_path / "out", open_reader=open_tiny, watcher=watcher)
     assert watcher.done == 1
     assert same(load_results(tmp_path / "out"), before)
@@ -182,7 +171,7 @@ def test_other_weights_under_the_same_name_are_refused(
         return reader
 
     with pytest.raises(KeyboardInterrupt):
-        run_study(study, tmp_path / "out", open_reader=open_tiny, watcher=Counting(1))
+        run_study(study, tmp_path / "out", open_reader=open_tiny, watcher=Interrupting(1))
     with pytest.raises(CcrankError, match="llama differs from the one"):
         run_study(study, tmp_path / "out", open_reader=other)
 
@@ -249,7 +238,7 @@ def test_failing_tasks_are_set_apart(troubled: str, tmp_path: Path, open_tiny: O
     for key, scores in wanted.items():
         np.testing.assert_allclose(found[key], scores, atol=1e-4)
 
-    again = Counting()
+    again = Interrupting()
     assert run_study(study, tmp_path / "out", watcher=again).failures == report.failures
     assert again.done == 0
     run_study(study, tmp_path / "out", open_reader=open_tiny, watcher=again, retry=True)

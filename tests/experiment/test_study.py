@@ -44,6 +44,12 @@ def test_paper_preset_has_the_whole_comparison() -> None:
     } <= chosen
 
 
+def test_paper_preset_has_the_papers_settings() -> None:
+    """Five seeds on the states of the last layer, all tasks, the methods' own defaults."""
+    study = Study.parse(preset("paper"))
+    assert (study.seeds, study.layers, study.limit, study.options) == (5, "last", None, {})
+
+
 def test_quick_preset_is_part_of_the_paper_preset() -> None:
     """What is seen in minutes is a corner of what is seen in hours."""
     quick, paper = Study.parse(preset("quick")), Study.parse(preset("paper"))
@@ -187,11 +193,13 @@ def test_two_datasets_of_one_name_are_refused(task_files: tuple[str, str], tmp_p
 
 @given(st.integers(1, 60), st.integers(1, 80))
 def test_spread_takes_evenly(count: int, limit: int) -> None:
-    """min(limit, count) different tasks in order, with gaps that differ by at most one."""
+    """min(limit, count) different tasks in order, from the first; gaps, that to the end too, differ by at most one."""
     chosen = spread(list(range(count)), limit)  # type: ignore[arg-type]
     assert len(chosen) == min(limit, count)
-    gaps = {after - before for before, after in pairwise(chosen)}  # type: ignore[operator]
-    assert not gaps or (min(gaps) >= 1 and max(gaps) - min(gaps) <= 1)
+    assert chosen[0] == 0  # type: ignore[comparison-overlap]
+    gaps = {after - before for before, after in pairwise([*chosen, count])}  # type: ignore[list-item,operator]
+    assert min(gaps) >= 1
+    assert max(gaps) - min(gaps) <= 1
 
 
 def test_a_changed_task_changes_the_digest(task_files: tuple[str, str]) -> None:

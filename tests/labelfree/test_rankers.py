@@ -18,7 +18,7 @@ from ccrank.metrics import kendall_tau
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
 from ccrank.task import Criterion, Task
-from tiny import tiny_model, tiny_reader
+from tiny import scores_by_item, tiny_model, tiny_reader
 
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco", "the tower")
 SIZE = Criterion("size", poles=("small", "large"), category="country")
@@ -31,10 +31,6 @@ def pool(criterion, count=5):
         Task(criterion, tuple(f"{item} {number}" for item in ITEMS[:4]), id=f"task {number}")
         for number in range(count)
     ]
-
-
-def by_item(ranking):
-    return {item: float(score) for item, score in zip(ranking.task.items, ranking.scores, strict=True)}
 
 
 @pytest.mark.parametrize("method", DIRECTED)
@@ -78,7 +74,7 @@ def test_the_order_of_the_items_does_not_matter(method):
     for first, second in zip(
         rank_tasks(tasks, tiny_reader(), method), rank_tasks(turned, tiny_reader(), method), strict=True
     ):
-        assert by_item(first) == by_item(second)
+        assert scores_by_item(first) == scores_by_item(second)
         assert first.items == second.items
 
 
@@ -154,7 +150,7 @@ def test_a_saved_probe_scores_as_it_was_fitted(tmp_path):
     for number, (task, ranking) in enumerate(zip(tasks, applied, strict=True)):
         own = read.states[number][position][:, place].astype(float)
         expected = expit((own - own.mean(0)) / own.std(0) @ probe.weights)
-        found = [by_item(ranking)[item] for item in canonical(task)[0].items]
+        found = [scores_by_item(ranking)[item] for item in canonical(task)[0].items]
         assert found == pytest.approx(expected, abs=1e-4)
 
 

@@ -18,9 +18,8 @@ import pytest
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader, ReadingCache
 from ccrank.lm import cache as cache_module
-from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from tiny import tiny_model
+from tiny import pair_prompts, tiny_model
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "Monaco"))
 
@@ -42,11 +41,6 @@ def assert_holds(cache, numbers, length=16):
     assert sorted(found) == sorted(map(key_of, numbers))
     for number in numbers:
         np.testing.assert_array_equal(found[key_of(number)], vector_of(number, length))
-
-
-def prompts_of(form="causal"):
-    templates = load_templates()
-    return [templates.pair(TASK, a, b, form) for a in range(4) for b in range(4) if a != b]
 
 
 @pytest.fixture
@@ -80,16 +74,16 @@ def test_a_hit_is_bit_identical_and_computes_nothing(family, cache):
     """The second reading equals the first bit for bit and costs no computed token; a part of it costs a part."""
     loaded = tiny_model(family)
     reader = Reader(loaded, cache=cache)
-    prompts = prompts_of(loaded.form)
-    arguments = {"candidates": ["Yes", "No", "10"], "layers": "all", "items": True}
-    first = reader.read(prompts[:8], **arguments)
+    prompts = pair_prompts(TASK, loaded.form)
+    wish = {"candidates": ["Yes", "No", "10"], "layers": "all", "items": True}
+    first = reader.read(prompts[:8], **wish)
     assert first.cost.computed_tokens > 0
-    again = Reader(loaded, cache=cache).read(prompts[:8], **arguments)
+    again = Reader(loaded, cache=cache).read(prompts[:8], **wish)
     assert again.cost.computed_tokens == 0
     for name in ("logits", "states", "item_states"):
         assert getattr(first, name).tobytes() == getattr(again, name).tobytes()
-    more = reader.read(prompts, **arguments)
-    fresh = Reader(loaded).read(prompts, **arguments)
+    more = reader.read(prompts, **wish)
+    fresh = Reader(loaded).read(prompts, **wish)
     assert 0 < more.cost.computed_tokens < fresh.cost.computed_tokens
     np.testing.assert_allclose(more.logits, fresh.logits, atol=1e-4)
     np.testing.assert_allclose(more.states, fresh.states, atol=1e-4)
@@ -99,12 +93,12 @@ def test_a_hit_is_bit_identical_and_computes_nothing(family, cache):
 def test_a_cached_reader_does_not_touch_the_model(cache):
     """A hit runs no layer at all."""
     loaded = tiny_model("gpt2")
-    Reader(loaded, cache=cache).read(prompts_of(), candidates=["Yes", "No"])
+    Reader(loaded, cache=cache).read(pair_prompts(TASK), candidates=["Yes", "No"])
     reader = Reader(loaded, cache=cache)
     ran = []
     hook = reader.engine.backbone.module.register_forward_pre_hook(lambda *_: ran.append("layers"))
     try:
-        reader.read(prompts_of(), candidates=["Yes", "No"])
+        reader.read(pair_prompts(TASK), candidates=["Yes", "No"])
     finally:
         hook.remove()
     assert ran == []
@@ -112,8 +106,8 @@ def test_a_cached_reader_does_not_touch_the_model(cache):
 
 def test_different_questions_never_share_a_key(cache):
     """Whatever differs (weights, layer, candidates, position, normalising, prompt) has a key of its own."""
-    prompts = prompts_of()
-    requests = [
+    prompts = pair_prompts(TASK)
+    wishes = [
         {"candidates": ["Yes", "No"]},
         {"candidates": ["No", "Yes"]},
         {"candidates": ["Yes"]},
@@ -126,10 +120,10 @@ def test_different_questions_never_share_a_key(cache):
     for family in ("llama", "bert", "t5"):
         for seed in (0, 1):
             loaded = tiny_model(family, seed)
-            prompts = prompts_of(loaded.form)
-            for arguments in requests:
-                cached = Reader(loaded, cache=cache).read(prompts, **arguments)
-                plain = Reader(loaded).read(prompts, **arguments)
+            prompts = pair_prompts(TASK, loaded.form)
+            for wish in wishes:
+                cached = Reader(loaded, cache=cache).read(prompts, **wish)
+                plain = Reader(loaded).read(prompts, **wish)
                 for name in ("logits", "states", "item_states"):
                     ours, theirs = getattr(cached, name), getattr(plain, name)
                     assert (ours is None) == (theirs is None)
@@ -320,9 +314,9 @@ def test_a_folder_that_cannot_be_made_costs_the_cache_alone(tmp_path, caplog):
     (tmp_path / "file").write_text("in the way")
     cache = ReadingCache(tmp_path / "file" / "below")
     reader = Reader(tiny_model("gpt2"), cache=cache)
-    plain = Reader(tiny_model("gpt2")).read(prompts_of(), candidates=["Yes", "No"])
+    plain = Reader(tiny_model("gpt2")).read(pair_prompts(TASK), candidates=["Yes", "No"])
     for _ in range(2):
-        readings = reader.read(prompts_of(), candidates=["Yes", "No"])
+        readings = reader.read(pair_prompts(TASK), candidates=["Yes", "No"])
         np.testing.assert_array_equal(readings.logits, plain.logits)
         assert readings.cost.computed_tokens > 0
     assert caplog.text.count("continuing without it") == 1

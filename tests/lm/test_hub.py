@@ -16,7 +16,7 @@ from ccrank.lm import Reader, hub, load_model
 from ccrank.lm.hub import KnownModel, check_sha256, file_sha256, known_models, locate, weights_identity
 from ccrank.task import Criterion, Task
 from hub_server import COMMIT, serving
-from tiny import byte_tokenizer, pair_prompts, tiny_model
+from tiny import byte_tokenizer, pair_prompts, save_model, tiny_model
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad"))
 PROMPTS = pair_prompts(TASK)
@@ -88,8 +88,7 @@ def gguf_file(tmp_path_factory):
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     loaded = tiny_model("llama")
-    loaded.model.save_pretrained(folder)
-    loaded.tokenizer.save_pretrained(folder)
+    save_model(loaded, folder)
     return folder
 
 

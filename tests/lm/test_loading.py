@@ -14,22 +14,10 @@ from safetensors.torch import load_file, save_file
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader, load_model
 from ccrank.lm.loading import choose_device, choose_dtype, form_of, tensor_names, weight_files
-from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from tiny import FAMILIES, tiny_config, tiny_model, tokenizer_of
+from tiny import FAMILIES, pair_prompts, save_model, tiny_config, tiny_model, tokenizer_of
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad"))
-
-
-def prompts_of(form):
-    templates = load_templates()
-    return [templates.pair(TASK, a, b, form) for a in range(3) for b in range(3) if a != b]
-
-
-def saved(loaded, folder, **options):
-    loaded.model.save_pretrained(folder, **options)
-    loaded.tokenizer.save_pretrained(folder)
-    return folder
 
 
 def change_config(folder, drop=(), **changes):
@@ -48,19 +36,19 @@ def change_tensors(folder, change):
 
 
 def logits_of(loaded):
-    return Reader(loaded).read(prompts_of(loaded.form), candidates=["Yes", "No"]).logits
+    return Reader(loaded).read(pair_prompts(TASK, loaded.form), candidates=["Yes", "No"]).logits
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_saved_model_reads_as_the_one_in_memory(family, tmp_path):
     """Every family: saved and loaded by its folder's name the readings are the same, and nothing counts as missing."""
     loaded = tiny_model(family)
-    again = load_model(str(saved(loaded, tmp_path)))
+    again = load_model(str(save_model(loaded, tmp_path)))
     assert again.form == loaded.form
     assert again.missing_head == ()
     # No figures: `transformers` gives Qwen's tokenizer class, which parts them, to any saved model of that family.
-    arguments = {"candidates": ["Yes", "No", "larger"], "layers": "all", "items": True}
-    ours, theirs = (Reader(one).read(prompts_of(loaded.form), **arguments) for one in (again, loaded))
+    wish = {"candidates": ["Yes", "No", "larger"], "layers": "all", "items": True}
+    ours, theirs = (Reader(one).read(pair_prompts(TASK, loaded.form), **wish) for one in (again, loaded))
     for name in ("logits", "states", "item_states"):
         np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-5)
 
@@ -68,14 +56,14 @@ def test_a_saved_model_reads_as_the_one_in_memory(family, tmp_path):
 def test_t5_with_a_head_of_its_own(tmp_path):
     """T5 v1.1's head is not its embedding, and its states are not scaled before it: both as in the checkpoint."""
     loaded = tiny_model("t5")
-    saved(loaded, tmp_path)
+    save_model(loaded, tmp_path)
     head = torch.nn.Linear(32, 300, bias=False)
     change_tensors(tmp_path, lambda tensors: tensors.update({"lm_head.weight": head.weight.detach()}))
     change_config(tmp_path, drop=["scale_decoder_outputs"], tie_word_embeddings=False)
     again = load_model(str(tmp_path))
     assert again.missing_head == ()
     reader = Reader(again)
-    prompts = prompts_of("encoder_decoder")
+    prompts = pair_prompts(TASK, "encoder_decoder")
     readings = reader.read(prompts, candidates=["Yes", "No"], layers=[-1])
     for row, encoded in enumerate(reader.prompt_tokenizer.encode(prompts, [("Yes", "No")] * len(prompts))):
         words = head.weight[[answer[0] for answer in encoded.answers]].detach().numpy()
@@ -89,12 +77,12 @@ def test_debertas_own_head_is_found_whatever_the_config_says(family, own_head, t
     """A checkpoint with DeBERTa's original head gives its logits, although the config does not name the head."""
     loaded = tiny_model(family, legacy=not own_head)
     assert hasattr(loaded.model, "lm_predictions") == own_head
-    saved(loaded, tmp_path)
+    save_model(loaded, tmp_path)
     change_config(tmp_path, drop=["legacy"])
     again = load_model(str(tmp_path))
     assert again.missing_head == ()
     np.testing.assert_allclose(logits_of(again), logits_of(loaded), atol=1e-5)
-    prompts = prompts_of("masked")[:1]
+    prompts = pair_prompts(TASK, "masked")[:1]
     [encoded] = Reader(loaded).prompt_tokenizer.encode(prompts, [("Yes", "No")])
     with torch.inference_mode():
         plain = loaded.model(input_ids=torch.tensor([encoded.tokens])).logits[0, encoded.slot]
@@ -111,7 +99,7 @@ def test_a_model_without_a_head_is_probed_but_not_prompted(tmp_path):
     tokenizer_of("bert").save_pretrained(tmp_path)
     loaded = load_model(str(tmp_path))
     reader = Reader(loaded)
-    prompts = prompts_of("masked")
+    prompts = pair_prompts(TASK, "masked")
     with pytest.raises(CcrankError, match=r"no language-model head: its checkpoint lacks cls\.predictions"):
         reader.read(prompts, candidates=["Yes", "No"])
     readings = reader.read(prompts[:1], layers=[1, 3])
@@ -136,14 +124,14 @@ def test_a_bare_causal_model_whose_head_is_not_its_embedding(tmp_path):
 def test_sharded_weights(tmp_path):
     """Weights in many files are read as those in one."""
     loaded = tiny_model("llama")
-    saved(loaded, tmp_path, max_shard_size="20KB")
+    save_model(loaded, tmp_path, max_shard_size="20KB")
     assert len(weight_files(tmp_path, False)) > 2
     np.testing.assert_allclose(logits_of(load_model(str(tmp_path))), logits_of(loaded), atol=1e-5)
 
 
 def test_a_missing_shard_is_refused(tmp_path):
     """An index that names a file that is not there: no model, and the reason."""
-    saved(tiny_model("llama"), tmp_path, max_shard_size="20KB")
+    save_model(tiny_model("llama"), tmp_path, max_shard_size="20KB")
     weight_files(tmp_path, False)[1].unlink()
     with pytest.raises(CcrankError, match="cannot be loaded"):
         load_model(str(tmp_path))
@@ -152,7 +140,7 @@ def test_a_missing_shard_is_refused(tmp_path):
 def test_pickled_weights_only_when_asked_for(tmp_path):
     """A pickle is refused by default; with allow_pickle it gives the same logits. Other .bin files are no weights."""
     loaded = tiny_model("deberta")
-    saved(loaded, tmp_path)
+    save_model(loaded, tmp_path)
     (tmp_path / "model.safetensors").unlink()
     torch.save(dict(loaded.model.state_dict()), tmp_path / "pytorch_model.bin")
     torch.save({"learning_rate": 1}, tmp_path / "training_args.bin")
@@ -164,15 +152,15 @@ def test_pickled_weights_only_when_asked_for(tmp_path):
 
 
 def test_a_pickle_beside_safetensors_is_not_opened(tmp_path):
-    """If there are safetensors the pickle is not opened, so a malicious one has no effect."""
-    saved(tiny_model("gpt2"), tmp_path)
+    """Where there are safetensors the pickle is left alone, so a poisoned one does nothing."""
+    save_model(tiny_model("gpt2"), tmp_path)
     (tmp_path / "pytorch_model.bin").write_bytes(b"poison")
     assert load_model(str(tmp_path)).missing_head == ()
 
 
 def test_code_in_a_checkpoint_is_not_run(tmp_path):
     """A folder with its own modelling code is refused, and its code is not run."""
-    saved(tiny_model("gpt2"), tmp_path)
+    save_model(tiny_model("gpt2"), tmp_path)
     trap = tmp_path / "ran"
     (tmp_path / "configuration_evil.py").write_text(f"open({str(trap)!r}, 'w').close()\n")
     change_config(tmp_path, model_type="evil", auto_map={"AutoConfig": "configuration_evil.EvilConfig"})
@@ -183,7 +171,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path):
 
 def test_a_checkpoint_without_part_of_the_body_is_refused(tmp_path):
     """A layer's weights missing, or those of another architecture: refused, since they would be random."""
-    saved(tiny_model("llama"), tmp_path)
+    save_model(tiny_model("llama"), tmp_path)
     change_tensors(tmp_path, lambda tensors: tensors.pop("model.layers.1.mlp.up_proj.weight"))
     with pytest.raises(CcrankError, match=r"lacks 1 weights .* model\.layers\.1\.mlp\.up_proj\.weight"):
         load_model(str(tmp_path))
@@ -191,7 +179,7 @@ def test_a_checkpoint_without_part_of_the_body_is_refused(tmp_path):
 
 def test_a_checkpoint_of_another_architecture_is_refused(tmp_path):
     """GPT-2's weights under OPT's configuration are not a model."""
-    saved(tiny_model("gpt2"), tmp_path)
+    save_model(tiny_model("gpt2"), tmp_path)
     tiny_config("opt").save_pretrained(tmp_path)
     with pytest.raises(CcrankError, match="another architecture or is damaged"):
         load_model(str(tmp_path))
@@ -199,7 +187,7 @@ def test_a_checkpoint_of_another_architecture_is_refused(tmp_path):
 
 def test_weights_of_another_shape_are_refused(tmp_path):
     """Weights that do not fit the configuration are not resized in silence."""
-    saved(tiny_model("llama"), tmp_path)
+    save_model(tiny_model("llama"), tmp_path)
     change_config(tmp_path, hidden_size=64)
     with pytest.raises(CcrankError, match="cannot be loaded"):
         load_model(str(tmp_path))
@@ -209,7 +197,7 @@ def test_weights_of_another_shape_are_refused(tmp_path):
 @pytest.mark.parametrize("size", [0, 5, 1000, -1])
 def test_a_cut_off_file_is_refused(family, size, tmp_path):
     """A download that stopped half-way is said to be what it is, not a stack trace."""
-    saved(tiny_model(family), tmp_path)
+    save_model(tiny_model(family), tmp_path)
     path = tmp_path / "model.safetensors"
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(CcrankError, match="damaged or incomplete"):
@@ -219,7 +207,7 @@ def test_a_cut_off_file_is_refused(family, size, tmp_path):
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"model_type": "nothing"}', '{"model_type": "vit"}'])
 def test_a_config_that_makes_no_sense_is_refused(text, tmp_path):
     """A damaged or foreign config.json is refused."""
-    saved(tiny_model("llama"), tmp_path)
+    save_model(tiny_model("llama"), tmp_path)
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(CcrankError):
         load_model(str(tmp_path))
@@ -228,7 +216,7 @@ def test_a_config_that_makes_no_sense_is_refused(text, tmp_path):
 def test_damage_is_named_with_the_remedy(tmp_path, monkeypatch):
     """Weights cut off anywhere: which file, its size, and what to delete or copy, which depends on its origin."""
     monkeypatch.setenv("CCRANK_CACHE", str(tmp_path / "cache"))
-    own = saved(tiny_model("llama"), tmp_path / "own")
+    own = save_model(tiny_model("llama"), tmp_path / "own")
     content = (own / "model.safetensors").read_bytes()
     (own / "model.safetensors").write_bytes(content[:-1])
     hub = tmp_path / "models--org--name"
@@ -250,7 +238,7 @@ def test_damage_is_named_with_the_remedy(tmp_path, monkeypatch):
 
 def test_a_folder_without_weights_or_tokenizer_is_refused(tmp_path):
     """What is missing is named."""
-    saved(tiny_model("llama"), tmp_path)
+    save_model(tiny_model("llama"), tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(CcrankError, match="cannot be loaded"):
         load_model(str(tmp_path))
@@ -261,7 +249,7 @@ def test_a_folder_without_weights_or_tokenizer_is_refused(tmp_path):
 
 def test_identity_names_the_weights_not_the_place(tmp_path):
     """A copy elsewhere has the same identity; other weights, another config or precision have another."""
-    saved(tiny_model("llama"), tmp_path / "a")
+    save_model(tiny_model("llama"), tmp_path / "a")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     identity = load_model(str(tmp_path / "a")).identity
     assert load_model(str(tmp_path / "b")).identity == identity

@@ -315,6 +315,18 @@ def test_bos_once_without_chat():
     assert spelled(tokenizer, encoded.tokens[: encoded.item + 1]).endswith("Chad")
 
 
+@pytest.mark.parametrize("items", [False, True])
+def test_a_filled_prompt_starts_with_bos_too(items):
+    """BOS, then the tokens of the whole text; slot and item are places in that sequence."""
+    encoder = encoder_of("causal", bos=(0,))
+    prompt = prompt_of(encoder, task_of("Peru", "Chad")).filled("Yes")
+    encoded = encode_one(encoder, prompt, (), items)
+    assert encoded.tokens == (0, *encoder.tokenizer(prompt.text).input_ids)
+    assert encoded.slot == len(encoded.tokens) - 1
+    if items:
+        assert spelled(encoder.tokenizer, encoded.tokens[: encoded.item + 1]).endswith("Chad")
+
+
 def test_chat_without_a_template_is_refused():
     """A model without a chat template raises an error."""
     encoder = encoder_of("causal", chat=True)

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from ccrank.lm import Reader
-from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from tiny import CAUSAL, FAMILIES, tiny_model
+from tiny import CAUSAL, FAMILIES, pair_prompts, tiny_model
 
 TASKS = [
     Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "Monaco"), id="countries"),
@@ -22,15 +21,8 @@ TASKS = [
 ]
 
 
-def pair_prompts(form, tasks=TASKS):
-    templates = load_templates()
-    return [
-        templates.pair(task, first, second, form)
-        for task in tasks
-        for first in range(len(task.items))
-        for second in range(len(task.items))
-        if first != second
-    ]
+def all_pairs(form, tasks=TASKS):
+    return [prompt for task in tasks for prompt in pair_prompts(task, form)]
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -44,7 +36,7 @@ def paths_of(loaded):
 
 def test_all_paths_agree(loaded):
     """Every way of reading gives the same logits and states, at the slot and at the item, to 1e-4."""
-    prompts = pair_prompts(loaded.form)
+    prompts = all_pairs(loaded.form)
     readings = [
         Reader(loaded, path=path, batch_tokens=192).read(
             prompts, candidates=["Yes", "No", "larger"], layers="all", items=True
@@ -75,7 +67,7 @@ def plain_outputs(loaded, reader, prompt, candidates):
 
 def test_states_and_logits_are_those_of_transformers(loaded):
     """Hidden states equal `transformers`' own, layer for layer, and logits the model's own at the slot."""
-    prompts = pair_prompts(loaded.form)[-4:]
+    prompts = all_pairs(loaded.form)[-4:]
     reader = Reader(loaded)
     layers = (0, 1, reader.depth)
     readings = reader.read(prompts, candidates=["Yes", "No"], layers=layers, items=True)
@@ -105,7 +97,7 @@ def test_no_layer_above_the_highest_needed_is_run(loaded):
     if reader.engine.head.decoder is not None:
         hooks.append(reader.engine.head.decoder.register_forward_pre_hook(lambda *_: ran.append("head")))
     try:
-        reader.read(pair_prompts(loaded.form)[:3], layers=[1])
+        reader.read(all_pairs(loaded.form)[:3], layers=[1])
     finally:
         for hook in hooks:
             hook.remove()
@@ -119,7 +111,7 @@ def test_the_head_computes_the_candidates_alone(loaded):
     head = reader.engine.head
     original = head.logits
     head.logits = lambda rows, words=None: shapes.append(original(rows, words).shape) or original(rows, words)
-    prompts = pair_prompts(loaded.form)[:5]
+    prompts = all_pairs(loaded.form)[:5]
     reader.read(prompts, candidates=["Yes", "No"])
     assert {shape[1] for shape in shapes} == {2}
     assert sum(shape[0] for shape in shapes) == 5
@@ -129,7 +121,7 @@ def test_the_head_computes_the_candidates_alone(loaded):
 def test_tree_with_blocks_of_any_size(family):
     """However small the blocks that the tree is split into, the readings stay the same."""
     loaded = tiny_model(family)
-    prompts = pair_prompts("causal")
+    prompts = all_pairs("causal")
     whole = Reader(loaded, path="tree", batch_tokens=4096).read(
         prompts, candidates=["Yes", "No"], layers=[-1]
     )

@@ -72,6 +72,8 @@ def test_the_closest_is_taken_and_of_equals_the_last():
 
 def test_layers_are_named_once_and_from_zero():
     """Negative numbers, repeats and names give the numbers of layers; what the model lacks is refused."""
+    assert parse_layers("last", tiny_reader(num_hidden_layers=6)) == [6]
+    assert parse_layers("all", tiny_reader(num_hidden_layers=6)) == [1, 2, 3, 4, 5, 6]
     assert parse_layers("auto", tiny_reader(num_hidden_layers=6)) == list(LAYERS)
     assert parse_layers("-1,6,2,-5", tiny_reader(num_hidden_layers=6)) == [6, 2]
     assert parse_layers("-7", tiny_reader(num_hidden_layers=6)) == [0]

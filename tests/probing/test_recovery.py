@@ -15,6 +15,7 @@ from ccrank.probing import (
     Settings,
     cross_validate,
     fit_each,
+    fit_pool,
     held_out_scores,
     leave_one_item_out,
     ordered_pairs,
@@ -243,3 +244,14 @@ def test_held_out_tasks_are_not_seen():
     after, _ = cross_validate(changed, "triplet", gold=gold, seeds=(0,), settings=settings)
     assert before.weights[2].equal(after.weights[2])
     assert not before.weights[1].equal(after.weights[1])
+
+
+def test_held_out_tasks_are_scored_by_the_probe_that_has_not_seen_them():
+    """A task's scores are those of a probe fitted on the tasks of the other folds alone."""
+    states, _ = planted(strength=1.0, tasks=6, size=5)
+    settings, folds = Settings(epochs=20), task_folds(6, 3)
+    _, scores = cross_validate(states, "triplet", folds=3, seeds=(0, 1), settings=settings)
+    for task, fold in enumerate(folds):
+        others = [own for own, other in zip(states, folds, strict=True) if other != fold]
+        alone = fit_pool(others, "triplet", seeds=(0, 1), settings=settings)
+        np.testing.assert_allclose(scores[task], alone.scores([states[task]], [0])[0], atol=1e-5)

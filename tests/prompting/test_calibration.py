@@ -21,6 +21,7 @@ from ccrank.prompting.calibration import (
 )
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
+from prompting.literal import probabilities
 
 TASK = Task(Criterion("size"), ("Chad", "Peru", "Russia"), context="A story.")
 
@@ -38,11 +39,6 @@ def table_and_reference(draw, references=FEW):
     table = draw(tables())
     reference = draw(tables(rows=references, columns=st.just(table.shape[1])))
     return table, reference
-
-
-def probabilities(row):
-    weights = [math.exp(value) for value in row]
-    return [weight / sum(weights) for weight in weights]
 
 
 def mean_probability(table, column):

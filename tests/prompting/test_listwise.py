@@ -16,17 +16,13 @@ from ccrank.prompting import prompt_list
 from ccrank.prompting.listwise import MOST_AT_ONCE, window_starts
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from fake import FakeReader, logits_among, random_logits
+from fake import FakeReader, logits_among, make_task, random_logits
 from tiny import tiny_model
 
 TEMPLATES = load_templates()
 VALUES = st.lists(
     st.floats(-(2.0**127), 2.0**127, width=32) | st.sampled_from([0.0, 1.0]), min_size=1, max_size=6
 )
-
-
-def make_task(count, name="size"):
-    return Task(Criterion(name), tuple(f"thing {index:03d}" for index in range(count)))
 
 
 def labels_of(count):

@@ -15,15 +15,10 @@ from ccrank.prompting import prompt_pair
 from ccrank.prompting.asking import CONTENT_FREE
 from ccrank.prompting.pairwise import MOST_FOR_ALL_PAIRS
 from ccrank.prompts import load_templates
-from ccrank.task import Criterion, Task
-from fake import FakeReader, logits_among, random_logits
+from fake import FakeReader, logits_among, make_task, random_logits
 
 TEMPLATES = load_templates()
 EXTREME = [0.0, 0.0, 1.0, -1.0, 1e30, -1e30, 3e38, 1e-30]
-
-
-def make_task(count, name="size"):
-    return Task(Criterion(name), tuple(f"thing {index:03d}" for index in range(count)))
 
 
 def question(first, second):

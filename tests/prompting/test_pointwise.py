@@ -15,13 +15,10 @@ from ccrank.prompting.asking import CONTENT_FREE
 from ccrank.prompting.pointwise import RATINGS, argmax_ratings
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from fake import FakeReader, logits_among, random_logits
+from fake import FakeReader, logits_among, make_task, random_logits
+from prompting.literal import probabilities
 
 TEMPLATES = load_templates()
-
-
-def make_task(count):
-    return Task(Criterion("size"), tuple(f"thing {index:03d}" for index in range(count)))
 
 
 def question(item):
@@ -76,11 +73,6 @@ def calibrated(table, how, reference):
     compared = table if how == "batch" else reference
     shares = [sum(probabilities(row)[r] for row in compared) / len(compared) for r in ratings]
     return [[math.log(probabilities(row)[r] / shares[r]) for r in ratings] for row in table]
-
-
-def probabilities(row):
-    weights = [math.exp(value) for value in row]
-    return [weight / sum(weights) for weight in weights]
 
 
 @pytest.mark.parametrize("how", ["none", "mean", "contextual", "batch", "pmi"])

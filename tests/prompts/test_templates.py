@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,17 @@ from ccrank.task import Criterion, Task
 
 FORMS = ("causal", "masked", "encoder_decoder")
 TASK = Task(Criterion("size", "larger", ("small", "large"), "country"), ("Chad", "Peru", "Fiji"), id="mine")
+
+
+def render(templates, name, form="causal", task=TASK):
+    """A prompt of the task by a template of any type."""
+    if name.startswith("pair"):
+        return templates.pair(task, 0, 1, form, name)
+    if "{pole}" in templates[name].text:
+        return templates.pole(task, "large", form, name)
+    if "{options}" in templates[name].text:
+        return templates.list(task, [0, 1, 2], (1,), form, name)
+    return templates.single(task, 0, form, name)
 
 
 def test_the_papers_prompts():
@@ -34,14 +47,7 @@ def test_every_shipped_template_renders_for_every_form(form):
     for name in templates.by_name:
         if name == "context":
             continue
-        if name.startswith("pair"):
-            prompt = templates.pair(TASK, 0, 1, form, name)
-        elif "{pole}" in templates[name].text:
-            prompt = templates.pole(TASK, "large", form, name)
-        elif name.startswith("list"):
-            prompt = templates.list(TASK, [0, 1, 2], (), form, name)
-        else:
-            prompt = templates.single(TASK, 0, form, name)
+        prompt = render(templates, name, form)
         assert [piece.role for piece in prompt.pieces].count("slot") == 1
         assert "{" not in prompt.text
         assert prompt.task == "mine"
@@ -185,3 +191,21 @@ def test_a_template_stands_by_itself():
         TASK, {"item": [Piece("Chad", "item")]}, "causal", Template("context", "{context}")
     )
     assert prompt == Prompt((Piece("Chad", "item"), Piece(" is "), Piece("", "slot")), task="mine")
+
+
+@pytest.mark.parametrize("form", ["masked", "encoder_decoder"])
+def test_all_forms_of_a_template_say_the_same(form):
+    """Masked and encoder-decoder models are asked in the causal wording, but for a full stop behind the slot."""
+    templates = load_templates()
+    for name in templates.by_name.keys() - {"context"}:
+        assert render(templates, name, form).text.removesuffix(".") == render(templates, name).text
+
+
+def test_every_prompt_of_a_task_stands_behind_its_context():
+    """Pairs, single items, lists, poles and exemplars: the text is the context and then the prompt without it."""
+    templates = load_templates()
+    told = replace(TASK, context="Fiji is an island.")
+    for name in templates.by_name.keys() - {"context"}:
+        assert render(templates, name, task=told).text == f"{told.context}\n\n{render(templates, name).text}"
+    with_context, without = (templates.exemplar(task, "a very small country").text for task in (told, TASK))
+    assert with_context == f"{told.context}\n\n{without}"

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.stats import pearson3
 
 from ccrank.labelfree.signals import read_likelihood, read_poles
-from ccrank.lm import Cost, Reader
+from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.layers import middle_and_late
 from ccrank.lm.reader import Progress
 from ccrank.metrics import tau_b
@@ -78,7 +78,7 @@ class SignalReadings:
 
 def read_signals(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     progress: Progress | None = None,
     with_states: bool = False,

@@ -23,7 +23,7 @@ from ccrank.labelfree.signals import (
 )
 from ccrank.labels import Labels
 from ccrank.lexicon import poles_of
-from ccrank.lm import Cost, Reader
+from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.layers import middle_and_late
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Request, shares_by_items
@@ -38,7 +38,7 @@ LEAST_TASKS = 4
 
 def auto(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     *,
     anchor: bool = True,
@@ -81,7 +81,7 @@ def auto(
 
 def _with_labels(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     labels: object,
     anchor: bool,
@@ -103,7 +103,7 @@ def _with_labels(
 
 def anchored(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     *,
     ridge: float = 1.0,
@@ -140,7 +140,7 @@ def anchored(
 
 def poles(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     *,
     template: str = "poles",
@@ -157,7 +157,7 @@ def poles(
 
 def likelihood(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     *,
     template: str = "",
@@ -177,7 +177,7 @@ def likelihood(
 
 def axis(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     *,
     template: str = "poles",

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 
 from ccrank.errors import CcrankError
 from ccrank.lexicon import Poles, poles_of
-from ccrank.lm import Cost, Reader
+from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import checked_logits
 from ccrank.prompts import Form, Prompt, Templates
@@ -81,7 +81,7 @@ def wordings_of(task: Task) -> tuple[Wording, ...]:
 
 def read_poles(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     template: str = "poles",
     words: bool = True,
@@ -157,7 +157,7 @@ def axis_scores(states: np.ndarray, count: int) -> np.ndarray:
 
 def read_likelihood(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     wordings: Sequence[Wording] | None = None,
     progress: Progress | None = None,

@@ -3,6 +3,7 @@
 from ccrank.lm.cache import ReadingCache
 from ccrank.lm.loading import LoadedModel, load_model
 from ccrank.lm.reader import Reader
+from ccrank.lm.reader_like import ReaderLike
 from ccrank.lm.reading import Cost, Readings
 
-__all__ = ["Cost", "LoadedModel", "Reader", "ReadingCache", "Readings", "load_model"]
+__all__ = ["Cost", "LoadedModel", "Reader", "ReaderLike", "ReadingCache", "Readings", "load_model"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.labelfree.combine import read_signals
-from ccrank.lm import Cost, Reader
+from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import shares_by_items
 from ccrank.metrics import tau_b
@@ -25,7 +25,7 @@ TEMPLATES = ("poles", "single")
 
 
 def read_anchors(
-    tasks: Sequence[Task], reader: Reader, templates: Templates, progress: Progress | None = None
+    tasks: Sequence[Task], reader: ReaderLike, templates: Templates, progress: Progress | None = None
 ) -> tuple[list[np.ndarray], list[Cost]]:
     """Each task's label-free scores (N,), the mean of `auto`'s signals, and its share of what they cost to read."""
     read = read_signals(tasks, reader, templates, progress)

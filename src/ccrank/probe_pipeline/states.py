@@ -15,7 +15,7 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.labelfree.signals import EXEMPLAR_WORDS
-from ccrank.lm import Cost, Reader
+from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.probe_pipeline.selection import read_anchors
 from ccrank.probing.reading import read_pair_states, read_single_states
@@ -49,7 +49,11 @@ class StateRequest:
         return 2 * count * (count - 1) if self.paired else count
 
     def read(
-        self, tasks: Sequence[Task], reader: Reader, templates: Templates, progress: Progress | None = None
+        self,
+        tasks: Sequence[Task],
+        reader: ReaderLike,
+        templates: Templates,
+        progress: Progress | None = None,
     ) -> tuple[list[np.ndarray], list[Cost]]:
         """Each task's states, (N, L, d) or (N(N − 1), L, 2, d), and its share of the cost."""
         for task in tasks:
@@ -119,7 +123,7 @@ class TaskStates:
 
 def read_states(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     request: StateRequest,
     *,
@@ -163,7 +167,7 @@ def read_states(
 
 
 def _bound(
-    request: StateRequest, reader: Reader, templates: Templates, progress: Progress | None
+    request: StateRequest, reader: ReaderLike, templates: Templates, progress: Progress | None
 ) -> ReadTasks:
     return lambda some: request.read(some, reader, templates, progress)
 
@@ -171,7 +175,7 @@ def _bound(
 def add_anchors(
     states: TaskStates,
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     *,
     isolate: bool = False,

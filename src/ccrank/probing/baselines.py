@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ccrank.lm import Reader
+from ccrank.lm import ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Request, share_of
 from ccrank.prompts import Form, Piece, Prompt, Templates
@@ -17,7 +17,7 @@ LEAD = "This is"
 
 
 def item_length(
-    tasks: Sequence[Task], reader: Reader, templates: Templates, *, progress: Progress | None = None
+    tasks: Sequence[Task], reader: ReaderLike, templates: Templates, *, progress: Progress | None = None
 ) -> list[Answer]:
     """The number of characters: the ranking of a method that uses surface features only."""
     return [Answer(np.array([float(len(item)) for item in task.items])) for task in tasks]
@@ -25,7 +25,7 @@ def item_length(
 
 def item_frequency(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     *,
     lead: str = LEAD,

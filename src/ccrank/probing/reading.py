@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost, Reader
+from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import share_of
 from ccrank.probing.batch import ordered_pairs
@@ -19,7 +19,7 @@ POSITIONS = ("slot", "item")
 
 def read_single_states(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     layers: Sequence[int],
     template: str = "single",
@@ -44,7 +44,7 @@ def read_single_states(
 
 def read_pair_states(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     layers: Sequence[int],
     template: str = "pair",

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost, Reader
+from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import checked_logits, share_of
 from ccrank.prompting.calibration import CALIBRATIONS
@@ -19,7 +19,7 @@ CONTENT_FREE = ("N/A", "something", "it")
 
 
 def read_groups(
-    reader: Reader,
+    reader: ReaderLike,
     groups: Sequence[Sequence[Prompt]],
     candidates: Sequence[str],
     progress: Progress | None = None,

@@ -16,7 +16,7 @@ import numpy as np
 
 from ccrank.aggregate import kemeny_rankings, kendall_w, mean_pairwise_tau, mean_rank, order_to_scores
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost, Reader
+from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Request, checked_logits, share_of
 from ccrank.prompting.asking import seeded
@@ -51,7 +51,7 @@ class _Picking:
 
 def prompt_list(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     *,
     shuffles: int = 5,
@@ -139,7 +139,7 @@ class _Picker:
     def __init__(
         self,
         tasks: Sequence[Task],
-        reader: Reader,
+        reader: ReaderLike,
         templates: Templates,
         template: str,
         calibrate: bool,

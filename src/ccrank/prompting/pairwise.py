@@ -20,7 +20,7 @@ from ccrank.aggregate import (
     win_counts,
 )
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost, Reader
+from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Request
 from ccrank.prompting.asking import read_groups, reference_prompts, seeded
@@ -38,7 +38,7 @@ ANCHOR_PAIRS = 50
 
 def prompt_pair(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     *,
     calibration: str = "mean",
@@ -95,7 +95,12 @@ class _Asker:
     """Compares pairs of a task and returns calibrated margins: the log-odds that the first is higher."""
 
     def __init__(
-        self, reader: Reader, templates: Templates, template: str, calibration: str, progress: Progress | None
+        self,
+        reader: ReaderLike,
+        templates: Templates,
+        template: str,
+        calibration: str,
+        progress: Progress | None,
     ) -> None:
         self.reader, self.templates, self.template = reader, templates, template
         self.calibration, self.progress = calibration, progress

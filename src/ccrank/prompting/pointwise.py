@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import softmax
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader
+from ccrank.lm import ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Request
 from ccrank.prompting.asking import read_groups, reference_prompts
@@ -23,7 +23,7 @@ RATINGS = tuple(str(number) for number in range(11))
 
 def prompt_point(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     *,
     score: str = "argmax",

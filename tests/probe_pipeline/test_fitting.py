@@ -1,0 +1,72 @@
+"""Fitting probes to stored states: which tasks a probe is trained on, and which seed's probe ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ccrank.api import rank_tasks
+from ccrank.probe_pipeline import ProbeSpec
+from ccrank.probe_pipeline.fitting import seed_scores
+from ccrank.probing import Settings, fit_each, fit_pool
+from ccrank.probing.reading import read_single_states
+from ccrank.prompts import load_templates
+from ccrank.ranking import canonical
+from ccrank.task import Criterion, Task
+from tiny import tiny_reader
+
+ITEMS = [
+    ("Russia", "Canada", "Brazil", "Chad", "Peru"),
+    ("red", "fox", "dog", "tower"),
+    ("rich", "poor", "dark", "cold", "blue"),
+    ("queue", "glass", "stone"),
+    ("warm", "bright", "lazy", "quick"),
+]
+TASKS = [
+    canonical(Task(Criterion("size"), items, id=f"task {number}"))[0] for number, items in enumerate(ITEMS)
+]
+
+
+def last_states(tasks):
+    reader = tiny_reader()
+    states, _ = read_single_states(tasks, reader, load_templates(), [reader.depth])
+    return [own[:, 0] for own in states]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_up_to_four_tasks_are_held_out_one_by_one(count):
+    """Across tasks, each task of a few is scored by the probe of all the others."""
+    states, settings = last_states(TASKS[:count]), Settings(epochs=15)
+    scores, fits = seed_scores(
+        TASKS[:count], states, ProbeSpec("triplet", (0, 1), settings, protocol="across-tasks")
+    )
+    assert fits is None
+    for task, own in enumerate(states):
+        others = fit_pool(states[:task] + states[task + 1 :], "triplet", seeds=(0, 1), settings=settings)
+        np.testing.assert_allclose(scores[task], others.scores([own], [0])[0], atol=1e-5)
+
+
+def test_five_tasks_are_held_out_in_four_folds():
+    """With more than four tasks some are held out together: the probe of a fold has seen none of its tasks."""
+    states, settings = last_states(TASKS), Settings(epochs=15)
+    scores, _ = seed_scores(TASKS, states, ProbeSpec("triplet", (0,), settings, protocol="across-tasks"))
+    alone = []
+    for task, own in enumerate(states):
+        others = fit_pool(states[:task] + states[task + 1 :], "triplet", seeds=(0,), settings=settings)
+        alone.append(np.allclose(scores[task], others.scores([own], [0])[0], atol=1e-5))
+    assert sorted(alone) == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize("method", ["margin", "triplet", "ordreg"])
+def test_the_seed_of_the_lowest_loss_ranks(method):
+    """A ranking has the scores of the seed whose probe ends at the lowest loss, and so has the probe that is saved."""
+    settings = Settings(epochs=5)
+    states = last_states(TASKS)
+    fits = fit_each(states, method, seeds=range(4), settings=settings)
+    rankings = rank_tasks(TASKS, tiny_reader(), method, options={"seeds": 4, "epochs": 5})
+    for row, (ranking, scores) in enumerate(zip(rankings, fits.scores(states), strict=True)):
+        best = int(np.argmin(fits.loss[row].numpy()))
+        assert ranking.probe is not None
+        assert ranking.probe.about["seed"] == best
+        np.testing.assert_allclose(ranking.scores, scores[best], atol=1e-5)
+        assert ranking.details["layer"] == tiny_reader().depth
