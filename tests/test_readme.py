@@ -59,6 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder of the examples, with the files that they name."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reviews.csv").write_text("\n".join(["text", *(f'"{one}"' for one in REVIEWS)]), "utf-8")
+    (tmp_path / "animals.csv").write_text("animal\nelephant\nmouse\n", "utf-8")
     (tmp_path / "tasks.jsonl").write_text(TASK, "utf-8")
     (tmp_path / "docs" / "images").mkdir(parents=True)
     return tmp_path
