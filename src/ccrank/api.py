@@ -196,8 +196,12 @@ def rank_tasks(
         The tasks, in any order.
     reader
         An open model.
-    method, templates, options
-        As in `rank`.
+    method
+        A method's name.
+    templates
+        The wording of the prompts; the packaged one if None.
+    options
+        The method's own options, by name.
     progress
         Called with the number of distinct tokens just read.
 

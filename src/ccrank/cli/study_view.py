@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from ccrank.cli.screen import err
+from ccrank.cli.screen import SLOW, duration, err
 
 if TYPE_CHECKING:
     from ccrank.experiment.execute import Outcome
@@ -78,6 +78,10 @@ def study_view() -> Iterator[Any]:
         def say(self, words: str) -> None:
             if not words.startswith(("loading", "looking")):
                 self.line(words)
+
+        def expect(self, model: str, units: int, seconds: float) -> None:
+            if seconds > SLOW:
+                self.line(f"{units} units on {model} take about {duration(seconds)} on this machine")
 
         def finish(self, unit: Unit, outcome: Outcome, seconds: float, weight: float, spent: Cost) -> None:
             self.advance(weight, spent)

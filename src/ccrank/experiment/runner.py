@@ -16,9 +16,17 @@ from ccrank.experiment.environment import record_environment, record_model
 from ccrank.experiment.execute import Outcome, run_method, run_probe
 from ccrank.experiment.folder import StudyFolder
 from ccrank.experiment.study import Study
-from ccrank.experiment.units import TaskSet, Unit, load_task_sets, plan_units, weight
+from ccrank.experiment.units import (
+    CHARACTERS_PER_TOKEN,
+    TaskSet,
+    Unit,
+    load_task_sets,
+    plan_units,
+    weight,
+)
 from ccrank.lm import Cost, Reader, ReadingCache
 from ccrank.lm.layers import parse_layers
+from ccrank.lm.speed import tokens_per_second
 from ccrank.probe_pipeline import StateRequest, TaskStates, add_anchors, read_states
 from ccrank.probe_pipeline.rankers import training_device
 from ccrank.probing.objectives import Settings
@@ -39,6 +47,9 @@ class Watcher:
 
     def say(self, words: str) -> None:
         """A status message."""
+
+    def expect(self, model: str, units: int, seconds: float) -> None:
+        """A model is loaded, and its units are expected to take about so long."""
 
     def start(self, unit: Unit) -> None:
         """A unit starts."""
@@ -130,6 +141,8 @@ class _Run:
             self.broken.update(dict.fromkeys(units, reason_of(error)))
             return
         record_model(self.folder, reader)
+        tokens = sum(self.weights[unit] for unit in units) / CHARACTERS_PER_TOKEN
+        self.watcher.expect(name, len(units), tokens / tokens_per_second(reader.loaded.model))
         for _, group in groupby(units, key=lambda unit: unit.group):
             members = list(group)
             if members[0].choice.probe:

@@ -103,6 +103,10 @@ def _plan(study: Study, sets: Mapping[str, TaskSet]) -> Iterator[Unit]:
                 yield from group
 
 
+CHARACTERS_PER_TOKEN = 4.3
+"""Of `weight`, over all units of the paper's study on the default model."""
+
+
 def weight(unit: Unit, tasks: Sequence[Task], first_of_group: bool) -> float:
     """An estimate of a unit's cost in characters read, for the remaining time only."""
     total = 0.0
