@@ -1,6 +1,6 @@
 """How often the model's own opposite of an adjective is right: asked for adjectives whose opposites the lexicon lists.
 
-    python benchmarks/opposites.py --words 100 --seed 2
+    python benchmarks/opposites.py --words 60 --seed 2
 
 prints how many of the adjectives get a proposal and how many of these stand at the other pole of a scale.
 """
@@ -18,18 +18,22 @@ from ccrank.opposites import SHOTS, propose_opposite
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--words", type=int, default=100)
+    parser.add_argument("--words", type=int, default=60)
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--model", default="default")
     options = parser.parse_args()
     shown = {word for pair in SHOTS for word in pair}
     reader = Reader.open(options.model)
     words = random.Random(options.seed).sample(sorted(known_adjectives() - shown), options.words)
-    found = {word: propose_opposite(word, reader) for word in words}
-    proposed = {word: other for word, other in found.items() if other is not None}
+    proposed: dict[str, str] = {}
+    for word in words:
+        other = propose_opposite(word, reader)
+        if other is not None:
+            proposed[word] = other
+            note = "" if are_opposite(word, other) else " (not on one scale)"
+            sys.stdout.write(f"{word}: {other}{note}\n")
+            sys.stdout.flush()
     right = sum(are_opposite(word, other) for word, other in proposed.items())
-    for word, other in proposed.items():
-        sys.stdout.write(f"{word}: {other}{'' if are_opposite(word, other) else ' (not on one scale)'}\n")
     sys.stdout.write(f"{len(words)} adjectives, {len(proposed)} proposals, {right} right\n")
 
 

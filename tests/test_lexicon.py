@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccrank.inflection import plural, superlative
+from ccrank.inflection import adjectives_of_noun, comparative_of, gerund, plural, quality_noun, superlative
 from ccrank.lexicon import negation, poles_of, positive_form
 from ccrank.task import Criterion
 from ccrank.toml import parse_toml
@@ -414,6 +414,20 @@ def test_superlatives(adjective, expected):
         ("volcano", "volcanoes"),
         ("animals", "animals"),
         ("countries", "countries"),
+        ("criterion", "criteria"),
+        ("Phenomenon", "Phenomena"),
+        ("half", "halves"),
+        ("bookshelf", "bookshelves"),
+        ("housewife", "housewives"),
+        ("roof", "roofs"),
+        ("belief", "beliefs"),
+        ("grandchild", "grandchildren"),
+        ("cactus", "cacti"),
+        ("matrix", "matrices"),
+        ("stomach", "stomachs"),
+        ("swordfish", "swordfish"),
+        ("mother-in-law", "mothers-in-law"),
+        ("data", "data"),
         ("moon of Jupiter", "moons of Jupiter"),
         ("opera by Puccini", "operas by Puccini"),
         ("ethnic group in the US", "ethnic groups in the US"),
@@ -422,6 +436,39 @@ def test_superlatives(adjective, expected):
 def test_plurals(noun, expected):
     """Of the head of the phrase, by the rules of English spelling; what is a plural already stays."""
     assert plural(noun) == expected
+
+
+@pytest.mark.parametrize(
+    ("verb", "expected"),
+    [
+        ("fail", "failing"),
+        ("use", "using"),
+        ("run", "running"),
+        ("lie", "lying"),
+        ("see", "seeing"),
+        ("open", "opening"),
+    ],
+)
+def test_gerunds(verb, expected):
+    """By the rules of English spelling."""
+    assert gerund(verb) == expected
+
+
+@pytest.mark.parametrize("adjective", WORDS)
+def test_comparatives_lead_back(adjective):
+    """The comparative of every adjective of the table has it as its positive form, and goes with its superlative."""
+    compared = comparative_of(adjective)
+    if compared not in ("more", "fewer", "nearer", "smaller", "greater", "gooier"):
+        assert positive_form(compared) == adjective
+    assert compared.startswith("more ") == (
+        superlative(adjective).startswith("most ") or "ernmost" in superlative(adjective)
+    )
+
+
+@pytest.mark.parametrize("adjective", ["walkable", "zippy", "abrasive", "hectic", "dull"])
+def test_a_noun_of_an_adjective_leads_back(adjective):
+    """What a quality noun is made of is the adjective."""
+    assert adjectives_of_noun(quality_noun(adjective))[0] == adjective
 
 
 @pytest.mark.parametrize(
