@@ -39,6 +39,22 @@ def test_the_order_given_does_not_matter(rank, method):
     assert rank(*ITEMS[::-1], "--by", "size", "--method", method, "--json").out == first.out
 
 
+def test_top_and_reverse_hold_for_csv(rank):
+    """The lines are those of the whole table, cut or turned over."""
+    head, *whole = rank(*ITEMS, "--by", "size", "--csv").out.splitlines()
+    assert rank(*ITEMS, "--by", "size", "--csv", "--top", "2").out.splitlines() == [head, *whole[:2]]
+    turned = rank(*ITEMS, "--by", "size", "--csv", "--top", "2", "--reverse").out.splitlines()
+    assert turned == [head, *whole[::-1][:2]]
+
+
+def test_the_table_says_if_the_direction_is_unknown(rank):
+    """A probe without labels may have found the order reversed; an answer to a prompt has a direction."""
+    probed = rank(*ITEMS, "--by", "size", "--method", "triplet", "-o", "epochs=1")
+    asked = rank(*ITEMS, "--by", "size")
+    assert "direction unknown" in probed.out
+    assert "direction unknown" not in asked.out
+
+
 def test_top_and_reverse(rank):
     """--top cuts what is shown, --reverse turns it over, ranks stay."""
     whole = json.loads(rank(*ITEMS, "--by", "size", "--json").out)["items"]

@@ -49,6 +49,13 @@ def test_bench_and_results(model: str, task_files: tuple[str, str], tmp_path: Pa
     )
     chosen = frame[frame["method"] == "random"]
     assert len(run.read_text(encoding="utf-8").splitlines()) == chosen["n_items"].sum()
+    gold = tmp_path / "gold.qrels"
+    runner.invoke(
+        app, ["results", str(out), "--qrels", str(gold), "--dataset", "first"], catch_exceptions=False
+    )
+    judged = [line.split()[0].partition("/")[0] for line in gold.read_text(encoding="utf-8").splitlines()]
+    tasks = frame[frame["dataset"] == "first"].drop_duplicates("task")
+    assert judged == ["first"] * tasks["n_items"].sum()
 
 
 def test_failures_have_an_exit_code_and_a_line(

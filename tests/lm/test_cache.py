@@ -281,6 +281,7 @@ def test_the_size_bound_holds_and_the_least_recently_used_go_first(tmp_path, mon
         cache.put(entries(range(20 * batch, 20 * batch + 20), length=1000))  # 80 kB each
         assert_holds(cache, [0], length=1000)  # used all the time, though written first
         assert cache.path.stat().st_size <= limit
+        assert cache.info().entries >= min(20 * (batch + 1), 120)  # no more goes than must
         assert cache.info().bytes <= limit + (5 << 20)  # the log is emptied every 1,000 pages
     kept = {int.from_bytes(key, "little") for key in cache.get(map(key_of, range(800)))}
     assert 0 in kept

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from ccrank.api import rank_tasks
 from ccrank.probe_pipeline import ProbeSpec
 from ccrank.probe_pipeline.fitting import seed_scores
-from ccrank.probing import Settings, fit_each, fit_pool
+from ccrank.probe_pipeline.rankers import consensus
+from ccrank.probing import Settings, fit_each, fit_pool, leave_one_item_out
 from ccrank.probing.reading import read_single_states
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
@@ -70,3 +73,37 @@ def test_the_seed_of_the_lowest_loss_ranks(method):
         assert ranking.probe.about["seed"] == best
         np.testing.assert_allclose(ranking.scores, scores[best], atol=1e-5)
         assert ranking.details["layer"] == tiny_reader().depth
+
+
+def test_a_left_out_item_is_placed_by_the_probe_that_has_not_seen_it():
+    """Leave-one-out: an item's score is the share of the others that the probe fitted without it puts below it."""
+    tasks = [replace(task, values=tuple(map(float, range(len(task.items))))) for task in TASKS[:2]]
+    states, settings = last_states(tasks), Settings(epochs=10)
+    scores, _ = seed_scores(
+        tasks, states, ProbeSpec("sup-margin", (0, 1), settings, protocol="leave-one-out")
+    )
+    blind = leave_one_item_out(
+        states, "sup-margin", [np.array(task.values) for task in tasks], seeds=(0, 1), settings=settings
+    )
+    for own, without in zip(scores, blind, strict=True):
+        count = own.shape[1]
+        for seed in range(2):
+            for item in range(count):
+                row = without[seed, item]
+                below = sum(row[item] > row[other] for other in range(count) if other != item)
+                assert own[seed, item] == pytest.approx(below / (count - 1))
+
+
+def test_layers_are_joined_with_the_direction_of_their_majority():
+    """The consensus turns with its layers, follows most of them, and is unmoved by one more that agrees."""
+    generator = np.random.default_rng(0)
+    common = generator.normal(size=6)
+    layers = np.stack([common + 0.2 * generator.normal(size=6) for _ in range(4)])
+    found = consensus(layers)
+    assert np.corrcoef(found, common)[0, 1] > 0.9
+    np.testing.assert_allclose(consensus(-layers), -found, atol=1e-9)
+    np.testing.assert_allclose(consensus(layers * [[1], [3], [2], [5]] + 7), found, atol=1e-9)
+    one_reversed = np.concatenate([layers[:3], -layers[3:]])
+    assert np.corrcoef(consensus(one_reversed), common)[0, 1] > 0.9
+    assert np.corrcoef(consensus(np.vstack([layers, found])), found)[0, 1] > 0.99
+    np.testing.assert_array_equal(consensus(layers[:1]), layers[0])

@@ -103,6 +103,14 @@ def test_lists_show_and_take_by_place():
     assert '"30" item29' in text
 
 
+def test_chosen_items_can_be_named(tmp_path):
+    """A choice may be written as the item in place of its label: the item that was shown in that place."""
+    path = tmp_path / "mine.toml"
+    path.write_text('[list]\nchoice = "{label} {item}; "\n')
+    text = load_templates(path).list(TASK, [2, 0, 1], [1, 0]).text
+    assert text.endswith("The correct ordering is: B Chad; A Fiji; _")
+
+
 @given(st.integers(0, 60))
 def test_labels_are_distinct(count):
     """There are as many distinct labels as items: letters up to 26, then numbers."""
@@ -197,8 +205,11 @@ def test_a_template_stands_by_itself():
 def test_all_forms_of_a_template_say_the_same(form):
     """Masked and encoder-decoder models are asked in the causal wording, but for a full stop behind the slot."""
     templates = load_templates()
+    other = Task(Criterion("age", "older", ("young", "old"), "tree"), ("oak", "elm", "fir"))
     for name in templates.by_name.keys() - {"context"}:
-        assert render(templates, name, form).text.removesuffix(".") == render(templates, name).text
+        for task in (TASK, other):
+            asked = render(templates, name, form, task).text
+            assert asked.removesuffix(".") == render(templates, name, task=task).text
 
 
 def test_every_prompt_of_a_task_stands_behind_its_context():
