@@ -63,6 +63,8 @@ class RankedRows:
     order: tuple[int, ...]
     ranks: tuple[int | None, ...]
     scores: tuple[float | None, ...]
+    more: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    """Further columns to add, each with its name and one value per row."""
 
     @classmethod
     def of(
@@ -111,16 +113,16 @@ class RankedRows:
     def columns(self) -> tuple[Any, ...]:
         """The header, with rank and score added."""
         if not self.rows.columns:
-            return ("rank", "item", "score")
-        return (*self.rows.columns, *added_names(self.rows.columns))
+            return ("rank", "item", "score", *(name for name, _ in self.more))
+        return (*self.rows.columns, *added_names(self.rows.columns), *(name for name, _ in self.more))
 
     @property
     def records(self) -> list[tuple[Any, ...]]:
         """The cells, with rank and score added."""
-        places = zip(self.order, self.ranks, self.scores, strict=True)
+        places = zip(self.order, self.ranks, self.scores, *(values for _, values in self.more), strict=True)
         if not self.rows.columns:
-            return [(rank, self.rows.texts[row], score) for row, rank, score in places]
-        return [(*self.rows.records[row], rank, score) for row, rank, score in places]
+            return [(rank, self.rows.texts[row], score, *more) for row, rank, score, *more in places]
+        return [(*self.rows.records[row], rank, score, *more) for row, rank, score, *more in places]
 
 
 def added_names(columns: Sequence[Any]) -> tuple[str, str]:
