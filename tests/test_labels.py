@@ -39,7 +39,7 @@ def test_forms_in_python(given, expected):
         ({"Russia": "2"}, "the value of 'Russia' is not a finite number: '2'"),
         ({"Russia": float("nan")}, "not a finite number"),
         ({"Russia": True}, "not a finite number"),
-        ({1: 1}, "labels name items by their texts, got 1"),
+        ({1: 1}, "labels must refer to items by their texts, got 1"),
         ([["Russia"]], "an order needs at least 2 items"),
         ([["Russia", "Russia"]], "above itself"),
     ],
@@ -89,7 +89,7 @@ def test_forms_in_files(tmp_path: Path, name, text, expected):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "Russia,17\nMars,1\n", "labels name 'Mars', which is not among the items"),
+        ("a.csv", "Russia,17\nMars,1\n", "labels contain 'Mars', which is not one of the items"),
         ("a.csv", "Russia,17\nChad,much\n", "line 2: the value of 'Chad' is not a number: 'much'"),
         ("a.csv", "Russia,17,3\n", "line 1: labels have 2 columns here, got 3 cells"),
         ("a.csv", "a,b,c\nRussia,17,3\n", "a table of three columns has the header kind,item,value"),

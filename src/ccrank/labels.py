@@ -143,13 +143,13 @@ class Labels:
         for item in self.items:
             if item not in known:
                 raise CcrankError(
-                    f"labels name {item!r}, which is not among the items; spell it as there, or drop it"
+                    f"labels contain {item!r}, which is not one of the items; correct its spelling or remove it"
                 )
 
 
 def _name(item: object) -> str:
     if not isinstance(item, str) or not item.strip():
-        raise CcrankError(f"labels name items by their texts, got {item!r}")
+        raise CcrankError(f"labels must refer to items by their texts, got {item!r}")
     return normal_form(item)
 
 

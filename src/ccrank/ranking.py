@@ -120,8 +120,13 @@ class Ranking:
         top, reverse
             As in `entries`; without `top`, rows that have no item come last.
         """
-        entries = self.entries(None, reverse)
-        found = RankedRows.of(self.rows or Rows(self.task.items), entries, top)
+        return self._ranked_rows(self.entries(None, reverse), top)
+
+    def _ranked_rows(self, entries: list[Entry], top: int | None = None, exact: bool = False) -> RankedRows:
+        rows = self.rows or Rows(self.task.items)
+        found = (
+            RankedRows.of(rows, entries, top, decimals=None) if exact else RankedRows.of(rows, entries, top)
+        )
         if self.uncertainty is None:
             return found
         doubts = [self._doubt(entry.index) for entry in entries[:top]]
@@ -135,8 +140,7 @@ class Ranking:
 
         Rows without an item come last, without rank and score.
         """
-        rows = self.rows or Rows(self.task.items)
-        return frame_of(RankedRows.of(rows, self.entries(), decimals=None))
+        return frame_of(self._ranked_rows(self.entries(), exact=True))
 
     def __len__(self) -> int:
         return len(self.scores) if self.rows is None else len(self.rows.texts) - self.rows.unranked

@@ -100,10 +100,13 @@ def test_a_session(ccrank, model_folder, rank):
     [
         (
             ("--method", "prompt-pair"),
-            "prompt-pair takes no labels; leave --labels out, or use --method auto",
+            "prompt-pair uses no labels; remove --labels, or use --method auto",
         ),
-        (("--probe", "probe.safetensors"), "probe takes no labels; leave --labels out, or use --method auto"),
-        (("--method", "auto", "--labels", "other.csv"), "labels name 'Mars', which is not among the items"),
+        (("--probe", "probe.safetensors"), "probe uses no labels; remove --labels, or use --method auto"),
+        (
+            ("--method", "auto", "--labels", "other.csv"),
+            "labels contain 'Mars', which is not one of the items",
+        ),
         (("--labels", "none.csv"), "there is no file none.csv"),
     ],
 )
@@ -141,4 +144,4 @@ def test_old_spellings_still_work_with_a_notice(rank):
         assert spelling in old.err
     both = rank(*ITEMS, "--by", "size", "--gold", "labels.csv", "--labels", "labels.csv")
     assert both.code == 2
-    assert "--gold is the old spelling of --labels; give one of the two" in both.err
+    assert "--gold is the old spelling of --labels; give only one of them" in both.err

@@ -60,7 +60,7 @@ def test_labels_are_for_one_list_and_for_auto(reader):
         rank_tasks(tasks, reader, options={"labels": LABELS})
     with pytest.raises(CcrankError, match="poles has no option 'labels'"):
         rank(ITEMS, "size", model=reader, method="poles", labels=LABELS)
-    with pytest.raises(CcrankError, match="labels name 'Mars'"):
+    with pytest.raises(CcrankError, match="labels contain 'Mars'"):
         rank(ITEMS, "size", model=reader, labels={"Mars": 1, "Chad": 2})
     with pytest.raises(CcrankError, match="labels='rows'"):
         rank_tasks(tasks, reader, options={"labels": "rows"})

@@ -100,7 +100,7 @@ def task_labels(tasks: Sequence[Task], labels: object) -> list[Labels]:
 
 def _label_free(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: ReaderLike,
     templates: Templates,
     anchor: bool,
     progress: Progress | None,
@@ -133,7 +133,7 @@ def _label_free(
 
 
 def label_free_states(
-    task: Task, reader: Reader, templates: Templates, progress: Progress | None = None
+    task: Task, reader: ReaderLike, templates: Templates, progress: Progress | None = None
 ) -> tuple[Answer, States]:
     """What `auto` gives for one task, and the task's states at the slot and at the item.
 
@@ -197,7 +197,7 @@ def anchored(
 
 
 def _anchored(
-    tasks: Sequence[Task], reader: Reader, templates: Templates, ridge: float, progress: Progress | None
+    tasks: Sequence[Task], reader: ReaderLike, templates: Templates, ridge: float, progress: Progress | None
 ) -> tuple[list[Answer], Mapping[int, States]]:
     read = read_signals(tasks, reader, templates, progress, with_states=True)
     costs = shares_by_items(read.cost, tasks)

@@ -110,11 +110,19 @@ class RankedRows:
         return cls(rows, tuple(range(len(rows.texts))), empty, empty)
 
     @property
+    def added(self) -> dict[str, tuple[Any, ...]]:
+        """The columns that are added, by names that are not taken: ranks, scores and further ones."""
+        further = tuple(name for name, _ in self.more)
+        names = added_names(self.rows.columns, ("rank", "score", *further))
+        values = (self.ranks, self.scores, *(values for _, values in self.more))
+        return dict(zip(names, values, strict=True))
+
+    @property
     def columns(self) -> tuple[Any, ...]:
         """The header, with rank and score added."""
         if not self.rows.columns:
             return ("rank", "item", "score", *(name for name, _ in self.more))
-        return (*self.rows.columns, *added_names(self.rows.columns), *(name for name, _ in self.more))
+        return (*self.rows.columns, *self.added)
 
     @property
     def records(self) -> list[tuple[Any, ...]]:
@@ -125,13 +133,15 @@ class RankedRows:
         return [(*self.rows.records[row], rank, score, *more) for row, rank, score, *more in places]
 
 
-def added_names(columns: Sequence[Any]) -> tuple[str, str]:
-    """Names for the columns of ranks and scores that are not taken.
+def added_names(columns: Sequence[Any], wanted: Sequence[str] = ("rank", "score")) -> tuple[str, ...]:
+    """Names for added columns that are not taken.
 
     Parameters
     ----------
     columns
         The names of the other columns.
+    wanted
+        The names to add; one that is taken is prefixed.
 
     >>> added_names(["item"]), added_names(["Rank", "item", "ccrank_rank"])
     (('rank', 'score'), ('ccrank_rank_2', 'score'))
@@ -146,4 +156,4 @@ def added_names(columns: Sequence[Any]) -> tuple[str, str]:
             longer, number = f"ccrank_{name}_{number}", number + 1
         return longer
 
-    return free("rank"), free("score")
+    return tuple(free(name) for name in wanted)
