@@ -12,7 +12,7 @@ from ccrank.task import Criterion, Task
 from ccrank.version import __version__
 
 if TYPE_CHECKING:
-    from ccrank.api import load, rank, rank_tasks
+    from ccrank.api import ask, load, rank, rank_tasks
     from ccrank.datasets import load_dataset
     from ccrank.lm import Reader
     from ccrank.ranking import Ranking
@@ -26,6 +26,7 @@ __all__ = [
     "ReaderOptions",
     "Task",
     "__version__",
+    "ask",
     "load",
     "load_dataset",
     "load_results",
@@ -38,6 +39,7 @@ _LAZY = {
     "Ranking": "ccrank.ranking",
     "Reader": "ccrank.lm",
     "load": "ccrank.api",
+    "ask": "ccrank.api",
     "load_dataset": "ccrank.datasets",
     "load_results": "ccrank.results",
     "rank": "ccrank.api",

@@ -11,12 +11,15 @@ from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from ccrank.criterion_phrase import criterion_of, resolved
+from ccrank.labelfree.rankers import label_free_states
+from ccrank.labelled.session import Asked, Session
+from ccrank.labels import Labels
 from ccrank.lm import Reader, ReadingCache
 from ccrank.lm.reader import Progress
 from ccrank.methods import DEFAULT_METHOD, get_method
 from ccrank.opposites import opposite_proposer
 from ccrank.prompts import Templates, load_templates
-from ccrank.ranking import Answer, Ranking, canonical, from_canonical
+from ccrank.ranking import Answer, Ranking, canonical, from_canonical, uncertainty_from_canonical
 from ccrank.reader_options import ReaderOptions
 from ccrank.rows import rows_of_items
 from ccrank.task import Criterion, Task, check_text
@@ -41,7 +44,7 @@ class Ranker:
         poles: tuple[str, str] | None = None,
         category: str | None = None,
         context: str | None = None,
-        labels: Mapping[str, float] | Sequence[Sequence[str]] | None = None,
+        labels: Labels | Mapping[str, Any] | Sequence[Any] | None = None,
         method: str = DEFAULT_METHOD,
         templates: Templates | None = None,
         options: Mapping[str, Any] | None = None,
@@ -122,7 +125,7 @@ def rank(
     category: str | None = None,
     context: str | None = None,
     column: Any | None = None,
-    labels: Mapping[str, float] | Sequence[Sequence[str]] | None = None,
+    labels: Labels | Mapping[str, Any] | Sequence[Any] | None = None,
     model: str | Reader = "default",
     method: str = DEFAULT_METHOD,
     templates: Templates | None = None,
@@ -149,7 +152,9 @@ def rank(
     column
         The frame's column of texts; it may be left out where there is but one.
     labels
-        A few known labels: item → value, or orders such as [("Russia", "Chad")], highest first.
+        A few known labels, which may contradict each other: item → value, where the keys "best" and "worst" may hold
+        items, "ranks" item → rank and "orders" lists of items; or a list of orders such as [("Russia", "Chad")],
+        highest first. The ranking then has an `uncertainty`.
     model
         A short name, a hub id, a folder, a .gguf file, or an open `Reader`.
     method
@@ -231,6 +236,7 @@ def rank_tasks(
             answer.cost,
             _details(task, answer),
             answer.probe,
+            uncertainty=uncertainty_from_canonical(answer.uncertainty, order),
         )
         for task, order, answer in zip(tasks, orders, answers, strict=True)
     ]
@@ -242,3 +248,52 @@ def _details(task: Task, answer: Answer) -> Mapping[str, Any]:
     warnings = [understood.warning if understood else None, answer.details.get("warning")]
     found = "; ".join(one for one in warnings if one)
     return {**answer.details, "warning": found} if found else answer.details
+
+
+def ask(
+    items: Iterable[str],
+    by: str | Criterion,
+    *,
+    comparative: str | None = None,
+    poles: tuple[str, str] | None = None,
+    category: str | None = None,
+    kind: Asked = "both",
+    answers: Sequence[tuple[str, str, str]] = (),
+    model: str | Reader = "default",
+    templates: Templates | None = None,
+    progress: Progress | None = None,
+) -> Session:
+    """Questions about items whose answers teach most: `for question in ask(...): question.answer(...)`.
+
+    Parameters
+    ----------
+    items, by, comparative, poles, category, model, templates
+        As in `rank`.
+    kind
+        grade: an item's value, such as a grade from 1 to 5; pair: which of two items is higher; both, by turns.
+    answers
+        Answers of an earlier session, its `rows`.
+    progress
+        As in `rank_tasks`.
+
+    Returns
+    -------
+    Session
+        An iterator over questions, with the `ranking` so far, the `labels`, and `undo`.
+    """
+    criterion = by if isinstance(by, Criterion) else Criterion(by, comparative, poles, category)
+    task, _ = canonical(Task(criterion, tuple(items), id=f"ranking by {criterion.name}"))
+    check_text(task)
+    reader = model if isinstance(model, Reader) else _last_loaded(model)
+    answer, states = label_free_states(task, reader, templates or load_templates(), progress)
+    start = Ranking(
+        task,
+        answer.scores,
+        DEFAULT_METHOD,
+        reader.name,
+        True,
+        answer.consistency,
+        answer.cost,
+        answer.details,
+    )
+    return Session(start, states, kind, answers)

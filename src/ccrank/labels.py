@@ -1,4 +1,4 @@
-"""A few labels: which of some items are known to be higher than which others."""
+"""A few labels: what is known about some items of a list."""
 
 from __future__ import annotations
 
@@ -6,81 +6,139 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.task import normal_form
 
+FORMS = (
+    "labels map items to values, such as {'Russia': 17.1, 'Chad': 1.3}, list orders such as [('Russia', 'Chad')], "
+    "highest first, or have the keys best, worst, ranks or orders"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The known order of some items.
+    """Values, pairs and picks, mixed. Labels may contradict each other: each is one noisy observation.
 
-    >>> Labels.of_chains([["Russia", "Chad"], ["Chad", "Monaco"]]).pairs
-    (('Russia', 'Chad'), ('Chad', 'Monaco'), ('Russia', 'Monaco'))
+    >>> Labels.parse({"Russia": 17.1, "Chad": 1.3, "best": ["Canada"]}).items
+    ('Russia', 'Chad', 'Canada')
     """
 
-    pairs: tuple[tuple[str, str], ...]
-    """(higher, lower) in normal form, with all that follows from them."""
+    values: tuple[tuple[str, float], ...] = ()
+    """(item, value), more = higher; items are in normal form here and below."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """(higher, lower)"""
+    best: tuple[str, ...] = ()
+    """Items from the top of the whole list."""
+    worst: tuple[str, ...] = ()
+    """Items from its bottom."""
 
     @classmethod
     def parse(cls, value: object) -> Labels:
-        """Labels as given in Python: item → value, or orders such as [("Russia", "Chad"), …], highest first."""
+        """Labels as given in Python.
+
+        Parameters
+        ----------
+        value
+            item → number, where the keys `best` and `worst` may hold items, `ranks` item → rank (1 = highest) and
+            `orders` lists of items, highest first; or a list of such orders or mappings.
+        """
         if isinstance(value, Labels):
             return value
         if isinstance(value, Mapping):
-            return cls.of_values(value)
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            chains = [one for one in value if isinstance(one, Sequence) and not isinstance(one, str)]
-            if len(chains) == len(value):
-                return cls.of_chains(chains)
-        raise CcrankError(
-            f"labels map items to values, such as {{'Russia': 17.1, 'Chad': 1.3}}, or list pairs (higher, lower); "
-            f"got {value!r:.60}"
+            return cls._of_mapping(value)
+        if isinstance(value, Iterable) and not isinstance(value, str):
+            found = cls()
+            for one in value:
+                if isinstance(one, str) or not isinstance(one, (Mapping, Sequence)):
+                    raise CcrankError(f"{FORMS}; got {one!r:.60}")
+                found += cls._of_mapping(one) if isinstance(one, Mapping) else cls.of_order(one)
+            return found
+        raise CcrankError(f"{FORMS}; got {value!r:.60}")
+
+    @classmethod
+    def _of_mapping(cls, given: Mapping[Any, Any]) -> Labels:
+        found = cls()
+        for key, value in given.items():
+            if key in ("best", "worst") and isinstance(value, (str, list, tuple)):
+                items = [value] if isinstance(value, str) else value
+                names = tuple(_name(item) for item in items)
+                found += cls(best=names) if key == "best" else cls(worst=names)
+            elif key == "ranks" and isinstance(value, Mapping):
+                found += cls(tuple((_name(item), -_number(item, rank)) for item, rank in value.items()))
+            elif key == "orders" and isinstance(value, (list, tuple)):
+                found += cls.parse(value)
+            else:
+                found += cls(((_name(key), _number(key, value)),))
+        return found
+
+    @classmethod
+    def of_order(cls, chain: Sequence[str]) -> Labels:
+        """An order of two or more items, highest first: each is above the next.
+
+        Parameters
+        ----------
+        chain
+            The items.
+        """
+        names = [_name(item) for item in chain]
+        if len(names) < 2:
+            raise CcrankError(f"an order needs at least 2 items, highest first, got {names}")
+        pairs = tuple(pairwise(names))
+        for high, low in pairs:
+            if high == low:
+                raise CcrankError(f"an order has {high!r} above itself; drop one of the two")
+        return cls(pairs=pairs)
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[tuple[str, str, str]]) -> Labels:
+        """Labels from the rows of a table of mixed labels.
+
+        Parameters
+        ----------
+        rows
+            (kind, item, value): value, grade or rank with a number, pair with the lower item, best or worst.
+        """
+        found = cls()
+        for kind, item, value in rows:
+            if kind in ("value", "grade"):
+                found += cls.parse({item: _parsed(item, value)})
+            elif kind == "rank":
+                found += cls.parse({"ranks": {item: _parsed(item, value)}})
+            elif kind == "pair":
+                found += cls.of_order((item, value))
+            elif kind in ("best", "worst"):
+                found += cls.parse({kind: item})
+            else:
+                raise CcrankError(f"a label's kind is value, rank, pair, best or worst, not {kind!r}")
+        return found
+
+    def __add__(self, other: Labels) -> Labels:
+        return Labels(
+            self.values + other.values,
+            self.pairs + other.pairs,
+            self.best + other.best,
+            self.worst + other.worst,
         )
 
-    @classmethod
-    def of_values(cls, values: Mapping[str, object]) -> Labels:
-        """Labels from values: more = higher, without ties."""
-        numbers: dict[str, float] = {}
-        for item, value in values.items():
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-                raise CcrankError(f"labels: the value of {item!r} is not a finite number: {value!r}")
-            _check_text(item)
-            if normal_form(item) in numbers:
-                raise CcrankError(f"{item!r} is labelled twice")
-            numbers[normal_form(item)] = float(value)
-        ordered = sorted(numbers, key=lambda item: -numbers[item])
-        for first, second in pairwise(ordered):
-            if numbers[first] == numbers[second]:
-                raise CcrankError(
-                    f"labels have a tie: {first!r} and {second!r} are both {numbers[first]:g}; drop one of the two"
-                )
-        return cls.of_chains([ordered])
-
-    @classmethod
-    def of_chains(cls, chains: Iterable[Sequence[str]]) -> Labels:
-        """Orders of two or more items each, highest first."""
-        pairs: dict[tuple[str, str], None] = {}
-        items: dict[str, None] = {}
-        for chain in chains:
-            for item in chain:
-                _check_text(item)
-            names = [normal_form(item) for item in chain]
-            items |= dict.fromkeys(names)
-            pairs |= dict.fromkeys(pairwise(names))
-        if len(items) < 2 or not pairs:
-            raise CcrankError(
-                f"labels need at least 2 labelled items in one order, got {len(items)}: {list(items)}"
-            )
-        return cls(_closed(list(pairs)))
+    def __len__(self) -> int:
+        return len(self.values) + len(self.pairs) + len(self.best) + len(self.worst)
 
     @property
     def items(self) -> tuple[str, ...]:
         """The labelled items, in normal form."""
-        return tuple(dict.fromkeys(item for pair in self.pairs for item in pair))
+        named = [item for item, _ in self.values] + [item for pair in self.pairs for item in pair]
+        return tuple(dict.fromkeys([*named, *self.best, *self.worst]))
 
     def check(self, items: Sequence[str]) -> None:
-        """Raise an error for labels of unknown items."""
+        """Refuse labels of what is not among the items.
+
+        Parameters
+        ----------
+        items
+            The items of the list.
+        """
         known = {normal_form(item) for item in items}
         for item in self.items:
             if item not in known:
@@ -88,37 +146,21 @@ class Labels:
                     f"labels contain {item!r}, which is not one of the items; correct its spelling or remove it"
                 )
 
-    def places(self, items: Sequence[str]) -> list[tuple[int, int]]:
-        """The pairs as places among the items."""
-        self.check(items)
-        place = {normal_form(item): index for index, item in enumerate(items)}
-        return [(place[high], place[low]) for high, low in self.pairs]
 
-
-def _check_text(item: object) -> None:
+def _name(item: object) -> str:
     if not isinstance(item, str) or not item.strip():
         raise CcrankError(f"labels must refer to items by their texts, got {item!r}")
+    return normal_form(item)
 
 
-def _closed(pairs: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """The pairs and all that follow by transitivity; a cycle is an error."""
-    below: dict[str, list[str]] = {}
-    for high, low in pairs:
-        below.setdefault(high, []).append(low)
-    closed: dict[tuple[str, str], None] = dict.fromkeys(pairs)
-    for start in below:
-        # The path by which each item was first reached, to report cycles.
-        way: dict[str, list[str]] = {start: [start]}
-        queue = [start]
-        while queue:
-            item = queue.pop(0)
-            for lower in below.get(item, ()):
-                if lower == start:
-                    raise CcrankError(
-                        f"labels form a cycle: {' > '.join([*way[item], start])}; drop one of these"
-                    )
-                if lower not in way:
-                    way[lower] = [*way[item], lower]
-                    queue.append(lower)
-                    closed.setdefault((start, lower))
-    return tuple(closed)
+def _parsed(item: str, number: str) -> float:
+    try:
+        return float(number.strip())
+    except ValueError:
+        raise CcrankError(f"the value of {normal_form(item)!r} is not a number: {number.strip()!r}") from None
+
+
+def _number(item: object, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise CcrankError(f"labels: the value of {item!r} is not a finite number: {value!r}")
+    return float(value)

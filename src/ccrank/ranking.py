@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
@@ -21,6 +21,20 @@ HTML_ROWS = 100
 
 
 @dataclass(frozen=True)
+class Uncertainty:
+    """How far scores may be off: the standard deviation of each, and an interval that holds the rank."""
+
+    deviation: np.ndarray
+    """(N,) aligned with the scores."""
+    rank_low: np.ndarray
+    """(N,) the best rank of the interval, 1 = highest."""
+    rank_high: np.ndarray
+    """(N,) the worst rank."""
+    probability: float = 0.8
+    """How often the interval holds the rank."""
+
+
+@dataclass(frozen=True)
 class Answer:
     """The output of a method for one task."""
 
@@ -33,6 +47,8 @@ class Answer:
     """The fitted Probe, if any."""
     directed: bool | None = None
     """Overrides the method's default; a saved probe records whether it is directed."""
+    uncertainty: Uncertainty | None = None
+    """Of the scores and ranks, where the method gives it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -59,6 +75,8 @@ class Ranking:
     """The fitted Probe, if any; it can be saved and applied to other items."""
     rows: Rows | None = None
     """The rows or the list that the task's items are from, where these may repeat; None for a task's own items."""
+    uncertainty: Uncertainty | None = None
+    """Of the scores and ranks, aligned with the task's items; None where the method gives none."""
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -102,7 +120,19 @@ class Ranking:
         top, reverse
             As in `entries`; without `top`, rows that have no item come last.
         """
-        return RankedRows.of(self.rows or Rows(self.task.items), self.entries(None, reverse), top)
+        return self._ranked_rows(self.entries(None, reverse), top)
+
+    def _ranked_rows(self, entries: list[Entry], top: int | None = None, exact: bool = False) -> RankedRows:
+        rows = self.rows or Rows(self.task.items)
+        found = (
+            RankedRows.of(rows, entries, top, decimals=None) if exact else RankedRows.of(rows, entries, top)
+        )
+        if self.uncertainty is None:
+            return found
+        doubts = [self._doubt(entry.index) for entry in entries[:top]]
+        empty = (None,) * (len(found.order) - len(doubts))
+        names = ("deviation", "rank_low", "rank_high")
+        return replace(found, more=tuple((name, (*(one[name] for one in doubts), *empty)) for name in names))
 
     def to_frame(self) -> Any:
         """A frame in ranked order: of the kind that was ranked, all columns kept and `rank` and `score` added (as
@@ -110,8 +140,7 @@ class Ranking:
 
         Rows without an item come last, without rank and score.
         """
-        rows = self.rows or Rows(self.task.items)
-        return frame_of(RankedRows.of(rows, self.entries(), decimals=None))
+        return frame_of(self._ranked_rows(self.entries(), exact=True))
 
     def __len__(self) -> int:
         return len(self.scores) if self.rows is None else len(self.rows.texts) - self.rows.unranked
@@ -188,6 +217,7 @@ class Ranking:
     def _entry_json(self, entry: Entry) -> dict[str, Any]:
         """Rank, item and score; for rows of a file their id, where one was chosen, and their other columns."""
         line: dict[str, Any] = {"rank": entry.rank, "item": entry.item, "score": round(entry.score, 6)}
+        line |= self._doubt(entry.index)
         rows = self.rows
         if rows is not None and rows.records:
             cells = [json_value(cell) for cell in rows.records[entry.row]]
@@ -197,6 +227,16 @@ class Ranking:
             del others[rows.names[rows.item_column]]
             line |= {"row": others} if others else {}
         return line
+
+    def _doubt(self, index: int) -> dict[str, Any]:
+        own = self.uncertainty
+        if own is None:
+            return {}
+        return {
+            "deviation": round(float(own.deviation[index]), 6),
+            "rank_low": int(own.rank_low[index]),
+            "rank_high": int(own.rank_high[index]),
+        }
 
 
 def finite(value: float) -> float | None:
@@ -216,6 +256,14 @@ def canonical(task: Task) -> tuple[Task, list[int]]:
         task.criterion, tuple(task.items[index] for index in order), task.context, values, task.id, task.about
     )
     return same, order
+
+
+def uncertainty_from_canonical(found: Uncertainty | None, order: Sequence[int]) -> Uncertainty | None:
+    """Uncertainty of the canonical task's items, put back in the original order."""
+    if found is None:
+        return None
+    low, high = (from_canonical(one, order).astype(int) for one in (found.rank_low, found.rank_high))
+    return Uncertainty(from_canonical(found.deviation, order), low, high, found.probability)
 
 
 def from_canonical(scores: Sequence[float] | np.ndarray, order: Sequence[int]) -> np.ndarray:

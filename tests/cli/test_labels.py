@@ -11,19 +11,88 @@ ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Monaco")
 
 
 def test_labels_from_a_file(rank):
-    """Both file formats give the same result, and the details and the printed line mention the labels."""
+    """All forms of a file with the same labels give one result, which the details and the line for people speak of."""
     Path("labels.csv").write_text("country,area\nRussia,17\nChad,1.3\nMonaco,0\n")
-    Path("labels.txt").write_text("Russia > Chad > Monaco\n")
-    first, second = (
-        rank(*ITEMS, "--by", "size", "--json", "--labels", f"labels.{form}") for form in ("csv", "txt")
+    Path("labels.json").write_text('{"Monaco": 0, "Chad": 1.3, "Russia": 17}')
+    Path("mixed.csv").write_text("kind,item,value\nvalue,Chad,1.3\nvalue,Russia,17\nvalue,Monaco,0\n")
+    first, *others = (
+        rank(*ITEMS, "--by", "size", "--json", "--labels", name)
+        for name in ("labels.csv", "labels.json", "mixed.csv")
     )
     assert (first.code, first.err) == (0, "")
-    assert first.out == second.out
-    assert json.loads(first.out)["details"]["labels"]["labelled"] == 3
+    assert {other.out for other in others} == {first.out}
+    about = json.loads(first.out)["details"]["labels"]
+    assert (about["labels"], about["labelled"]) == (3, 3)
     table = " ".join(rank(*ITEMS, "--by", "size", "--labels", "labels.csv").out.split())
-    assert "3 labelled items: τ = " in table
-    assert "where left out of the fit" in table
-    assert "labelled" not in rank(*ITEMS, "--by", "size").out
+    assert "3 labels on 3 items" in table
+    assert "left out, labels are predicted at τ = " in table
+    assert "labels" not in rank(*ITEMS, "--by", "size").out
+
+
+def test_uncertainty_is_shown_everywhere(rank):
+    """JSON, CSV and table have a deviation and an interval of ranks with labels, and none without; the plot works."""
+    Path("labels.txt").write_text("Russia > Chad\nbest: Canada\nworst: Monaco\n")
+    labelled = (*ITEMS, "--by", "size", "--labels", "labels.txt")
+    rows = json.loads(rank(*labelled, "--json").out)["items"]
+    assert all(1 <= row["rank_low"] <= row["rank_high"] <= len(ITEMS) for row in rows)
+    assert all(row["deviation"] > 0 for row in rows)
+    header, first, *_ = rank(*labelled, "--csv").out.splitlines()
+    assert header == "rank,item,score,deviation,rank_low,rank_high"
+    assert len(first.split(",")) == 6
+    table = rank(*labelled, "--plot", "scale.png").out
+    assert "80% of ranks" in table
+    assert Path("scale.png").stat().st_size > 1000
+    plain = rank(*ITEMS, "--by", "size", "--csv").out
+    assert plain.splitlines()[0] == "rank,item,score"
+
+
+def test_no_label_is_auto(rank):
+    """A file without a label gives exactly what no file gives."""
+    Path("labels.json").write_text("{}")
+    auto = (*ITEMS, "--by", "size", "--json", "--method", "auto")
+    assert rank(*auto, "--labels", "labels.json").out == rank(*auto).out
+
+
+def test_a_cycle_is_ranked_and_named(rank):
+    """Labels that contradict each other are no error; a pair that the order does not keep is named."""
+    Path("labels.txt").write_text("Russia > Chad > Monaco > Russia\n")
+    result = rank(*ITEMS, "--by", "size", "--labels", "labels.txt")
+    assert (result.code, result.err) == (0, "")
+    assert "label is reversed in this order: " in result.out
+
+
+def test_lists_with_values_serve_the_others(rank):
+    """`--labels tasks` takes the tasks' values as labels; what served as a label is not measured against."""
+    task = {"criterion": "size", "items": list(ITEMS)}
+    known = {**task, "values": [17, 10, 8.5, 1.3, 0]}
+    Path("tasks.jsonl").write_text(json.dumps(known) + "\n" + json.dumps(task) + "\n")
+    result = rank("--tasks", "tasks.jsonl", "--labels", "tasks", "--json")
+    assert (result.code, result.err) == (0, "")
+    first, second = map(json.loads, result.out.splitlines())
+    assert [row["item"] for row in first["items"]] == list(ITEMS)
+    assert "against_gold" not in first
+    assert second["details"]["labels"]["labels"] == 5
+    assert second["items"][0]["rank_low"] >= 1
+    plain = rank("--tasks", "tasks.jsonl", "--json")
+    assert "against_gold" in json.loads(plain.out.splitlines()[0])
+
+
+def test_a_session(ccrank, model_folder, rank):
+    """Answers are saved one by one, undone, and continued by a later session; the file serves `rank`."""
+    command = ("label", *ITEMS, "--by", "size", "--model", model_folder, "--labels", "asked.csv")
+    first = ccrank(*command, stdin=b"9\n4\n1\nu\nq\n")
+    assert first.code == 0
+    assert "a grade from 1 to 5; s skip" in first.out
+    assert "taken back: pair, " in first.out
+    assert "1 answers in asked.csv" in first.out
+    second = ccrank(*command, "--ask", "pair", stdin=b"2\n")
+    assert "1 earlier answers from asked.csv" in second.out
+    header, *rows = Path("asked.csv").read_text().splitlines()
+    assert header == "kind,item,value"
+    assert [row.split(",")[0] for row in rows] == ["value", "pair"]
+    assert rank(*ITEMS, "--by", "size", "--labels", "asked.csv").code == 0
+    Path("asked.csv").write_text("Russia,17\n")
+    assert "is no table of kind,item,value" in ccrank(*command).err
 
 
 @pytest.mark.parametrize(
@@ -59,7 +128,7 @@ def test_labels_are_for_one_list(rank):
     assert rank("--tasks", "one.jsonl", "--labels", "labels.csv").code == 0
     result = rank("--tasks", "two.jsonl", "--labels", "labels.csv")
     assert result.code == 2
-    assert "--labels is for the items of one list; the tasks file has 2" in " ".join(result.err.split())
+    assert "--labels FILE is for the items of one list; the tasks file has 2" in " ".join(result.err.split())
 
 
 def test_old_spellings_still_work_with_a_notice(rank):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ccrank.cli import bench, cache, cost, data, list_methods, models, rank, results
+from ccrank.cli import bench, cache, cost, data, label, list_methods, models, rank, results
 from ccrank.version import __version__
 
 app = typer.Typer(
@@ -19,6 +19,7 @@ app = typer.Typer(
     epilog="Start with: ccrank rank Russia Canada Brazil Chad Monaco --by size --category country",
 )
 app.command("rank")(rank.rank_command)
+app.command("label")(label.label_command)
 app.command("methods")(list_methods.methods_command)
 app.command("cost")(cost.cost_command)
 app.command("bench")(bench.bench_command)

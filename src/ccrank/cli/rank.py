@@ -26,7 +26,7 @@ from ccrank.rows import (
     rows_of_items,
 )
 from ccrank.task import Task
-from ccrank.taskfiles import read_labels, read_tasks
+from ccrank.taskfiles import read_tasks
 
 if TYPE_CHECKING:
     from ccrank.labels import Labels
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from ccrank.prompts import Templates
     from ccrank.ranking import Ranking
 
+OF_TASKS = "tasks"
+"""As --labels: the values that the tasks have themselves."""
 WHAT, MODEL, SHOW = "What to rank", "Model and prompts", "What to show"
 
 
@@ -95,7 +97,7 @@ def rank_command(
         Path | None,
         typer.Option(
             "--labels",
-            help="A few labels: item,value (CSV, TSV, JSON) or lines A > B.",
+            help="A few labels: item,value (CSV, TSV, JSON) or lines A > B; tasks: the values of --tasks.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -202,6 +204,9 @@ def rank_command(
     reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)
     with reading_progress(*_expected(wanted, reader, get_method(chosen), wording, options)) as progress:
         rankings = rank_tasks(wanted, reader, chosen, wording, options=options, progress=progress)
+    if options.get("labels") == OF_TASKS:
+        # What served as a label is no gold to measure the ranking against.
+        rankings = [replace(one, task=replace(one.task, values=None)) for one in rankings]
     if rows is not None:
         rankings = [replace(rankings[0], rows=rows)]
     if save_probe is not None:
@@ -285,12 +290,19 @@ def _expected(
     return tokens, tokens_per_second(reader.loaded.model)
 
 
-def _labels(path: Path, tasks: Sequence[Task], method: Method) -> Labels:
-    """The labels of the one list, for a method that takes them."""
+def _labels(path: Path, tasks: Sequence[Task], method: Method) -> Labels | str:
+    """The labels of the one list, or the word for the tasks' own values, for a method that takes labels."""
+    from ccrank.labelfiles import read_labels
+
     if "labels" not in method.options:
         raise CcrankError(f"{method.name} uses no labels; remove --labels, or use --method auto")
+    if str(path) == OF_TASKS and not path.exists():
+        return OF_TASKS
     if len(tasks) != 1:
-        raise CcrankError(f"--labels is for the items of one list; the tasks file has {len(tasks)}")
+        raise CcrankError(
+            f"--labels FILE is for the items of one list; the tasks file has {len(tasks)}: put values into the tasks "
+            f"and give --labels {OF_TASKS}"
+        )
     return read_labels(path, tasks[0].items)
 
 
@@ -348,11 +360,11 @@ def _render(how: str, rankings: Sequence[Ranking], top: int | None, reverse: boo
     if not many:
         return encode_rows(rankings[0].ranked_rows(top, reverse), how)
     records = [
-        (ranking.task.id, entry.rank, entry.item, round(entry.score, 6))
+        (ranking.task.id, *record)
         for ranking in rankings
-        for entry in ranking.entries(top, reverse)
+        for record in ranking.ranked_rows(top, reverse).records
     ]
-    return encode_table(("task", "rank", "item", "score"), records, how)
+    return encode_table(("task", *rankings[0].ranked_rows(0).columns), records, how)
 
 
 def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:

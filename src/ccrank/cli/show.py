@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ccrank.cli.screen import Column, bar, fitted_table, out
 from ccrank.rows import cell_text
@@ -26,18 +26,28 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
         low, high = min(ranking.scores), max(ranking.scores)
         columns = dict(ranking.details.get("signals", {})) if signals else {}
         id_column = None if ranking.rows is None else ranking.rows.id_column
+        doubt = ranking.uncertainty
         titles = [
             Column("rank", number=True),
             Column("item", most=80),
             Column("score", number=True),
             Column("", drop=1),
+            *(
+                []
+                if doubt is None
+                else [Column("±", number=True), Column(f"{doubt.probability:.0%} of ranks", number=True)]
+            ),
             *(Column(name, number=True, drop=2) for name in columns),
         ]
         if ranking.rows is not None and id_column is not None:
             titles.append(Column(one_line(str(ranking.rows.columns[id_column])), most=40))
         cells = []
         for entry in ranking.entries(top, reverse):
-            own = [f"{scores[ranking.task.items[entry.index]]:+.2f}" for scores in columns.values()]
+            own = []
+            if doubt is not None:
+                span = f"{doubt.rank_low[entry.index]}–{doubt.rank_high[entry.index]}"
+                own = [f"{doubt.deviation[entry.index]:.2f}", span]
+            own += [f"{scores[ranking.task.items[entry.index]]:+.2f}" for scores in columns.values()]
             if ranking.rows is not None and id_column is not None:
                 own.append(one_line(cell_text(ranking.rows.records[entry.row][id_column])))
             cells.append(
@@ -51,6 +61,8 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
             )
         console.print(fitted_table(titles, cells)[0])
         console.print(consistency_line(ranking), style="dim")
+        for line in label_lines(ranking.details.get("labels", {})):
+            console.print(line)
         for key in ("warning", "hint"):
             if key in ranking.details:
                 console.print(f"{key}: {ranking.details[key]}", style="bold" if key == "warning" else "dim")
@@ -80,6 +92,17 @@ def consistency_line(ranking: Ranking) -> str:
     phrases = get_method(ranking.method).describe(ranking.consistency, ranking.details)
     direction = [] if ranking.directed else ["direction unknown: the order may be reversed"]
     return "; ".join([f"{ranking.method} on {ranking.model}", *phrases, *direction])
+
+
+def label_lines(labels: Mapping[str, Any]) -> list[str]:
+    """What is to be said about single labels: those that disagree with the rest, and pairs that came out reversed."""
+    lines = [
+        f"label disagrees with the rest (probability {one['probability']:.3f}): {one_line(one['label'])}"
+        for one in labels.get("disagree", [])
+    ]
+    return lines + [
+        f"label is reversed in this order: {one_line(pair)}" for pair in labels.get("reversed", [])
+    ]
 
 
 def _show_summary(rankings: Sequence[Ranking]) -> None:

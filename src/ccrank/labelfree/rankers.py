@@ -12,7 +12,6 @@ import numpy as np
 from ccrank.errors import CcrankError
 from ccrank.labelfree.anchored import anchored_scores, smoothed
 from ccrank.labelfree.combine import DOUBT, Signals, read_signals
-from ccrank.labelfree.reweighting import fit_signal_weights
 from ccrank.labelfree.signals import (
     Wording,
     likelihood_prompts,
@@ -21,6 +20,9 @@ from ccrank.labelfree.signals import (
     read_poles,
     wordings_of,
 )
+from ccrank.labelled.kernel import States
+from ccrank.labelled.lists import score_lists
+from ccrank.labelled.probe import UnsavedProbe
 from ccrank.labels import Labels
 from ccrank.lexicon import poles_of
 from ccrank.lm import Cost, ReaderLike
@@ -28,12 +30,14 @@ from ccrank.lm.layers import middle_and_late
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Request, shares_by_items
 from ccrank.prompts import Form, Templates
-from ccrank.ranking import Answer
+from ccrank.ranking import Answer, Uncertainty
 from ccrank.standardise import z_scores
 from ccrank.task import Criterion, Task
 
 LEAST_TASKS = 4
 """Fewer tasks of one criterion are too few to fit a probe on."""
+FROM_TASKS = "tasks"
+"""As `labels`: the values of the tasks themselves."""
 
 
 def auto(
@@ -53,52 +57,125 @@ def auto(
     list, or by a probe across four or more tasks of one criterion (see `anchored`). `anchor=no` leaves the plain
     mean. The words for both poles come from --poles, --comparative or the criterion's name.
 
-    A few labels for one list (`labels`: item → value, or pairs (higher, lower); --labels FILE) reweight the signals,
-    and reverse the order if they say so; `details["labels"]` reports how well each label is predicted by the others.
+    A few labels (`labels`: item → value, pairs (higher, lower), best and worst picks, mixed; --labels FILE) turn this
+    score into the prior mean of a Gaussian process whose kernel are the states; see docs/labels.md. `labels="tasks"`
+    takes the tasks' own values, so that lists with values serve the other lists of the criterion. Without a single
+    label the scores are those of `auto`. `details["labels"]` says what the labels changed and which of them disagree.
     """
     if labels is not None:
-        return [_with_labels(tasks, reader, templates, labels, anchor, progress)]
+        known = task_labels(tasks, labels)
+        if any(map(len, known)):
+            return _with_labels(tasks, reader, templates, known, anchor, progress)
+    return _label_free(tasks, reader, templates, anchor, progress)[0]
+
+
+def task_labels(tasks: Sequence[Task], labels: object) -> list[Labels]:
+    """The labels of each task.
+
+    Parameters
+    ----------
+    tasks
+        The tasks; labels that are given are those of the only one.
+    labels
+        As `auto` takes them.
+    """
+    if isinstance(labels, str):
+        if labels != FROM_TASKS:
+            raise CcrankError(
+                f"labels={labels!r}: labels in a text are {FROM_TASKS!r}, the tasks' own values"
+            )
+        return [
+            Labels() if task.values is None else Labels.parse(dict(zip(task.items, task.values, strict=True)))
+            for task in tasks
+        ]
+    parsed = Labels.parse(labels)
+    if len(tasks) != 1:
+        raise CcrankError(
+            f"labels are for the items of one list; there are {len(tasks)} tasks: rank them one by one, or put values "
+            f"into the tasks and give labels={FROM_TASKS!r}"
+        )
+    parsed.check(tasks[0].items)
+    return [parsed]
+
+
+def _label_free(
+    tasks: Sequence[Task],
+    reader: ReaderLike,
+    templates: Templates,
+    anchor: bool,
+    progress: Progress | None,
+    with_states: bool = False,
+) -> tuple[list[Answer], dict[int, States]]:
+    """The label-free answers, and the states that were read on the way; of all tasks on request."""
     groups = _by_criterion(tasks)
     pooled = {criterion for criterion, members in groups.items() if anchor and len(members) >= LEAST_TASKS}
     answers: dict[int, Answer] = {}
+    states: dict[int, States] = {}
     together = [
         index for criterion, members in groups.items() if criterion not in pooled for index in members
     ]
     if together:
         own = [tasks[index] for index in together]
-        read = read_signals(own, reader, templates, progress)
+        read = read_signals(own, reader, templates, progress, with_states)
         for place, (index, cost) in enumerate(zip(together, shares_by_items(read.cost, own), strict=True)):
             scores = read.signals[place].total()
-            if anchor and place in read.states:
-                scores = smoothed(read.states[place][1], scores)
+            if place in read.states:
+                states[index] = read.states[place]
+                if anchor and (reader.loaded.missing_head or not tasks[index].context):
+                    scores = smoothed(read.states[place][1], scores)
             answers[index] = _answer(tasks[index], read.signals[place], scores, cost)
     for criterion in pooled:
         own = [tasks[index] for index in groups[criterion]]
-        found = anchored(own, reader, templates, progress=progress)
+        found, own_states = _anchored(own, reader, templates, 1.0, progress)
         answers.update(zip(groups[criterion], found, strict=True))
-    return [answers[index] for index in range(len(tasks))]
+        states.update({groups[criterion][place]: one for place, one in own_states.items()})
+    return [answers[index] for index in range(len(tasks))], states
+
+
+def label_free_states(
+    task: Task, reader: ReaderLike, templates: Templates, progress: Progress | None = None
+) -> tuple[Answer, States]:
+    """What `auto` gives for one task, and the task's states at the slot and at the item.
+
+    Parameters
+    ----------
+    task, reader, templates, progress
+        As of any method.
+    """
+    [answer], states = _label_free([task], reader, templates, True, progress, with_states=True)
+    return answer, states[0]
 
 
 def _with_labels(
     tasks: Sequence[Task],
     reader: ReaderLike,
     templates: Templates,
-    labels: object,
+    labels: Sequence[Labels],
     anchor: bool,
     progress: Progress | None,
-) -> Answer:
-    if len(tasks) != 1:
-        raise CcrankError(
-            f"labels are for the items of one list; there are {len(tasks)} tasks: rank them one by one"
+) -> list[Answer]:
+    answers, states = _label_free(tasks, reader, templates, anchor, progress, with_states=True)
+    for members in _by_criterion(tasks).values():
+        own = [labels[index] for index in members]
+        if not any(map(len, own)):
+            continue
+        found = score_lists(
+            [answers[index].scores for index in members],
+            [states[index] for index in members],
+            [tasks[index].items for index in members],
+            own,
         )
-    [task] = tasks
-    pairs = Labels.parse(labels).places(task.items)
-    read = read_signals(tasks, reader, templates, progress)
-    [signals] = read.signals
-    fitted = fit_signal_weights(signals.scores, pairs)
-    scores = smoothed(read.states[0][1], fitted.scores) if anchor and read.states else fitted.scores
-    answer = _answer(task, signals, scores, read.cost)
-    return replace(answer, details={**answer.details, "labels": fitted.details([*signals.scores])})
+        about = {"model": reader.name, "template": "poles", "wording": templates["poles"].notes()}
+        probe = UnsavedProbe(found.fitted, found.kernel, tuple(middle_and_late(reader.depth)), about)
+        for index, one in zip(members, found.lists, strict=True):
+            answers[index] = replace(
+                answers[index],
+                scores=one.scores,
+                details={**answers[index].details, "labels": one.details},
+                probe=probe,
+                uncertainty=Uncertainty(one.deviation, one.rank_low, one.rank_high),
+            )
+    return answers
 
 
 def anchored(
@@ -116,6 +193,12 @@ def anchored(
     of other tasks best, plus half its own anchor. Criteria with fewer than 4 tasks fall back on smoothing within each
     list, each item predicted from the others.
     """
+    return _anchored(tasks, reader, templates, ridge, progress)[0]
+
+
+def _anchored(
+    tasks: Sequence[Task], reader: ReaderLike, templates: Templates, ridge: float, progress: Progress | None
+) -> tuple[list[Answer], Mapping[int, States]]:
     read = read_signals(tasks, reader, templates, progress, with_states=True)
     costs = shares_by_items(read.cost, tasks)
     answers: dict[int, Answer] = {}
@@ -135,7 +218,7 @@ def anchored(
             ]
         for index, score in zip(members, scores, strict=True):
             answers[index] = _answer(tasks[index], read.signals[index], score, costs[index], probe)
-    return [answers[index] for index in range(len(tasks))]
+    return [answers[index] for index in range(len(tasks))], read.states
 
 
 def poles(
@@ -254,8 +337,10 @@ def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any
         phrases += [f"from {low} to {high}", f"the signals agree (mean τ = {agree:.2f}; 0 by chance)"]
     if "labels" in details:
         labels = details["labels"]
-        phrases.append(
-            f"{labels['labelled']} labelled items: τ = {labels['leave_one_out_tau']:+.2f} where left out of the fit "
-            f"({labels['without_labels_tau']:+.2f} without labels)"
-        )
+        phrases.append(f"{labels['labels']} labels on {labels['labelled']} items")
+        if labels["left_out_tau"] is not None:
+            phrases.append(
+                f"left out, labels are predicted at τ = {labels['left_out_tau']:+.2f} "
+                f"({labels['label_free_tau']:+.2f} without labels)"
+            )
     return phrases

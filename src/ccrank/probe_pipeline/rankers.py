@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError
+from ccrank.labelfree.signals import read_poles
+from ccrank.labelled.probe import StatesProbe, is_states_probe
 from ccrank.lm import Cost, Reader
 from ccrank.lm.layers import parse_layers
 from ccrank.lm.reader import Progress
-from ccrank.lm.reading import Request
+from ccrank.lm.reading import Request, shares_by_items
 from ccrank.metrics import tau_b
 from ccrank.probe_pipeline.fitting import LayerFit, ProbeSpec, fit_layers
 from ccrank.probe_pipeline.selection import TEMPLATES, closest_to_anchors, read_anchors
@@ -24,8 +26,6 @@ from ccrank.probing.probe import Probe
 from ccrank.prompts import Form, Template, Templates
 from ccrank.ranking import Answer
 from ccrank.task import Task
-
-_WORDING = ("text", "masked", "encoder_decoder", "candidates")
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
             "model": reader.name,
             "position": position,
             "template": chosen.template,
-            "wording": _wording(templates[chosen.template]),
+            "wording": templates[chosen.template].notes(),
         }
         return [_answer(chosen, index, cost, about) for index, cost in enumerate(costs)]
 
@@ -150,10 +150,12 @@ def apply_probe(
     """
     if not file:
         raise CcrankError("no probe given: pass its file with --probe FILE")
+    if is_states_probe(file):
+        return _apply_states_probe(tasks, reader, templates, file, progress)
     probe = Probe.load(file)
     if probe.about.get("model") not in (None, reader.name):
         raise CcrankError(f"{file} was fitted on the model {probe.about['model']}, not on {reader.name}")
-    template, templates = _as_fitted(probe, templates)
+    template, templates = _as_fitted(probe.about, templates, probe.paired)
     request = StateRequest(
         (int(probe.about.get("layer", reader.depth)),),
         template,
@@ -172,6 +174,23 @@ def apply_probe(
             scores = 1 - scores  # fitted to have the other pole first
         answers.append(Answer(scores, {}, cost, details, directed=directed))
     return answers
+
+
+def _apply_states_probe(
+    tasks: Sequence[Task], reader: Reader, templates: Templates, file: str, progress: Progress | None
+) -> list[Answer]:
+    """As `apply_probe`, for the probe of a ranking with labels."""
+    probe = StatesProbe.load(file)
+    if probe.about.get("model") != reader.name:
+        raise CcrankError(f"{file} was fitted on the model {probe.about.get('model')}, not on {reader.name}")
+    template, templates = _as_fitted(probe.about, templates)
+    found = read_poles(tasks, reader, templates, template, False, probe.layers, progress)
+    costs = shares_by_items(found.cost, tasks)
+    details = {"probe": str(file), "fitted_by": "auto with labels"}
+    return [
+        Answer(probe((slot, item)), {}, cost, details, directed=True)
+        for slot, item, cost in zip(found.states, found.item_states, costs, strict=True)
+    ]
 
 
 def training_device(reader: Reader) -> str:
@@ -228,18 +247,13 @@ def _comparable(first: np.ndarray, second: np.ndarray) -> bool:
     return len(np.unique(second)) == len(second) and len(np.unique(first)) > 1
 
 
-def _wording(template: Template) -> dict[str, Any]:
-    words = asdict(template)
-    return {key: words[key] for key in _WORDING if words[key]}
-
-
-def _as_fitted(probe: Probe, templates: Templates) -> tuple[str, Templates]:
+def _as_fitted(about: Mapping[str, Any], templates: Templates, paired: bool = False) -> tuple[str, Templates]:
     """The name of the template that a probe was fitted on, and the templates with that one as it was then."""
-    wording = probe.about.get("wording")
+    wording = about.get("wording")
     if wording is None:
         # Probes saved without their wording: on pairs there was only one template.
-        return "pair" if probe.paired else str(probe.about.get("template", "single")), templates
-    name = str(probe.about["template"])
+        return "pair" if paired else str(about.get("template", "single")), templates
+    name = str(about["template"])
     words: dict[str, Any] = {
         key: tuple(value) if key == "candidates" else value for key, value in wording.items()
     }

@@ -37,6 +37,11 @@ class Template:
     choice: str = "{label}, "
     """The format in which an item chosen so far is appended."""
 
+    def notes(self) -> dict[str, Any]:
+        """What JSON keeps of the template beside a probe that was fitted on it."""
+        words = {"text": self.text, "masked": self.masked, "encoder_decoder": self.encoder_decoder}
+        return {key: value for key, value in {**words, "candidates": self.candidates}.items() if value}
+
     def __post_init__(self) -> None:
         known = {*CRITERION_FIELDS, *CONTENT_FIELDS, "slot"} if self.name != "context" else {"context"}
         if not self.text.strip():

@@ -15,6 +15,9 @@ from ccrank.text import one_line
 MOST_ITEMS = 1000
 """A longer list would exceed the maximal height of PNG images."""
 
+NORMAL_80 = 1.2816
+"""80 % of a normal distribution is within so many standard deviations."""
+
 # Matplotlib's default font covers Latin, Greek, Cyrillic, Arabic and Hebrew; installed fonts cover the rest.
 MORE_FONTS = (
     "Noto Sans",
@@ -30,7 +33,7 @@ MORE_FONTS = (
 
 
 def plot_scale(ranking: Ranking, path: Path) -> None:
-    """Draw one dot per item at its score, best at the top, shaded by gold rank if known."""
+    """Draw one dot per item at its score, best at the top, shaded by gold rank and with 80 % intervals, if known."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -45,6 +48,11 @@ def plot_scale(ranking: Ranking, path: Path) -> None:
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.hlines(range(len(order)), scores.min(), scores, color="0.85", linewidth=1.5, zorder=1)
+    if ranking.uncertainty is not None:
+        spread = NORMAL_80 * np.asarray([ranking.uncertainty.deviation[index] for index in order])
+        axes.errorbar(
+            scores, range(len(order)), xerr=spread, fmt="none", ecolor="0.45", capsize=2.5, zorder=1.5
+        )
     gold = ranking.task.values
     if gold is not None:
         places = np.argsort(np.argsort([gold[index] for index in order]))

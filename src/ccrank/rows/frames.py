@@ -7,7 +7,7 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.rows.cells import item_text
-from ccrank.rows.ranked import RankedRows, added_names
+from ccrank.rows.ranked import RankedRows
 from ccrank.rows.table import Rows, pick_column
 
 
@@ -74,15 +74,17 @@ def frame_of(ranked: RankedRows) -> Any:
     rows = ranked.rows
     if rows.format == "frame" and _library_of(rows.source) == "polars":
         series = type(rows.source.to_series(0))
-        added = zip(added_names(rows.columns), (ranked.ranks, ranked.scores), strict=True)
-        return rows.source[list(ranked.order)].hstack([series(name, list(values)) for name, values in added])
+        added = [series(name, list(values)) for name, values in ranked.added.items()]
+        return rows.source[list(ranked.order)].hstack(added)
     import pandas as pd
 
     if rows.format != "frame":
         return pd.DataFrame(ranked.records, columns=pd.Index(ranked.columns))
     frame = rows.source.iloc[list(ranked.order)].copy()
-    rank_name, score_name = added_names(rows.columns)
     whole = "int64" if None not in ranked.ranks else "Int64"
-    frame.insert(len(frame.columns), rank_name, pd.array(list(ranked.ranks), dtype=whole))
-    frame.insert(len(frame.columns), score_name, pd.array(list(ranked.scores), dtype="float64"))
+    for name, values in ranked.added.items():
+        kind = (
+            "float64" if isinstance(next((one for one in values if one is not None), 0.0), float) else whole
+        )
+        frame.insert(len(frame.columns), name, pd.array(list(values), dtype=kind))
     return frame

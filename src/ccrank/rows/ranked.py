@@ -63,6 +63,8 @@ class RankedRows:
     order: tuple[int, ...]
     ranks: tuple[int | None, ...]
     scores: tuple[float | None, ...]
+    more: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    """Further columns to add, each with its name and one value per row."""
 
     @classmethod
     def of(
@@ -108,28 +110,38 @@ class RankedRows:
         return cls(rows, tuple(range(len(rows.texts))), empty, empty)
 
     @property
+    def added(self) -> dict[str, tuple[Any, ...]]:
+        """The columns that are added, by names that are not taken: ranks, scores and further ones."""
+        further = tuple(name for name, _ in self.more)
+        names = added_names(self.rows.columns, ("rank", "score", *further))
+        values = (self.ranks, self.scores, *(values for _, values in self.more))
+        return dict(zip(names, values, strict=True))
+
+    @property
     def columns(self) -> tuple[Any, ...]:
         """The header, with rank and score added."""
         if not self.rows.columns:
-            return ("rank", "item", "score")
-        return (*self.rows.columns, *added_names(self.rows.columns))
+            return ("rank", "item", "score", *(name for name, _ in self.more))
+        return (*self.rows.columns, *self.added)
 
     @property
     def records(self) -> list[tuple[Any, ...]]:
         """The cells, with rank and score added."""
-        places = zip(self.order, self.ranks, self.scores, strict=True)
+        places = zip(self.order, self.ranks, self.scores, *(values for _, values in self.more), strict=True)
         if not self.rows.columns:
-            return [(rank, self.rows.texts[row], score) for row, rank, score in places]
-        return [(*self.rows.records[row], rank, score) for row, rank, score in places]
+            return [(rank, self.rows.texts[row], score, *more) for row, rank, score, *more in places]
+        return [(*self.rows.records[row], rank, score, *more) for row, rank, score, *more in places]
 
 
-def added_names(columns: Sequence[Any]) -> tuple[str, str]:
-    """Names for the columns of ranks and scores that are not taken.
+def added_names(columns: Sequence[Any], wanted: Sequence[str] = ("rank", "score")) -> tuple[str, ...]:
+    """Names for added columns that are not taken.
 
     Parameters
     ----------
     columns
         The names of the other columns.
+    wanted
+        The names to add; one that is taken is prefixed.
 
     >>> added_names(["item"]), added_names(["Rank", "item", "ccrank_rank"])
     (('rank', 'score'), ('ccrank_rank_2', 'score'))
@@ -144,4 +156,4 @@ def added_names(columns: Sequence[Any]) -> tuple[str, str]:
             longer, number = f"ccrank_{name}_{number}", number + 1
         return longer
 
-    return free("rank"), free("score")
+    return tuple(free(name) for name in wanted)

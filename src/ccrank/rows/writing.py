@@ -10,7 +10,7 @@ from typing import Any
 from ccrank.errors import CcrankError
 from ccrank.rows.cells import cell_text, json_value
 from ccrank.rows.excel import excel_bytes
-from ccrank.rows.ranked import RankedRows, added_names
+from ccrank.rows.ranked import RankedRows
 from ccrank.rows.table import unique_names
 from ccrank.text import encodable, quoted
 
@@ -87,16 +87,15 @@ def _json_bytes(lines: Iterable[str]) -> bytes:
 def _spliced(ranked: RankedRows) -> Iterable[str]:
     """The lines as they were written, rank and score put in before the closing brace."""
     rows = ranked.rows
-    rank_name, score_name = added_names(rows.columns)
     item_name = rows.columns[rows.item_column]
-    for row, rank, score in zip(ranked.order, ranked.ranks, ranked.scores, strict=True):
+    for row, *values in zip(ranked.order, *ranked.added.values(), strict=True):
         line = rows.source[row]
         if line is None:  # it was a text, not an object
             line = json.dumps(
                 {item_name: json_value(rows.records[row][rows.item_column])}, ensure_ascii=False
             )
         start = line[:-1].rstrip()
-        added = json.dumps({rank_name: rank, score_name: score})
+        added = json.dumps(dict(zip(ranked.added, values, strict=True)))
         yield f"{start}{'' if start == '{' else ', '}{added[1:]}"
 
 
@@ -104,9 +103,11 @@ def _extended(ranked: RankedRows) -> Any:
     import pyarrow
 
     table = ranked.rows.source.take(pyarrow.array(ranked.order, pyarrow.int64()))
-    rank_name, score_name = added_names(ranked.rows.columns)
-    table = table.append_column(rank_name, pyarrow.array(ranked.ranks, pyarrow.int64()))
-    return table.append_column(score_name, pyarrow.array(ranked.scores, pyarrow.float64()))
+    for place, (name, values) in enumerate(ranked.added.items()):
+        # Ranks are whole even where no row has one; what is added beyond scores says itself what it is.
+        kind = (pyarrow.int64(), pyarrow.float64())[place] if place < 2 else None
+        table = table.append_column(name, pyarrow.array(values, kind))
+    return table
 
 
 def _arrow_table(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Any:

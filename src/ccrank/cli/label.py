@@ -1,0 +1,159 @@
+"""`ccrank label`: a session in the terminal that asks for the labels that teach most."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ccrank.cli import options as shared
+from ccrank.cli.screen import out, spinner
+from ccrank.errors import CcrankError
+from ccrank.files import read_text
+from ccrank.task import Criterion
+from ccrank.taskfiles import read_items
+from ccrank.text import one_line
+
+if TYPE_CHECKING:
+    from ccrank.labelled.session import Question, Row, Session
+    from ccrank.ranking import Ranking
+
+HELP = "s skip, u undo, o show the order, q leave"
+SHOWN = 5
+"""Items at the top and at the bottom that are shown after each answer."""
+
+
+@shared.with_reader_flags
+def label_command(
+    items: Annotated[list[str] | None, typer.Argument(help="The items; else --file.")] = None,
+    by: Annotated[str, typer.Option("--by", help="The criterion: size, sentiment …")] = "",
+    labels: Annotated[
+        Path, typer.Option("--labels", help="The CSV to write; one that exists is continued.")
+    ] = Path("labels.csv"),
+    kind: Annotated[str, typer.Option("--ask", help="grade, pair, or both by turns.")] = "both",
+    comparative: Annotated[
+        str | None, typer.Option("--comparative", help="What the higher item is, compared: larger.")
+    ] = None,
+    poles: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--poles", help="Words for the low and the high end: small large."),
+    ] = None,
+    category: Annotated[str | None, typer.Option("--category", help="What the items are: country.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Items from lines, CSV, TSV or JSONL.")
+    ] = None,
+    column: Annotated[str | None, typer.Option("--column", help="The column (or field) of items.")] = None,
+    model: shared.Model = "default",
+    reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
+    no_cache: shared.NoCache = False,
+) -> None:
+    """Label the items that teach most, one question at a time.
+
+    [bold]ccrank label --file requests.txt --by politeness --labels labels.csv[/bold]
+
+    Answer with a grade from 1 to 5, or with 1 or 2 for the higher item; s skips, u takes the last answer back, o shows
+    the order, q leaves. Every answer is saved at once; `ccrank rank --labels labels.csv` uses them.
+    """
+    if not by.strip():
+        raise CcrankError("by what? Give a criterion, such as --by politeness")
+    if bool(items) == (file is not None):
+        raise CcrankError("give the items as arguments or with --file; the answers come from the terminal")
+    texts = list(items) if items else read_items(file or "", column)
+    earlier = read_rows(labels) if labels.exists() else []
+    reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)
+    with spinner("reading the items"):
+        from ccrank.api import ask
+
+        criterion = Criterion(by.strip(), comparative, poles, category)
+        session = ask(texts, criterion, kind=kind, answers=earlier, model=reader)  # type: ignore[arg-type]
+    if earlier:
+        out().print(f"{len(earlier)} earlier answers from {labels}")
+    converse(session, labels)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The answers of an earlier session."""
+    from ccrank.labelfiles import COLUMNS
+
+    rows = [row for row in csv.reader(io.StringIO(read_text(path), newline="")) if row]
+    if not rows or tuple(rows[0]) != COLUMNS or any(len(row) != len(COLUMNS) for row in rows):
+        raise CcrankError(f"{path} is no table of {','.join(COLUMNS)}; name another file with --labels")
+    return [(kind, item, value) for kind, item, value in rows[1:]]
+
+
+def converse(session: Session, path: Path) -> None:
+    """Ask until the answers end; each one is written to the file before the next question."""
+    from ccrank.labelfiles import write_labels
+
+    console = out()
+    while (question := session.question()) is not None:
+        console.print(_text(question, session))
+        word = _read()
+        if word in ("q", ""):
+            break
+        if word == "o":
+            show_order(session.ranking, None)
+            continue
+        if word == "s":
+            session.skip(question)
+            continue
+        if word == "u":
+            last = session.undo()
+            console.print("nothing to undo" if last is None else f"taken back: {', '.join(last)}")
+        elif (value := _value(question, word)) is None:
+            console.print(f"{_expected(question)}; {HELP}")
+            continue
+        else:
+            question.answer(value)
+        write_labels(session.rows, path)
+        show_order(session.ranking, SHOWN)
+    console.print(f"{len(session.rows)} answers in {path}")
+
+
+def show_order(ranking: Ranking, ends: int | None) -> None:
+    """The order so far: all of it, or its top and bottom."""
+    console, count = out(), len(ranking.items)
+    doubt = ranking.uncertainty
+    for rank, index in enumerate(ranking.order, start=1):
+        if ends is not None and ends < rank <= count - ends:
+            if rank == ends + 1:
+                console.print("   …", style="dim")
+            continue
+        span = "" if doubt is None else f"  ({doubt.rank_low[index]}–{doubt.rank_high[index]})"
+        console.print(f"{rank:>4}  {one_line(ranking.task.items[index], 60)}{span}", style="dim")
+    if doubt is not None:
+        width = float((doubt.rank_high - doubt.rank_low + 1).mean())
+        console.print(f"80 % intervals are {width:.1f} ranks wide of {count}", style="dim")
+
+
+def _read() -> str:
+    sys.stdout.write("> ")
+    sys.stdout.flush()
+    return sys.stdin.readline().strip().lower()
+
+
+def _text(question: Question, session: Session) -> str:
+    name = session.start.task.criterion.name
+    if question.kind == "grade":
+        return f"\nHow much {name}, from 1 (lowest) to 5?\n  {one_line(question.items[0], 400)}"
+    first, second = (one_line(item, 400) for item in question.items)
+    return f"\nWhich is higher in {name}?\n  1  {first}\n  2  {second}"
+
+
+def _expected(question: Question) -> str:
+    return "a grade from 1 to 5" if question.kind == "grade" else "1 or 2"
+
+
+def _value(question: Question, word: str) -> float | str | None:
+    """What a typed answer means; None if nothing."""
+    if question.kind == "pair":
+        return {"1": "first", "2": "second"}.get(word)
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    return number if 1 <= number <= 5 else None

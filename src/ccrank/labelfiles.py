@@ -1,0 +1,173 @@
+"""Labels in files: tables, JSON, or lines such as `Russia > Chad`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from ccrank.errors import CcrankError
+from ccrank.files import read_text, write_atomically
+from ccrank.labels import Labels
+from ccrank.task import normal_form
+from ccrank.text import quoted, shortened
+
+COLUMNS = ("kind", "item", "value")
+"""The header of a table of mixed labels. `kind` is value, rank, pair (`value` is the lower item), best or worst."""
+
+
+def read_labels(path: str | Path, items: Sequence[str]) -> Labels:
+    """A few labels for some of the items of a list.
+
+    Parameters
+    ----------
+    path
+        A CSV or TSV with the columns `item,value` (more = higher), `item,rank` (1 = highest), `higher,lower` or
+        `kind,item,value` (see `COLUMNS`), the first also without a header; a JSON value as `Labels.parse` takes it; or
+        lines: `Russia > Brazil > Chad`, `best: Russia`, `worst: Chad`.
+    items
+        The items of the list, matched as `normal_form` has them.
+    """
+    text, suffix = read_text(path), Path(path).suffix.lower()
+    tabular = suffix in (".csv", ".tsv", ".tab")
+    try:
+        if suffix == ".json" or (not tabular and text.lstrip().startswith(("{", "["))):
+            labels = _json_labels(text)
+        elif not tabular and _are_lines(text):
+            labels = sum((_line_labels(line) for line in text.splitlines() if line.strip()), Labels())
+        else:
+            tabs = suffix in (".tsv", ".tab") or (suffix != ".csv" and "\t" in text)
+            labels = _table_labels(text, "\t" if tabs else ",", items)
+        labels.check(items)
+    except CcrankError as error:
+        raise CcrankError(f"{path}: {error}") from None
+    return labels
+
+
+def write_labels(labels: Iterable[tuple[str, str, str]], path: str | Path) -> None:
+    """Write a table of mixed labels that `read_labels` reads: whole, or not at all.
+
+    Parameters
+    ----------
+    labels
+        (kind, item, value) as in `COLUMNS`.
+    path
+        The CSV file.
+    """
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows(labels)
+    write_atomically(path, buffer.getvalue())
+
+
+def _json_labels(text: str) -> Labels:
+    def each(pairs: list[tuple[str, object]]) -> object:
+        # An item that is labelled twice has two labels, which a dict would lose.
+        names = [name for name, _ in pairs]
+        return dict(pairs) if len(set(names)) == len(names) else [{name: value} for name, value in pairs]
+
+    try:
+        value = json.loads(text, object_pairs_hook=each)
+    except (ValueError, RecursionError) as error:
+        raise CcrankError(f"not JSON ({error})") from None
+    if not isinstance(value, (dict, list)):
+        raise CcrankError(
+            f"labels are a JSON object of items and values, or a list of orders, got {quoted(value)}"
+        )
+    return Labels.parse(value)
+
+
+def _are_lines(text: str) -> bool:
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return ">" in first or _pick(first) is not None
+
+
+def _pick(line: str) -> tuple[str, str] | None:
+    word, colon, item = line.partition(":")
+    word = word.strip().lower()
+    return (word, item.strip()) if colon and word in ("best", "worst") else None
+
+
+def _line_labels(line: str) -> Labels:
+    if pick := _pick(line):
+        return Labels.parse({pick[0]: pick[1]})
+    names = [part.strip() for part in line.split(">")]
+    if len(names) < 2 or not all(names):
+        raise CcrankError(
+            f"a line reads A > B, A > B > C, best: A or worst: A, got {shortened(line.strip())!r}"
+        )
+    return Labels.of_order(names)
+
+
+def _table_labels(text: str, delimiter: str, items: Sequence[str]) -> Labels:
+    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    known = {normal_form(item) for item in items}
+    row_labels: Callable[[Sequence[str]], Labels] | None = None
+    found = Labels()
+    try:
+        for row in rows:
+            if not any(cell.strip() for cell in row):
+                continue
+            if row_labels is None:
+                header = tuple(cell.strip().lower() for cell in row)
+                if normal_form(row[0]) in known and header not in _READERS:
+                    row_labels = _two("value")
+                else:
+                    row_labels = _READERS.get(header) or _of_length(row)
+                    if not _is_value(row):
+                        continue
+            try:
+                found += row_labels(row)
+            except CcrankError as error:
+                raise CcrankError(f"line {rows.line_num}: {error}") from None
+    except csv.Error as error:
+        raise CcrankError(f"line {rows.line_num}: not a well-formed table ({error})") from None
+    return found
+
+
+def _of_length(row: Sequence[str]) -> Callable[[Sequence[str]], Labels]:
+    if len(row) == 3:
+        raise CcrankError(f"a table of three columns has the header {','.join(COLUMNS)}, got {','.join(row)}")
+    return _two("value")
+
+
+def _is_value(row: Sequence[str]) -> bool:
+    try:
+        float(row[-1])
+    except ValueError:
+        return False
+    return True
+
+
+def _cells(row: Sequence[str], count: int) -> Sequence[str]:
+    if len(row) != count:
+        raise CcrankError(
+            f"labels have {count} columns here, got {len(row)} cells; put a cell that holds the separator in double "
+            "quotes"
+        )
+    return row
+
+
+def _two(kind: str) -> Callable[[Sequence[str]], Labels]:
+    def labels(row: Sequence[str]) -> Labels:
+        item, value = _cells(row, 2)
+        return Labels.of_rows([(kind, item, value)])
+
+    return labels
+
+
+def _mixed(row: Sequence[str]) -> Labels:
+    kind, item, value = _cells(row, 3)
+    return Labels.of_rows([(kind.strip().lower(), item, value)])
+
+
+_READERS: dict[tuple[str, ...], Callable[[Sequence[str]], Labels]] = {
+    ("item", "value"): _two("value"),
+    ("item", "grade"): _two("value"),
+    ("item", "rank"): _two("rank"),
+    ("higher", "lower"): _two("pair"),
+    COLUMNS: _mixed,
+}

@@ -1,0 +1,164 @@
+"""Labels as arrays: what each label says about the latent scores of one or two items."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+BROAD_PICK = 0.1
+"""A best or worst pick says that an item is in the top or bottom tenth, or in a smaller share if more items of a long
+list could be picked: people who pick the best do not compare all others with it."""
+
+
+@dataclass(frozen=True)
+class Observations:
+    """M observations of latent scores f of N items.
+
+    Row r is about g_r = f[first] − f[second], where −1 stands for 0. A value says g_r + its list's level + noise =
+    target, any other row says g_r + noise > target.
+    """
+
+    first: np.ndarray
+    """(M,) item, or −1."""
+    second: np.ndarray
+    """(M,) item, or −1."""
+    target: np.ndarray
+    """(M,)"""
+    is_value: np.ndarray
+    """(M,) whether the row is a value."""
+    lists: np.ndarray
+    """(M,) the number of the list that a row belongs to; values of one list share an unknown level."""
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @cached_property
+    def items(self) -> np.ndarray:
+        """(n,) the labelled items, ascending."""
+        both = np.concatenate([self.first, self.second])
+        return np.unique(both[both >= 0])
+
+    @cached_property
+    def contrast(self) -> np.ndarray:
+        """(M, n) with g = contrast @ f[items]."""
+        table = np.zeros((len(self), len(self.items)))
+        for column, sign in ((self.first, 1.0), (self.second, -1.0)):
+            rows = np.flatnonzero(column >= 0)
+            np.add.at(table, (rows, np.searchsorted(self.items, column[rows])), sign)
+        return table
+
+    @property
+    def is_pair(self) -> np.ndarray:
+        """(M,) whether a row compares two items."""
+        return np.asarray(~self.is_value & (self.first >= 0) & (self.second >= 0))
+
+    @cached_property
+    def level(self) -> np.ndarray:
+        """(M, M) covariance of the lists' unknown levels, of unit variance: 1 between values of one list."""
+        same = self.lists[:, None] == self.lists[None]
+        return np.asarray((same & np.outer(self.is_value, self.is_value)).astype(float))
+
+    def without(self, row: int) -> Observations:
+        """All rows but one. Targets stay as they are."""
+        return self._rows(np.delete(np.arange(len(self)), row))
+
+    def sample(self, count: int) -> Observations:
+        """An even sample of so many rows, or all if there are no more."""
+        if len(self) <= count:
+            return self
+        return self._rows(np.unique(np.linspace(0, len(self) - 1, count).round().astype(int)))
+
+    def _rows(self, keep: np.ndarray) -> Observations:
+        return Observations(
+            self.first[keep], self.second[keep], self.target[keep], self.is_value[keep], self.lists[keep]
+        )
+
+
+def observe(
+    values: Sequence[tuple[int, float]] = (),
+    pairs: Sequence[tuple[int, int]] = (),
+    best: Sequence[int] = (),
+    worst: Sequence[int] = (),
+    count: int = 0,
+    number: int = 0,
+) -> Observations:
+    """Labels of one list as observations.
+
+    Parameters
+    ----------
+    values
+        (item, value): numbers or grades, more = higher, on any scale. Ties and repeated items are allowed.
+    pairs
+        (higher, lower).
+    best, worst
+        Items picked from the top and the bottom of the whole list.
+    count
+        The number of items of the list; it tells how extreme a pick is.
+    number
+        The number of the list, where several are observed together.
+    """
+    targets = normal_scores(np.array([value for _, value in values], dtype=float))
+    rows: list[tuple[int, int, float, bool]] = [
+        (item, -1, float(target), True) for (item, _), target in zip(values, targets, strict=True)
+    ]
+    rows += [(high, low, 0.0, False) for high, low in pairs]
+    rows += [(item, -1, _edge(len(best), count), False) for item in best]
+    rows += [(-1, item, _edge(len(worst), count), False) for item in worst]
+    rows += [(high, low, 0.0, False) for high in best for low in worst if high != low]
+    first, second, target, is_value = (
+        (np.array(column) for column in zip(*rows, strict=True)) if rows else [[]] * 4
+    )
+    return Observations(
+        np.asarray(first, int),
+        np.asarray(second, int),
+        np.asarray(target, float),
+        np.asarray(is_value, bool),
+        np.full(len(rows), number),
+    )
+
+
+def join(parts: Sequence[Observations], starts: Sequence[int]) -> Observations:
+    """Observations of several lists as those of one, whose items follow each other.
+
+    Parameters
+    ----------
+    parts
+        The observations of each list.
+    starts
+        The place of each list's first item among all items.
+    """
+
+    def moved(column: np.ndarray, start: int) -> np.ndarray:
+        return np.where(column >= 0, column + start, -1)
+
+    both = list(zip(parts, starts, strict=True))
+    return Observations(
+        np.concatenate([moved(one.first, start) for one, start in both]),
+        np.concatenate([moved(one.second, start) for one, start in both]),
+        np.concatenate([one.target for one in parts]),
+        np.concatenate([one.is_value for one in parts]),
+        np.concatenate([np.full(len(one), number) for number, one in enumerate(parts)]),
+    )
+
+
+def normal_scores(values: np.ndarray) -> np.ndarray:
+    """Values as standard normal quantiles of their mid-ranks, scaled to unit variance; 0 if all are equal.
+
+    >>> normal_scores(np.array([1.0, 7.0, 7.0, 1000.0])).round(2).tolist()
+    [-1.41, 0.0, 0.0, 1.41]
+    """
+    if len(values) == 0:
+        return np.zeros(0)
+    scores = ndtri((rankdata(values) - 0.5) / len(values))
+    deviation = scores.std()
+    return np.asarray(scores / deviation if deviation > 0 else scores)
+
+
+def _edge(picked: int, count: int) -> float:
+    """The standard normal quantile above which a picked item is."""
+    return float(-ndtri(min(0.5, max(BROAD_PICK, picked / max(count, 1)))))

@@ -1,0 +1,100 @@
+"""Which label would teach most: the expected reduction of the uncertainty of all ranks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtr
+
+from ccrank.labelled.fit import Fitted
+
+Kind = Literal["grade", "pair"]
+PAIRS_OF = 40
+"""Pairs are looked for among so many items, those whose grades would teach most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A question and what its answer is expected to be worth."""
+
+    kind: Kind
+    items: tuple[int, ...]
+    """One item to grade, or two to compare."""
+    gain: float
+    """The expected reduction of the summed variance of all ranks."""
+
+
+def best_grade(draws: np.ndarray, noise: float, candidates: np.ndarray) -> Choice:
+    """The item whose value would teach most.
+
+    Parameters
+    ----------
+    draws
+        (N, T) joint draws of the scores.
+    noise
+        The variance of a label's noise.
+    candidates
+        (C,) items that may be asked about.
+
+    With R the ranks of the draws, the answer y = f_i + ε is expected to reduce Σ_j var(R_j) by
+    Σ_j cov(R_j, f_i)² / (var(f_i) + noise), as far as ranks are linear in scores.
+    """
+    gains = grade_gains(draws, noise, candidates)
+    best = int(gains.argmax())
+    return Choice("grade", (int(candidates[best]),), float(gains[best]))
+
+
+def grade_gains(draws: np.ndarray, noise: float, candidates: np.ndarray) -> np.ndarray:
+    """(C,) what the value of each candidate would teach."""
+    asked = draws[candidates] - draws[candidates].mean(axis=1, keepdims=True)
+    covariance = _rank_covariance(draws, asked)
+    return np.asarray(np.sum(covariance**2, axis=0) / (asked.var(axis=1) + noise))
+
+
+def best_pair(draws: np.ndarray, noise: float, candidates: np.ndarray) -> Choice:
+    """The two items whose order would teach most; parameters as of `best_grade`.
+
+    The answer is the sign of g = f_i − f_j + ε. To the first order it tells φ(z)²/(Φ(z)Φ(−z)) of what the value of g
+    would, z being its mean over its deviation: most if the order is open.
+    """
+    gains = grade_gains(draws, noise, candidates)
+    some = candidates[np.argsort(-gains, kind="stable")[:PAIRS_OF]]
+    first, second = np.triu_indices(len(some), 1)
+    difference = draws[some[first]] - draws[some[second]]
+    mean = difference.mean(axis=1)
+    spread = difference.var(axis=1) + 2 * noise
+    covariance = _rank_covariance(draws, difference - mean[:, None])
+    z = mean / np.sqrt(spread)
+    told = np.exp(-(z**2)) / (2 * np.pi) / np.maximum(ndtr(z) * ndtr(-z), 1e-12)
+    worth = told * np.sum(covariance**2, axis=0) / spread
+    best = int(worth.argmax())
+    pair = (int(some[first[best]]), int(some[second[best]]))
+    return Choice("pair", pair, float(worth[best]))
+
+
+def next_question(fitted: Fitted, kind: Kind, candidates: np.ndarray, rng: np.random.Generator) -> Choice:
+    """The question of a kind that teaches most.
+
+    Parameters
+    ----------
+    fitted
+        The model so far.
+    kind
+        grade: the value of one item; pair: the order of two.
+    candidates
+        (C,) items that may be asked about.
+    rng
+        For the joint draws of the scores.
+    """
+    draws = fitted.draws(rng)
+    noise = float(sum(w * one.noise for w, one in zip(fitted.weights, fitted.settings, strict=True)))
+    return (best_grade if kind == "grade" else best_pair)(draws, noise, candidates)
+
+
+def _rank_covariance(draws: np.ndarray, centred: np.ndarray) -> np.ndarray:
+    """cov(ranks, x) over the draws, for rows x that have mean 0. (N, T), (C, T) -> (N, C)"""
+    ranks = np.argsort(np.argsort(draws, axis=0), axis=0).astype(np.float32)
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    return np.asarray(ranks @ centred.T / draws.shape[1])

@@ -1,0 +1,190 @@
+"""Questions and answers: the model asks for the label that teaches most, and learns from each answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from ccrank.errors import CcrankError
+from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
+from ccrank.labelled.kernel import Kernel, States
+from ccrank.labelled.lists import PROBABILITY, observations_of
+from ccrank.labelled.questions import Kind, best_grade, best_pair
+from ccrank.labels import Labels
+from ccrank.ranking import Ranking, Uncertainty
+from ccrank.standardise import z_scores
+from ccrank.task import normal_form
+
+MOST_CANDIDATES = 1000
+"""Of a longer list an even sample is asked about, so that memory stays linear in the items."""
+DRAWS = 512
+GRADES = (1, 5)
+
+Asked = Literal["grade", "pair", "both"]
+Row = tuple[str, str, str]
+"""(kind, item, value) as a table of labels has it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """What is asked: the grade of one item from 1 (lowest) to 5, or which of two items is higher."""
+
+    kind: Kind
+    items: tuple[str, ...]
+    session: Session
+
+    def answer(self, value: float | str) -> None:
+        """Record the answer.
+
+        Parameters
+        ----------
+        value
+            A number for a grade; for a pair the higher item's text, or "first" or "second".
+        """
+        self.session.record(self, value)
+
+
+class Session:
+    """An iterator over the questions that teach most; it ends when every item has been asked about.
+
+    >>> for question in session:                      # doctest: +SKIP
+    ...     question.answer(input(question.items))
+    """
+
+    def __init__(
+        self, ranking: Ranking, states: States, kind: Asked = "both", rows: Sequence[Row] = ()
+    ) -> None:
+        """Start from a label-free ranking.
+
+        Parameters
+        ----------
+        ranking
+            The label-free ranking.
+        states
+            (N, L, d) of the same items, at the slot and at the item.
+        kind
+            Which questions are asked: grade, pair, or both by turns.
+        rows
+            Answers of an earlier session.
+        """
+        if kind not in ("grade", "pair", "both"):
+            raise CcrankError(f"kind={kind!r}: questions are grade, pair or both")
+        self.start, self.kind = ranking, kind
+        self.items = ranking.task.items
+        self.rows: list[Row] = list(rows)
+        self.skipped: set[str] = set()
+        self._place = {normal_form(item): index for index, item in enumerate(self.items)}
+        for _, item, _ in self.rows:
+            if normal_form(item) not in self._place:
+                raise CcrankError(f"an earlier answer names {item!r}, which is not among the items")
+        count = len(self.items)
+        wanted = min(count, MOST_CANDIDATES)
+        even = np.unique(np.linspace(0, count - 1, wanted).round().astype(int))
+        known = [self._place[name] for name in self.labels.items]
+        self.candidates = np.unique(np.concatenate([even, np.array(known, int)]))
+        self._products = Kernel([states]).products(self.candidates, DRAWS, np.random.default_rng(0))
+        self._prior = z_scores(np.asarray(ranking.scores, float))
+        self._draws: np.ndarray | None = None
+        self._fitted: Fitted | None = None
+
+    @property
+    def labels(self) -> Labels:
+        """All answers so far."""
+        return Labels.of_rows(self.rows)
+
+    @property
+    def fitted(self) -> Fitted | None:
+        """The model of all answers so far; None without any."""
+        if self._fitted is None and self.rows:
+            seen = observations_of(self.labels, self.items)
+            self._fitted = fit_products(self._prior, self._products.at(seen.items), seen)
+        return self._fitted
+
+    @property
+    def ranking(self) -> Ranking:
+        """The ranking by all answers so far; the label-free one without any."""
+        fitted = self.fitted
+        if fitted is None:
+            return self.start
+        low, high = rank_intervals(self.draws, PROBABILITY)
+        return replace(
+            self.start,
+            scores=fitted.mean,
+            uncertainty=Uncertainty(fitted.deviation, low, high, PROBABILITY),
+        )
+
+    @property
+    def draws(self) -> np.ndarray:
+        """(N, T) joint draws of the scores, by the answers so far or by the prior."""
+        if self._draws is None:
+            rng = np.random.default_rng(len(self.rows))
+            if self.fitted is not None:
+                self._draws = self.fitted.draws(rng)
+            else:
+                states = np.sqrt(0.25) * self._products.functions.sum(axis=0)
+                own = rng.standard_normal(states.shape)
+                self._draws = 0.5 * self._prior[:, None] + np.sqrt(0.35) * states + np.sqrt(0.4) * own
+        return self._draws
+
+    def __iter__(self) -> Iterator[Question]:
+        while (question := self.question()) is not None:
+            yield question
+
+    def question(self) -> Question | None:
+        """The question that teaches most now; None if there is none left."""
+        kind: Kind = "grade" if self.kind == "grade" else "pair"
+        if self.kind == "both":
+            kind = "pair" if len(self.rows) % 2 else "grade"
+        graded = {normal_form(item) for what, item, _ in self.rows if what == "value"} | self.skipped
+        left = np.array(
+            [place for place in self.candidates if normal_form(self.items[place]) not in graded], int
+        )
+        if kind == "pair":
+            left = np.array(
+                [place for place in left if normal_form(self.items[place]) not in self._compared()], int
+            )
+        if len(left) < (1 if kind == "grade" else 2):
+            return None
+        found = (best_grade if kind == "grade" else best_pair)(self.draws, 0.05, left)
+        return Question(kind, tuple(self.items[place] for place in found.items), self)
+
+    def _compared(self) -> set[str]:
+        """Items that have been compared twice or more: others are less known."""
+        seen = [normal_form(text) for what, *both in self.rows if what == "pair" for text in both]
+        return {name for name in seen if seen.count(name) > 1}
+
+    def record(self, question: Question, value: float | str) -> None:
+        """Take an answer to a question; see `Question.answer`."""
+        if question.kind == "grade":
+            try:
+                number = float(value)
+            except ValueError:
+                raise CcrankError(
+                    f"a grade is a number from {GRADES[0]} to {GRADES[1]}, got {value!r}"
+                ) from None
+            row = ("value", question.items[0], f"{number:g}")
+        else:
+            first, second = question.items
+            if value not in (first, second, "first", "second"):
+                raise CcrankError(f"the higher item is {first!r} or {second!r}, got {value!r}")
+            high, low = (first, second) if value in (first, "first") else (second, first)
+            row = ("pair", high, low)
+        self._change([*self.rows, row])
+
+    def skip(self, question: Question) -> None:
+        """Do not ask about these items again."""
+        self.skipped |= {normal_form(item) for item in question.items}
+
+    def undo(self) -> Row | None:
+        """Take the last answer back; None if there is none."""
+        if not self.rows:
+            return None
+        last = self.rows[-1]
+        self._change(self.rows[:-1])
+        return last
+
+    def _change(self, rows: list[Row]) -> None:
+        self.rows, self._fitted, self._draws = rows, None, None

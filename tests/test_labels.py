@@ -1,0 +1,117 @@
+"""Labels: all their forms, in Python and in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ccrank.errors import CcrankError
+from ccrank.labelfiles import read_labels, write_labels
+from ccrank.labels import Labels
+
+ITEMS = ("Russia", "Canada", "Chad", "Monaco")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"Russia": 17, " Chad ": 1.3}, Labels((("Russia", 17.0), ("Chad", 1.3)))),
+        ({"ranks": {"Russia": 1, "Chad": 2}}, Labels((("Russia", -1.0), ("Chad", -2.0)))),
+        ({"best": "Russia", "worst": ["Chad", "Monaco"]}, Labels(best=("Russia",), worst=("Chad", "Monaco"))),
+        ([("Russia", "Chad", "Monaco")], Labels(pairs=(("Russia", "Chad"), ("Chad", "Monaco")))),
+        ([["Russia", "Chad"], {"Chad": 3}], Labels((("Chad", 3.0),), (("Russia", "Chad"),))),
+        ({"orders": [["Russia", "Chad"]], "Monaco": 2}, Labels((("Monaco", 2.0),), (("Russia", "Chad"),))),
+        ({"best": 4.5}, Labels((("best", 4.5),))),
+        ({}, Labels()),
+    ],
+)
+def test_forms_in_python(given, expected):
+    """Each form means what it says; an item may be called "best"."""
+    assert Labels.parse(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("labels.csv", "labels map items to values"),
+        (["Russia", "Chad"], "labels map items to values"),
+        ({"Russia": "2"}, "the value of 'Russia' is not a finite number: '2'"),
+        ({"Russia": float("nan")}, "not a finite number"),
+        ({"Russia": True}, "not a finite number"),
+        ({1: 1}, "labels must refer to items by their texts, got 1"),
+        ([["Russia"]], "an order needs at least 2 items"),
+        ([["Russia", "Russia"]], "above itself"),
+    ],
+)
+def test_bad_labels_are_refused(given, message):
+    """With the value and the remedy."""
+    with pytest.raises(CcrankError, match=message):
+        Labels.parse(given)
+
+
+def test_contradictions_are_kept():
+    """Ties, cycles and two values for one item are labels like any others."""
+    assert len(Labels.parse({"Russia": 1, "Chad": 1})) == 2
+    assert len(Labels.parse([("Russia", "Chad"), ("Chad", "Russia")]).pairs) == 2
+    assert len(Labels.parse([{"Russia": 1}, {"Russia": 5}]).values) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.csv", "item,value\nRussia,17\nChad,1.3\n", Labels((("Russia", 17.0), ("Chad", 1.3)))),
+        ("a.csv", "Russia,17\nRussia,3\n", Labels((("Russia", 17.0), ("Russia", 3.0)))),
+        ("a.csv", "country,area\nRussia,17\n", Labels((("Russia", 17.0),))),
+        ("a.tsv", "item\trank\nRussia\t1\n", Labels((("Russia", -1.0),))),
+        ("a.csv", "higher,lower\nRussia,Chad\n", Labels(pairs=(("Russia", "Chad"),))),
+        (
+            "a.csv",
+            "kind,item,value\nvalue,Russia,5\npair,Russia,Chad\nbest,Canada,\nworst,Monaco,\nrank,Chad,3\n",
+            Labels((("Russia", 5.0), ("Chad", -3.0)), (("Russia", "Chad"),), ("Canada",), ("Monaco",)),
+        ),
+        ("a.json", '{"Russia": 5, "Russia": 1, "best": ["Canada"]}',
+         Labels((("Russia", 5.0), ("Russia", 1.0)), best=("Canada",))),
+        ("a.json", '[["Russia", "Chad"]]', Labels(pairs=(("Russia", "Chad"),))),
+        ("a.txt", "Russia > Canada > Chad\n\nworst: Monaco\n",
+         Labels(pairs=(("Russia", "Canada"), ("Canada", "Chad")), worst=("Monaco",))),
+        ("a.txt", "best: Russia\n", Labels(best=("Russia",))),
+        ("a.txt", "Russia\t3\nChad\t1\n", Labels((("Russia", 3.0), ("Chad", 1.0)))),
+    ],
+)  # fmt: skip
+def test_forms_in_files(tmp_path: Path, name, text, expected):
+    """Tables with and without a header, JSON and lines."""
+    path = tmp_path / name
+    path.write_text(text)
+    assert read_labels(path, ITEMS) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "Russia,17\nMars,1\n", "labels contain 'Mars', which is not one of the items"),
+        ("a.csv", "Russia,17\nChad,much\n", "line 2: the value of 'Chad' is not a number: 'much'"),
+        ("a.csv", "Russia,17,3\n", "line 1: labels have 2 columns here, got 3 cells"),
+        ("a.csv", "a,b,c\nRussia,17,3\n", "a table of three columns has the header kind,item,value"),
+        ("a.csv", "kind,item,value\nlike,Russia,1\n", "line 2: a label's kind is value, rank, pair"),
+        ("a.csv", 'Russia,"1\n', "not a well-formed table"),
+        ("a.json", "{", "not JSON"),
+        ("a.json", "3", "labels are a JSON object of items and values"),
+        ("a.txt", "Russia > Chad\nMonaco\n", "a line reads A > B"),
+    ],
+)
+def test_bad_files_are_refused(tmp_path: Path, name, text, message):
+    """With the file, the line and the remedy."""
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(CcrankError, match=message) as caught:
+        read_labels(path, ITEMS)
+    assert str(path) in str(caught.value)
+
+
+def test_what_is_written_is_read(tmp_path: Path):
+    """A table of mixed labels comes back, commas and quotes in items and all."""
+    items = ('a "quoted", text', "plain")
+    rows = [("value", items[0], "3"), ("pair", items[0], items[1]), ("best", items[1], "")]
+    write_labels(rows, tmp_path / "a.csv")
+    assert read_labels(tmp_path / "a.csv", items) == Labels.of_rows(rows)
