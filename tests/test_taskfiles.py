@@ -149,7 +149,7 @@ def test_items_from_streams(monkeypatch):
 @pytest.mark.parametrize(
     ("format", "text", "column", "cause"),
     [
-        ("csv", "a,b\n1,2\n", None, "which column holds the items.* 'a', 'b'"),
+        ("csv", "a,b\n1,2\n", None, "several columns.* 'a', 'b'"),
         ("csv", "a,b\n1,2\n", "c", "no column 'c'; there are 'a', 'b'"),
         ("csv", "a,a\n1,2\n", "a", "2 columns are called 'a'"),
         ("csv", "a,b\n1,\n3\n", "b", "contains no items: there is no text in column 'b'"),
@@ -161,7 +161,7 @@ def test_items_from_streams(monkeypatch):
         ("lines", "a\n", "b", "no column 'b'; give the format"),
         ("jsonl", '"a"\nb\n', None, "line 2: not JSON"),
         ("jsonl", '"a"\n[5]\n', None, r"line 2: a line is a text or an object, got \[5\]"),
-        ("jsonl", '{"a": 1, "b": 2}\n', None, "which column"),
+        ("jsonl", '{"a": 1, "b": 2}\n', None, "several columns"),
         ("jsonl", '{"a": "x"}\n{"a": ["x"]}\n', "a", "row 2 of column 'a': an item is a text"),
         ("jsonl", '{"a": "x"}\n{"b": "x"}\n', "c", "there is no column 'c'"),
         ("jsonl", '"x"\n', "c", "plain texts, which have no field 'c'"),

@@ -88,4 +88,6 @@ def test_bad_input_is_told_on_stderr():
     process = start("rank", "a", "a", "--by", "size")
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (2, b"")
-    assert err.decode() == "ccrank: task 'ranking by size': item 2 repeats item 1: 'a'\n"
+    assert err.decode() == (
+        "ccrank: all 2 items are the same, 'a'; a ranking needs at least 2 different items\n"
+    )

@@ -82,8 +82,8 @@ def test_top_and_reverse(rank, people):
 def test_the_table_shows_ids(rank, people):
     """For people: the id column stands beside the bars."""
     result = rank("--file", people, "--column", "name", "--id", "id", "--by", "size")
-    assert result.out.splitlines()[0].split() == ["rank", "item", "score", "id"]
-    assert sorted(line.split()[-1] for line in result.out.splitlines()[1:5]) == ["1", "2", "3", "5"]
+    assert result.out.splitlines()[1].split() == ["rank", "item", "score", "id"]
+    assert sorted(line.split()[-1] for line in result.out.splitlines()[2:6]) == ["1", "2", "3", "5"]
 
 
 def test_signals_of_repeated_items(rank, tmp_path):

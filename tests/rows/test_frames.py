@@ -98,7 +98,7 @@ def test_a_repeated_item_changes_no_score(reader):
 @pytest.mark.parametrize(
     ("column", "cause"),
     [
-        (None, "which column holds the items"),
+        (None, "several columns; name the one with the items"),
         ("nam", "no column 'nam'.*did you mean 'name'"),
         ("bad", r"row 2 of column 'bad': an item is a text, got \['x'\]"),
         ("void", "contains no items: there is no text in column 'void'"),

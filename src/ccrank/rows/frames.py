@@ -22,7 +22,7 @@ def rows_of_items(items: Iterable[Any], column: Any | None = None) -> Rows:
         The frame's column of items; it may be left out where there is but one.
     """
     if isinstance(items, str):
-        raise CcrankError(f"items is a list of texts, not one text: {items[:40]!r}")
+        raise CcrankError(f"items must be a list of texts, not one text: {items[:40]!r}")
     if (library := _library_of(items)) is not None:
         return _rows_of_frame(items, column, library)
     if column is not None:

@@ -119,7 +119,7 @@ def pick_column(columns: Sequence[Any], column: Any | None, where: str) -> int:
     named = ", ".join(quoted(name) for name in columns)
     if column is None:
         if len(columns) != 1:
-            raise CcrankError(f"{where}: which column holds the items? There are {named}; give one by name")
+            raise CcrankError(f"{where}: several columns; name the one with the items: {named}")
         return 0
     found = [place for place, name in enumerate(columns) if name == column]
     found = found or [place for place, name in enumerate(columns) if str(name).strip() == str(column).strip()]
