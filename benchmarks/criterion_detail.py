@@ -52,7 +52,7 @@ def main() -> None:
         )
         means = "  ".join(f"{half} {taus[halves == half].mean():+.3f}" for half in ("choose", "report"))
         print(f"name, {', '.join(fields) or 'nothing else':<32} {means}  reversed {np.mean(taus < 0):.0%}")
-        warned = np.array(["warning" in one.details for one in rankings])
+        warned = np.array([bool(one.warnings) for one in rankings])
         agreement = np.array([one.consistency["signals_agree"] for one in rankings])
         spread = "  ".join(
             f"upper {1 - share:.0%} {taus[agreement >= np.quantile(agreement, share)].mean():+.3f}"

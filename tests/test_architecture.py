@@ -17,7 +17,7 @@ LAYERS = (
     ("files", "paths", "reader_options", "recoverable", "standardise", "toml"),
     ("aggregate", "metrics", "sorting"),
     ("task",),
-    ("labels", "lexicon", "rows"),
+    ("confidence", "labels", "lexicon", "rows"),
     ("criterion_phrase", "prompts"),
     ("taskfiles",),
     ("datasets", "results"),

@@ -6,7 +6,7 @@ not change, and a change is announced in CHANGELOG.md one minor version ahead. E
 
 from typing import TYPE_CHECKING, Any
 
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, CcrankWarning
 from ccrank.reader_options import ReaderOptions
 from ccrank.task import Criterion, Task
 from ccrank.version import __version__
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CcrankError",
+    "CcrankWarning",
     "Criterion",
     "Ranking",
     "Reader",

@@ -11,6 +11,7 @@ from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from ccrank.criterion_phrase import criterion_of, resolved
+from ccrank.errors import CcrankWarning
 from ccrank.labelfree.rankers import label_free_states
 from ccrank.labelled.session import Asked, Session
 from ccrank.labels import Labels
@@ -26,6 +27,10 @@ from ccrank.task import Criterion, Task, check_text
 
 P = ParamSpec("P")
 T = TypeVar("T")
+UNDIRECTED = (
+    "the direction is unknown, so the order may be reversed: compare two items that you know, or use --method auto "
+    "(method='auto')"
+)
 
 
 class Ranker:
@@ -167,11 +172,12 @@ def rank(
     Returns
     -------
     Ranking
-        The items with scores, best first; its `to_frame()` has all columns of a frame that was given.
+        The items with scores, best first; its `to_frame()` has all columns of a frame that was given. What to know
+        before relying on it is in its `warnings`, and is warned of as a `CcrankWarning`.
     """
     rows = rows_of_items(items, column)
     if rows.unranked:
-        warnings.warn(rows.notes()[0], stacklevel=3)
+        warnings.warn(rows.notes()[0], CcrankWarning, stacklevel=3)
     if isinstance(by, Criterion):
         criterion = by
     else:
@@ -181,7 +187,9 @@ def rank(
     given = dict(options or {})
     if labels is not None:
         given["labels"] = labels
-    return replace(rank_tasks([task], reader, method, templates, options=given)[0], rows=rows)
+    [ranking] = _rank_tasks([task], reader, method, templates, given, None)
+    _warn(ranking)
+    return replace(ranking, rows=rows)
 
 
 def rank_tasks(
@@ -213,8 +221,22 @@ def rank_tasks(
     Returns
     -------
     list of Ranking
-        One for each task, in the order of the tasks.
+        One for each task, in the order of the tasks. Each that has `warnings` is warned of as a `CcrankWarning`.
     """
+    rankings = _rank_tasks(tasks, reader, method, templates, options, progress)
+    for ranking in rankings:
+        _warn(ranking)
+    return rankings
+
+
+def _rank_tasks(
+    tasks: Sequence[Task],
+    reader: Reader,
+    method: str,
+    templates: Templates | None,
+    options: Mapping[str, Any] | None,
+    progress: Progress | None,
+) -> list[Ranking]:
     chosen = get_method(method)
     parsed = chosen.parse_options(options or {})
     if not tasks:
@@ -231,23 +253,40 @@ def rank_tasks(
             from_canonical(answer.scores, order),
             chosen.name,
             reader.name,
-            chosen.directed if answer.directed is None else answer.directed,
+            directed,
             answer.consistency,
             answer.cost,
-            _details(task, answer),
+            answer.details,
             answer.probe,
             uncertainty=uncertainty_from_canonical(answer.uncertainty, order),
+            warnings=_warnings(task, answer, directed),
+            confidence=answer.confidence,
         )
         for task, order, answer in zip(tasks, orders, answers, strict=True)
+        for directed in [chosen.directed if answer.directed is None else answer.directed]
     ]
 
 
-def _details(task: Task, answer: Answer) -> Mapping[str, Any]:
-    """The method's own details; a doubt about what the criterion means joins its warning."""
-    understood = task.criterion.understood
-    warnings = [understood.warning if understood else None, answer.details.get("warning")]
-    found = "; ".join(one for one in warnings if one)
-    return {**answer.details, "warning": found} if found else answer.details
+def _warnings(task: Task, answer: Answer, directed: bool) -> tuple[str, ...]:
+    """Doubts about what the criterion means, the method's own warnings, a low confidence and an unknown direction."""
+    understood, confidence = task.criterion.understood, answer.confidence
+    found = (
+        None if understood is None else understood.warning,
+        *answer.warnings,
+        None if confidence is None else confidence.warning(),
+        None if directed else UNDIRECTED,
+    )
+    return tuple(one for one in found if one)
+
+
+def _warn(ranking: Ranking) -> None:
+    """One warning for a ranking, at the line outside this file that asked for it."""
+    if not ranking.warnings:
+        return
+    frame, depth = inspect.currentframe(), 0
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(f"{ranking.task.id}: {'; '.join(ranking.warnings)}", CcrankWarning, stacklevel=depth + 1)
 
 
 def ask(

@@ -3,3 +3,7 @@
 
 class CcrankError(Exception):
     """An error that the user can fix: the message contains the offending value and the remedy."""
+
+
+class CcrankWarning(UserWarning):
+    """Something to know before relying on a ranking; the message says what to do about it."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ccrank.confidence import Confidence
 from ccrank.lm.reading import Cost
 from ccrank.rows import Entry, RankedRows, Rows, frame_of, json_value, ranked_entries
 from ccrank.task import Task, normal_form
@@ -49,6 +50,11 @@ class Answer:
     """Overrides the method's default; a saved probe records whether it is directed."""
     uncertainty: Uncertainty | None = None
     """Of the scores and ranks, where the method gives it."""
+    warnings: tuple[str, ...] = ()
+    """What a user should know before relying on the order, each with what to do about it; a low confidence is warned
+    of in any case."""
+    confidence: Confidence | None = None
+    """How likely the order is right; None for methods without signals."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,13 +76,17 @@ class Ranking:
     cost: Cost = field(default_factory=Cost)
     """The prompts and tokens read for this task; for tasks ranked together, its share."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """Further information, such as the number of comparisons and warnings."""
+    """Further information, such as the signals by item and the number of comparisons."""
     probe: Any = None
     """The fitted Probe, if any; it can be saved and applied to other items."""
     rows: Rows | None = None
     """The rows or the list that the task's items are from, where these may repeat; None for a task's own items."""
     uncertainty: Uncertainty | None = None
     """Of the scores and ranks, aligned with the task's items; None where the method gives none."""
+    warnings: tuple[str, ...] = ()
+    """What to know before relying on the order, each with what to do about it; empty if there is nothing."""
+    confidence: Confidence | None = None
+    """How likely the order is right (auto, anchored); None where nothing is known: other methods, lists with labels."""
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -198,6 +208,8 @@ class Ranking:
             "method": self.method,
             "directed": self.directed,
             "items": rows,
+            "confidence": None if self.confidence is None else self.confidence.to_json(),
+            "warnings": list(self.warnings),
             "consistency": {key: finite(value) for key, value in self.consistency.items()},
             "cost": {
                 "prompts": self.cost.prompts,

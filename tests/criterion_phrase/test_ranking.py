@@ -84,7 +84,7 @@ def test_phrases_in_task_files(tmp_path):
 def test_a_fallback_warns():
     """No words for the poles: the ranking carries a warning, not a hint."""
     found = rank(WATCHES, "zorb", model=Reader(tiny_model("llama", max_position_embeddings=512)))
-    assert "--poles LOW HIGH" in found.details["warning"]
+    assert "--poles LOW HIGH" in found.warnings[0]
     assert found.to_json()["understood"]["source"] == "fallback"
 
 

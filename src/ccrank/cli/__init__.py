@@ -6,6 +6,7 @@ import codecs
 import io
 import os
 import sys
+import warnings
 from typing import NoReturn
 
 EXIT_BAD_INPUT = 2
@@ -19,7 +20,7 @@ def main() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     from ccrank.cli.screen import spelled_out
-    from ccrank.errors import CcrankError
+    from ccrank.errors import CcrankError, CcrankWarning
 
     # On a terminal or pipe with another encoding, replace characters that it cannot represent instead of failing.
     codecs.register_error("ccrank", spelled_out)
@@ -27,6 +28,8 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="ccrank")
 
+    # Commands show the warnings of rankings themselves, in whatever form they are asked for.
+    warnings.simplefilter("ignore", CcrankWarning)
     try:
         from ccrank.cli.app import app
 

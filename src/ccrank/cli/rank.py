@@ -13,6 +13,7 @@ import typer
 from ccrank.cli import options as shared
 from ccrank.cli.screen import json_text, reading_progress, spinner
 from ccrank.cli.show import show
+from ccrank.cli.warn import show_warnings, write_warnings_beside
 from ccrank.criterion_phrase import criterion_of
 from ccrank.errors import CcrankError
 from ccrank.files import read_text, write_atomically
@@ -170,8 +171,8 @@ def rank_command(
 
     [bold]ccrank rank --file animals.csv --column animal --by weight --category animal --out ranked.csv[/bold]
 
-    A table keeps its rows and columns; rank and score are added. Results go to stdout, progress to stderr. Exit codes:
-    0 done, 2 bad input, 130 interrupted, 141 closed pipe.
+    A table keeps its rows and columns; rank and score are added. Results go to stdout, progress and warnings to stderr.
+    Exit codes: 0 done, 2 bad input, 130 interrupted, 141 closed pipe.
     """
     if as_json and as_csv:
         raise CcrankError("--json and --csv are mutually exclusive")
@@ -213,12 +214,15 @@ def rank_command(
         _save_probe(rankings, save_probe)
     if output is not None and how:
         write_atomically(output, _render(how, rankings, top, reverse, many=tasks is not None))
+        if how != "json":
+            write_warnings_beside(output, rankings)
     elif how:
         # Line by line: an unbuffered stream drops the rest of a large write when the pipe is closed.
         text = _render(how, rankings, top, reverse, many=tasks is not None).decode("utf-8")
         sys.stdout.writelines(text.splitlines(keepends=True))
     else:
         show(rankings, top, reverse, signals)
+    show_warnings(rankings)
     if plot is not None:
         from ccrank.report.scale import plot_scale
 

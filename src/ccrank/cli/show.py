@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ccrank.cli.screen import Column, bar, fitted_table, out
+from ccrank.confidence import RIGHT, Confidence
 from ccrank.rows import cell_text
 from ccrank.text import one_line
 
@@ -61,11 +62,8 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
             )
         console.print(fitted_table(titles, cells)[0])
         console.print(consistency_line(ranking), style="dim")
-        for line in label_lines(ranking.details.get("labels", {})):
-            console.print(line)
-        for key in ("warning", "hint"):
-            if key in ranking.details:
-                console.print(f"{key}: {ranking.details[key]}", style="bold" if key == "warning" else "dim")
+        if ranking.confidence is not None:
+            console.print(confidence_line(ranking.confidence), style="dim")
     _show_summary(rankings)
 
 
@@ -94,15 +92,9 @@ def consistency_line(ranking: Ranking) -> str:
     return "; ".join([f"{ranking.method} on {ranking.model}", *phrases, *direction])
 
 
-def label_lines(labels: Mapping[str, Any]) -> list[str]:
-    """What is to be said about single labels: those that disagree with the rest, and pairs that came out reversed."""
-    lines = [
-        f"label disagrees with the rest (probability {one['probability']:.3f}): {one_line(one['label'])}"
-        for one in labels.get("disagree", [])
-    ]
-    return lines + [
-        f"label is reversed in this order: {one_line(pair)}" for pair in labels.get("reversed", [])
-    ]
+def confidence_line(confidence: Confidence) -> str:
+    """How likely the order is right, in words and as a probability."""
+    return f"confidence: {confidence.level} (P(τ > {RIGHT}) = {confidence.probability:.2f})"
 
 
 def _show_summary(rankings: Sequence[Ranking]) -> None:

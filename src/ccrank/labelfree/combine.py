@@ -19,9 +19,6 @@ from ccrank.prompts import Templates
 from ccrank.standardise import z_scores
 from ccrank.task import Task
 
-DOUBT = 0.1
-"""Signals whose agreement has a higher p-value than this are said to be no better than chance."""
-
 
 @dataclass(frozen=True)
 class Signals:

@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from ccrank.confidence import Features, confidence_of
 from ccrank.errors import CcrankError
 from ccrank.labelfree.anchored import anchored_scores, smoothed
-from ccrank.labelfree.combine import DOUBT, Signals, read_signals
+from ccrank.labelfree.combine import Signals, read_signals
 from ccrank.labelfree.signals import (
     Wording,
+    are_texts,
     likelihood_prompts,
     pole_prompts,
     read_likelihood,
@@ -21,7 +23,7 @@ from ccrank.labelfree.signals import (
     wordings_of,
 )
 from ccrank.labelled.kernel import States
-from ccrank.labelled.lists import score_lists
+from ccrank.labelled.lists import label_warnings, score_lists
 from ccrank.labelled.probe import UnsavedProbe
 from ccrank.labels import Labels
 from ccrank.lexicon import poles_of
@@ -174,6 +176,8 @@ def _with_labels(
                 details={**answers[index].details, "labels": one.details},
                 probe=probe,
                 uncertainty=Uncertainty(one.deviation, one.rank_low, one.rank_high),
+                warnings=label_warnings(one.details),
+                confidence=None,  # how labels change it was not studied
             )
     return answers
 
@@ -273,18 +277,45 @@ def axis(
 
 
 def _answer(task: Task, signals: Signals, scores: np.ndarray, cost: Cost, probe: object = None) -> Answer:
-    mean, p_value = signals.agreement()
     words = poles_of(task.criterion)
-    details: dict[str, object] = {
+    details = {
         "poles": [words.low[0], words.high[0]],
         "signals": {
             name: {item: round(float(one), 4) for item, one in zip(task.items, row, strict=True)}
             for name, row in signals.scores.items()
         },
     }
-    if p_value > DOUBT:
-        details["warning"] = "the signals agree no better than chance: do not rely on this order"
-    return Answer(scores, {"signals_agree": mean, "signals_p_value": p_value}, cost, details, probe)
+    features = features_of(task, signals)
+    return Answer(
+        scores,
+        {"signals_agree": features.agreement, "signals_p_value": features.p_value},
+        cost,
+        details,
+        probe,
+        confidence=confidence_of(features),
+    )
+
+
+def features_of(task: Task, signals: Signals) -> Features:
+    """What is known of a ranking without gold, for its confidence.
+
+    Parameters
+    ----------
+    task
+        The list that was ranked.
+    signals
+        Its signals.
+    """
+    agreement, p_value = signals.agreement()
+    understood = task.criterion.understood
+    return Features(
+        n_items=len(task.items),
+        agreement=agreement,
+        p_value=p_value,
+        kind="context" if task.context else "text" if are_texts(task.items) else "name",
+        poles=poles_of(task.criterion).source if understood is None else understood.source,
+        category=task.criterion.category is not None,
+    )
 
 
 def _plain(tasks: Sequence[Task], scores: Sequence[np.ndarray], cost: Cost) -> list[Answer]:

@@ -75,8 +75,12 @@ def wordings_of(task: Task) -> tuple[Wording, ...]:
     """
     if task.context:
         return WITH_CONTEXT
-    texts = sum(map(len, task.items)) > LONGEST_NAME * len(task.items)
-    return TEXTS if texts else NAMES
+    return TEXTS if are_texts(task.items) else NAMES
+
+
+def are_texts(items: Sequence[str]) -> bool:
+    """Whether items are texts rather than names, by their mean length."""
+    return sum(map(len, items)) > LONGEST_NAME * len(items)
 
 
 def read_poles(

@@ -16,6 +16,7 @@ from ccrank.labelled.observations import Observations, join, observe
 from ccrank.labels import Labels
 from ccrank.standardise import z_scores
 from ccrank.task import normal_form
+from ccrank.text import one_line
 
 PROBABILITY = 0.8
 """What an interval of ranks should hold."""
@@ -149,3 +150,21 @@ def _details(
         ],
         "reversed": [words(row) for row in map(int, reversed_pairs(fitted)) if row in own],
     }
+
+
+def label_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
+    """What is to be said about single labels: those that disagree with the rest, and pairs that came out reversed.
+
+    Parameters
+    ----------
+    details
+        The `details` of a list with labels.
+    """
+    disagreeing = [
+        f"label disagrees with the rest (probability {one['probability']:.3f}), check it: {one_line(one['label'])}"
+        for one in details["disagree"]
+    ]
+    return (
+        *disagreeing,
+        *(f"label is reversed in this order: {one_line(one)}" for one in details["reversed"]),
+    )

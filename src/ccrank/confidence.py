@@ -1,0 +1,136 @@
+"""How likely a ranking is right: a logistic model of what is known of a list without gold.
+
+P(τ > 0.3) = 1 / (1 + exp(−(intercept + Σ_k c_k x_k))). The coefficients are data (`confidence.toml`), fitted on lists
+with gold by `benchmarks/confidence.py`; docs/confidence.md has the data and the reliability on held-out lists.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+from ccrank.toml import parse_toml
+
+Level = Literal["low", "medium", "high"]
+Kind = Literal["name", "text", "context"]
+RIGHT = 0.3
+"""An order is called right if its τ with gold is above this."""
+CHANCE = 0.1
+"""Signals whose agreement has a higher p-value than this are said to agree no better than chance."""
+FEWEST, USUAL, MOST = 4, 8, 30
+"""Items of the shortest, of a usual and of the longest list of the fit."""
+NAME_POLES = "name the poles with --poles LOW HIGH (in Python poles=(low, high))"
+GIVEN = frozenset({"given", "poles", "comparative"})
+"""Sources of pole words that a user gave; see `Understood.source` and `lexicon.Poles.source`."""
+NAMED = frozenset({"lexicon", "name"})
+"""Sources of pole words that the lexicon has for the criterion."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """What is known of a ranking by several signals, without gold and whatever the model."""
+
+    n_items: int
+    agreement: float
+    """Mean τ between the signals' rankings."""
+    p_value: float
+    """Of that agreement, under independent random orders; it did not help to predict."""
+    kind: Kind
+    """Items that are names, items that are texts, or items of a context."""
+    poles: str
+    """Where the pole words are from: one of `GIVEN`, one of `NAMED`; any other source counts as unknown."""
+    category: bool
+    """Whether the category was given."""
+
+    def values(self) -> dict[str, float]:
+        """The numbers x_k by name; the number of items is cut to the range of the fit."""
+        length = math.log(min(max(self.n_items, FEWEST), MOST) / USUAL)
+        return {
+            "agreement": self.agreement,
+            "length": length,
+            "agreement_by_length": self.agreement * length,
+            "text": float(self.kind == "text"),
+            "context": float(self.kind == "context"),
+            "poles_not_given": float(self.poles not in GIVEN),
+            "poles_unknown": float(not self.poles_known),
+            "no_category": float(not self.category and self.kind != "context"),
+        }
+
+    @property
+    def poles_known(self) -> bool:
+        """Whether the poles were given or are in the lexicon."""
+        return self.poles in GIVEN | NAMED
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """How likely the order is right."""
+
+    level: Level
+    probability: float
+    """P(τ > 0.3 with gold)."""
+    features: Features
+    """What it was computed from."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form."""
+        return {"level": self.level, "probability": round(self.probability, 3)}
+
+    def warning(self) -> str | None:
+        """What to do about a low confidence, what is missing first; None for a higher one."""
+        if self.level != "low":
+            return None
+        reason = ", and the signals agree no better than chance" if self.features.p_value > CHANCE else ""
+        remedies = [] if self.features.poles in GIVEN else [NAME_POLES]
+        if not self.features.category and self.features.kind != "context":
+            remedies.append("say what the items are with --category (category=…)")
+        remedies.append("give a few labels with --labels (labels={…})")
+        remedies.append("use a larger model with --model (model=…)")
+        return f"the confidence is low{reason}: do not rely on this order; {', or '.join(remedies)}"
+
+
+def confidence_of(features: Features) -> Confidence | None:
+    """The confidence in a ranking; None where the agreement of its signals is not known.
+
+    It is never high where no poles are known, because signals can agree on the wrong ones, nor for two or three items,
+    on which signals often agree by chance.
+
+    Parameters
+    ----------
+    features
+        What is known of the ranking.
+    """
+    if not (math.isfinite(features.agreement) and math.isfinite(features.p_value)):
+        return None
+    model = _model()
+    total = model["intercept"] + sum(
+        model["coefficients"][name] * value for name, value in features.values().items()
+    )
+    probability = 1 / (1 + math.exp(-total))
+    level = level_of(probability)
+    if level == "high" and (not features.poles_known or features.n_items < FEWEST):
+        level = "medium"
+    return Confidence(level, probability, features)
+
+
+def level_of(probability: float) -> Level:
+    """low, medium or high, by the thresholds of the fit.
+
+    Parameters
+    ----------
+    probability
+        P(τ > 0.3).
+    """
+    thresholds = _model()["thresholds"]
+    if probability >= thresholds["high"]:
+        return "high"
+    return "low" if probability < thresholds["low"] else "medium"
+
+
+@cache
+def _model() -> Mapping[str, Any]:
+    return parse_toml(resources.files("ccrank") / "confidence.toml")

@@ -1,0 +1,292 @@
+"""The confidence in a ranking, the warnings that follow from it, and how both reach a user of Python."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import ccrank
+from ccrank import CcrankWarning, Task, rank, rank_tasks
+from ccrank.confidence import CHANCE, Confidence, Features, confidence_of, level_of
+from ccrank.labelfree.combine import Signals
+from ccrank.lexicon import poles_of
+from ccrank.lm import Reader
+from ccrank.task import Criterion
+from tiny import tiny_model, tiny_reader
+
+ROOT = Path(__file__).parents[1]
+TABLE = ROOT / "benchmarks" / "confidence-report.csv"
+ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco")
+SIZE = Criterion("size", poles=("small", "large"), category="country")
+SURE = Features(12, 0.8, 1e-9, "name", "poles", True)
+ORDER = ("low", "medium", "high")
+
+
+def probability(features: Features) -> float:
+    found = confidence_of(features)
+    assert found is not None
+    return found.probability
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """`benchmarks/confidence.py` as a module."""
+    folder = ROOT / "benchmarks"
+    sys.path.insert(0, str(folder))
+    try:
+        spec = importlib.util.spec_from_file_location("confidence_script", folder / "confidence.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(folder))
+    return module
+
+
+# ---- the model ------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_coefficients_give_the_stored_predictions(script):
+    """Coefficients, thresholds and features are those that the reported table was made with."""
+    with TABLE.open(encoding="utf-8") as file:
+        stored = list(csv.DictReader(file))
+    rows = script.rows_of(TABLE)
+    assert len(rows) == len(stored) > 300
+    for row, own in zip(rows, stored, strict=True):
+        found = confidence_of(row.features)
+        assert found.probability == pytest.approx(float(own["probability"]), abs=1e-4)
+        assert found.level == own["level"]
+
+
+def test_what_is_promised_holds_on_lists_that_took_no_part(script):
+    """Of lists marked high at least 85 % have τ > 0.3, of those marked low at most 50 %; neither level is rare."""
+    rows = script.rows_of(TABLE)
+    levels = np.array([confidence_of(row.features).level for row in rows])
+    right = np.array([row.tau > 0.3 for row in rows])
+    assert right[levels == "high"].mean() >= 0.85
+    assert right[levels == "low"].mean() <= 0.5
+    for level in ("low", "high"):
+        assert (levels == level).mean() > 0.1
+
+
+@given(st.floats(0, 1), st.floats(0, 1))
+def test_levels_rise_with_the_probability(first, second):
+    """A higher probability never has a lower level, and both ends are reached."""
+    low, high = sorted((first, second))
+    assert ORDER.index(level_of(low)) <= ORDER.index(level_of(high))
+    assert (level_of(0.0), level_of(1.0)) == ("low", "high")
+
+
+@given(
+    st.floats(-0.5, 0.9),
+    st.floats(0.01, 0.5),
+    st.integers(2, 1000),
+    st.sampled_from(["name", "text", "context"]),
+    st.sampled_from(["poles", "name", "fallback"]),
+)
+def test_more_agreement_is_more_confidence(agreement, more, count, kind, source):
+    """All else equal, signals that agree better make the order likelier to be right."""
+    less = replace(SURE, agreement=agreement, p_value=0.05, n_items=count, kind=kind, poles=source)
+    assert probability(replace(less, agreement=agreement + more)) > probability(less)
+
+
+@pytest.mark.parametrize("kind", ["name", "text"])
+def test_less_detail_is_less_confidence(kind):
+    """Poles that were given are trusted more than those of a name, and those more than none; unknown sources least."""
+    known = [probability(replace(SURE, kind=kind, poles=one)) for one in ("poles", "name", "fallback")]
+    assert known[0] == probability(replace(SURE, kind=kind, poles="given"))
+    assert known[1] == probability(replace(SURE, kind=kind, poles="lexicon"))
+    assert known[2] == probability(replace(SURE, kind=kind, poles="model"))
+    assert known == sorted(known, reverse=True)
+    assert probability(replace(SURE, kind=kind, poles="a source of the future")) == known[2]
+
+
+def test_agreement_alone_is_not_high():
+    """Signals that agree perfectly on poles that nobody knows are not of high confidence."""
+    assert confidence_of(replace(SURE, agreement=1.0, p_value=0.0, poles="fallback")).level != "high"
+    assert confidence_of(replace(SURE, agreement=1.0, p_value=0.0)).level == "high"
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_very_short_lists_are_not_of_high_confidence(count):
+    """Four signals agree on two items by chance once in eight times, which is no reason to trust them."""
+    agreement, p_value = Signals(dict.fromkeys("abcd", np.arange(count))).agreement()
+    assert agreement == 1
+    features = replace(SURE, n_items=count, agreement=agreement, p_value=p_value)
+    assert confidence_of(features).level == "medium"
+    assert confidence_of(replace(features, n_items=4)).level == "high"
+
+
+def test_no_agreement_no_confidence():
+    """Where there is one signal only, nothing is claimed."""
+    assert confidence_of(replace(SURE, agreement=float("nan"), p_value=float("nan"))) is None
+
+
+def test_the_fit_finds_the_minimum(script):
+    """The logistic regression is scikit-learn's, and bounds hold."""
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    generator = np.random.default_rng(0)
+    values = generator.normal(size=(300, 3))
+    values /= values.std(axis=0)
+    right = generator.random(300) < 1 / (1 + np.exp(-(values @ [1.0, -2.0, 0.0] + 0.5)))
+    weights = generator.random(300) + 0.5
+    found = script.logistic(values, right, weights, 2.0)
+    twin = linear_model.LogisticRegression(C=0.5, tol=1e-10, max_iter=1000).fit(
+        values, right, sample_weight=weights
+    )
+    assert found == pytest.approx([*twin.intercept_, *twin.coef_[0]], abs=1e-4)
+    bounded = script.logistic(values, right, weights, 2.0, [(None, 0), (0, None), (None, None)])
+    assert bounded[1:3] == pytest.approx([0, 0], abs=1e-9)
+    assert abs(bounded[3]) > 1e-3
+
+
+def test_the_threshold_holds_where_it_is_chosen(script):
+    """Above it the share of right orders is the wanted one, and a little below it is not."""
+    generator = np.random.default_rng(0)
+    probabilities = generator.random(4000)
+    right = generator.random(4000) < probabilities
+    high = script.high_threshold(probabilities, right)
+    assert high > script.LOW
+    assert right[probabilities >= high].mean() >= script.HIGH
+    assert right[probabilities >= high - 0.02].mean() < script.HIGH
+
+
+# ---- warnings -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "advised"),
+    [
+        ({}, ("--labels", "--model")),
+        ({"poles": "name"}, ("--poles LOW HIGH", "--labels", "--model")),
+        ({"poles": "name", "category": False}, ("--poles LOW HIGH", "--category", "--labels", "--model")),
+    ],
+)
+def test_advice_is_about_what_is_missing(changes, advised):
+    """A low confidence says what a user can do, and does not ask for what was given; higher ones say nothing."""
+    features = replace(SURE, **changes)
+    text = Confidence("low", 0.2, features).warning()
+    assert [one for one in ("--poles LOW HIGH", "--category", "--labels", "--model") if one in text] == [
+        *advised
+    ]
+    assert "chance" not in text
+    assert "no better than chance" in Confidence("low", 0.2, replace(features, p_value=2 * CHANCE)).warning()
+    assert Confidence("medium", 0.6, features).warning() is None
+    assert Confidence("high", 0.9, features).warning() is None
+
+
+def test_warnings_and_confidence_of_auto():
+    """Tiny models know nothing: whenever the confidence is low there is a warning, and only then, for known poles."""
+    levels = set()
+    for seed in range(4):
+        reader = Reader(tiny_model("llama", seed=seed, max_position_embeddings=512))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = rank(ITEMS, SIZE, model=reader)
+        own = [str(one.message) for one in caught if one.category is CcrankWarning]
+        assert found.confidence.features.n_items == len(ITEMS)
+        assert found.confidence.features.agreement == found.consistency["signals_agree"]
+        assert bool(found.warnings) == (found.confidence.level == "low")
+        assert own == [f"ranking by size: {'; '.join(found.warnings)}"] * bool(found.warnings)
+        levels.add(found.confidence.level)
+    assert "low" in levels
+
+
+def test_unknown_poles_are_warned_of():
+    """low and high for want of better words: a warning that names them and the remedy, at the caller's line."""
+    assert poles_of(Criterion("zorb")).source == "fallback"
+    with pytest.warns(CcrankWarning, match=r"poles of 'zorb': low and high .*--poles LOW HIGH") as caught:
+        found = rank(ITEMS, "zorb", model=tiny_reader())
+    assert "'zorb'" in found.warnings[0]
+    assert {one.filename for one in caught if one.category is CcrankWarning} == {__file__}
+
+
+def test_one_warning_a_ranking():
+    """Each of several tasks is warned of once, by its id, with all of its warnings."""
+    tasks = [Task(Criterion("zorb"), ITEMS[:4], id=f"task {number}") for number in range(3)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        rankings = rank_tasks(tasks, tiny_reader())
+    own = [str(one.message) for one in caught if one.category is CcrankWarning]
+    assert own == [f"{one.task.id}: {'; '.join(one.warnings)}" for one in rankings]
+
+
+def test_methods_without_signals_have_no_confidence():
+    """None for methods that have no signals, for a model without head, and with labels; auto and anchored have one."""
+    for method in ("prompt-point", "poles", "axis", "likelihood", "pca"):
+        assert rank(ITEMS, SIZE, model=tiny_reader(), method=method).confidence is None
+    assert rank(ITEMS, SIZE, model=tiny_reader(headless=True)).confidence is None
+    assert rank(ITEMS, SIZE, model=tiny_reader(), labels={"Russia": 2.0, "Chad": 1.0}).confidence is None
+    for method in ("auto", "anchored"):
+        assert rank(ITEMS, SIZE, model=tiny_reader(), method=method).confidence is not None
+
+
+def test_an_unknown_direction_is_warned_of():
+    """A method that is not directed says so, and what to use instead; a directed one does not."""
+    with pytest.warns(CcrankWarning, match="may be reversed.*--method auto"):
+        found = rank(ITEMS, SIZE, model=tiny_reader(), method="pca")
+    assert not found.directed
+    assert rank(ITEMS, SIZE, model=tiny_reader(), method="prompt-point").warnings == ()
+
+
+def test_json_keys():
+    """`warnings` is a list and `confidence` an object or null, whatever the method."""
+    with pytest.warns(CcrankWarning):
+        found = rank(ITEMS, "zorb", model=tiny_reader()).to_json()
+    assert found["warnings"]
+    assert set(found["confidence"]) == {"level", "probability"}
+    assert found["confidence"]["level"] in ORDER
+    plain = rank(ITEMS, SIZE, model=tiny_reader(), method="prompt-point").to_json()
+    assert (plain["warnings"], plain["confidence"]) == ([], None)
+
+
+def test_the_warning_is_public():
+    """`ccrank.CcrankWarning` is a UserWarning, so that filters can name it."""
+    assert issubclass(ccrank.CcrankWarning, UserWarning)
+    assert "CcrankWarning" in ccrank.__all__
+
+
+# ---- the default model ----------------------------------------------------------------------------------
+
+COUNTRIES = (
+    "Russia",
+    "Canada",
+    "Brazil",
+    "India",
+    "France",
+    "Portugal",
+    "Switzerland",
+    "Luxembourg",
+    "Monaco",
+)
+
+
+@pytest.mark.real
+def test_nonsense_is_not_of_high_confidence(default_reader):
+    """Criteria that mean nothing for the items, with poles or without."""
+    for criterion in (
+        Criterion("zorbness"),
+        Criterion("blicket coefficient", category="country"),
+        Criterion("quibble", poles=("unquibbled", "quibbled"), category="country"),
+    ):
+        assert rank(COUNTRIES, criterion, model=default_reader).confidence.level != "high"
+
+
+@pytest.mark.real
+def test_countries_by_size_are_not_of_low_confidence(default_reader):
+    """A list that the default model knows."""
+    found = rank(COUNTRIES, "size", category="country", model=default_reader)
+    assert found.confidence.level != "low"
+    assert found.warnings == ()
