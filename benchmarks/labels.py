@@ -336,9 +336,11 @@ def print_asked(cases: list[Case], draws: int, most: int = 40) -> None:
             for labels in range(2, most + 1):
                 fitted = case.fit(np.array(items))
                 asked[place, labels] += tau_b(fitted.mean, case.read.values) / draws
-                random[place, labels] += tau_b(case.fit(order[:labels]).mean, case.read.values) / draws
+                fit = case.fit(np.random.default_rng([draw, 1]).permutation(count)[:labels])
+                random[place, labels] += tau_b(fit.mean, case.read.values) / draws
                 rest = np.setdiff1d(np.arange(count), items)
-                items.append(next_question(fitted, "grade", rest, rng).items[0])
+                choice = next_question(fitted.draws(rng), fitted.noise, "grade", rest, rng)
+                items.append(choice.items[0])
     ours, theirs = asked.mean(axis=0), random.mean(axis=0)
     print("mean τ of all items, labelled ones too, by asked and by random labels:")
     for labels in (5, 10, 20, 30, 40):

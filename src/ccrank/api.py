@@ -320,10 +320,13 @@ def ask(
     Session
         An iterator over questions, with the `ranking` so far, the `labels`, and `undo`.
     """
-    criterion = by if isinstance(by, Criterion) else Criterion(by, comparative, poles, category)
-    task, _ = canonical(Task(criterion, tuple(items), id=f"ranking by {criterion.name}"))
+    given = by
+    if not isinstance(given, Criterion):
+        given = criterion_of(given, comparative=comparative, poles=poles, category=category)
+    task, _ = canonical(rows_of_items(items).task(given, None, id=f"ranking by {given.name}"))
     check_text(task)
     reader = model if isinstance(model, Reader) else _last_loaded(model)
+    task = replace(task, criterion=resolved(task.criterion, opposite_proposer(reader)))
     answer, states = label_free_states(task, reader, templates or load_templates(), progress)
     start = Ranking(
         task,

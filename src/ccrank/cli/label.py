@@ -14,7 +14,6 @@ from ccrank.cli import options as shared
 from ccrank.cli.screen import out, spinner
 from ccrank.errors import CcrankError
 from ccrank.files import read_text
-from ccrank.task import Criterion
 from ccrank.taskfiles import read_items
 from ccrank.text import one_line
 
@@ -68,8 +67,16 @@ def label_command(
     with spinner("reading the items"):
         from ccrank.api import ask
 
-        criterion = Criterion(by.strip(), comparative, poles, category)
-        session = ask(texts, criterion, kind=kind, answers=earlier, model=reader)  # type: ignore[arg-type]
+        session = ask(
+            texts,
+            by,
+            comparative=comparative,
+            poles=poles,
+            category=category,
+            kind=kind,  # type: ignore[arg-type]
+            answers=earlier,
+            model=reader,
+        )
     if earlier:
         out().print(f"{len(earlier)} earlier answers from {labels}")
     converse(session, labels)

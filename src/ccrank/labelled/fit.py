@@ -81,6 +81,11 @@ class Fitted:
         """The posterior mean of s."""
         return float(sum(w * one.kernel_share for w, one in zip(self.weights, self.settings, strict=True)))
 
+    @property
+    def noise(self) -> float:
+        """The posterior mean of the variance of a label's noise."""
+        return float(sum(w * one.noise for w, one in zip(self.weights, self.settings, strict=True)))
+
     def draws(self, rng: np.random.Generator) -> np.ndarray:
         """Joint draws of f from the posterior: (N, T).
 

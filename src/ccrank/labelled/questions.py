@@ -8,11 +8,10 @@ from typing import Literal
 import numpy as np
 from scipy.special import ndtr
 
-from ccrank.labelled.fit import Fitted
-
 Kind = Literal["grade", "pair"]
-PAIRS_OF = 40
-"""Pairs are looked for among so many items, those whose grades would teach most."""
+CANDIDATES = 20
+"""Questions are looked for among so many items, drawn anew each time. The best of all items is often an outlier, whose
+states are unlike those of any other item, and teaches less than its variance promises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +58,8 @@ def best_pair(draws: np.ndarray, noise: float, candidates: np.ndarray) -> Choice
     The answer is the sign of g = f_i − f_j + ε. To the first order it tells φ(z)²/(Φ(z)Φ(−z)) of what the value of g
     would, z being its mean over its deviation: most if the order is open.
     """
-    gains = grade_gains(draws, noise, candidates)
-    some = candidates[np.argsort(-gains, kind="stable")[:PAIRS_OF]]
-    first, second = np.triu_indices(len(some), 1)
-    difference = draws[some[first]] - draws[some[second]]
+    first, second = np.triu_indices(len(candidates), 1)
+    difference = draws[candidates[first]] - draws[candidates[second]]
     mean = difference.mean(axis=1)
     spread = difference.var(axis=1) + 2 * noise
     covariance = _rank_covariance(draws, difference - mean[:, None])
@@ -70,27 +67,28 @@ def best_pair(draws: np.ndarray, noise: float, candidates: np.ndarray) -> Choice
     told = np.exp(-(z**2)) / (2 * np.pi) / np.maximum(ndtr(z) * ndtr(-z), 1e-12)
     worth = told * np.sum(covariance**2, axis=0) / spread
     best = int(worth.argmax())
-    pair = (int(some[first[best]]), int(some[second[best]]))
+    pair = (int(candidates[first[best]]), int(candidates[second[best]]))
     return Choice("pair", pair, float(worth[best]))
 
 
-def next_question(fitted: Fitted, kind: Kind, candidates: np.ndarray, rng: np.random.Generator) -> Choice:
-    """The question of a kind that teaches most.
+def next_question(
+    draws: np.ndarray, noise: float, kind: Kind, candidates: np.ndarray, rng: np.random.Generator
+) -> Choice:
+    """The question of a kind that teaches most, among some candidates.
 
     Parameters
     ----------
-    fitted
-        The model so far.
+    draws, noise
+        As of `best_grade`.
     kind
         grade: the value of one item; pair: the order of two.
     candidates
         (C,) items that may be asked about.
     rng
-        For the joint draws of the scores.
+        Draws `CANDIDATES` of them.
     """
-    draws = fitted.draws(rng)
-    noise = float(sum(w * one.noise for w, one in zip(fitted.weights, fitted.settings, strict=True)))
-    return (best_grade if kind == "grade" else best_pair)(draws, noise, candidates)
+    some = np.sort(rng.permutation(candidates)[:CANDIDATES])
+    return (best_grade if kind == "grade" else best_pair)(draws, noise, some)
 
 
 def _rank_covariance(draws: np.ndarray, centred: np.ndarray) -> np.ndarray:

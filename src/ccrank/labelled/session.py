@@ -12,7 +12,8 @@ from ccrank.errors import CcrankError
 from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
 from ccrank.labelled.kernel import Kernel, States
 from ccrank.labelled.lists import PROBABILITY, observations_of
-from ccrank.labelled.questions import Kind, best_grade, best_pair
+from ccrank.labelled.questions import Kind, next_question
+from ccrank.labelled.settings import LABEL_NOISE
 from ccrank.labels import Labels
 from ccrank.ranking import Ranking, Uncertainty
 from ccrank.standardise import z_scores
@@ -22,6 +23,8 @@ MOST_CANDIDATES = 1000
 """Of a longer list an even sample is asked about, so that memory stays linear in the items."""
 DRAWS = 512
 GRADES = (1, 5)
+FIRST = (0.5, 0.35, 0.4)
+"""Before the first answer: the weight of the label-free score, the share of the states, and the residual variance."""
 
 Asked = Literal["grade", "pair", "both"]
 Row = tuple[str, str, str]
@@ -124,9 +127,10 @@ class Session:
             if self.fitted is not None:
                 self._draws = self.fitted.draws(rng)
             else:
-                states = np.sqrt(0.25) * self._products.functions.sum(axis=0)
-                own = rng.standard_normal(states.shape)
-                self._draws = 0.5 * self._prior[:, None] + np.sqrt(0.35) * states + np.sqrt(0.4) * own
+                weight, share, residual = FIRST
+                states = np.sqrt(share / 4) * self._products.functions.sum(axis=0)
+                own = np.sqrt(residual) * rng.standard_normal(states.shape)
+                self._draws = weight * self._prior[:, None] + states + own
         return self._draws
 
     def __iter__(self) -> Iterator[Question]:
@@ -148,7 +152,9 @@ class Session:
             )
         if len(left) < (1 if kind == "grade" else 2):
             return None
-        found = (best_grade if kind == "grade" else best_pair)(self.draws, 0.05, left)
+        noise = LABEL_NOISE * FIRST[2] if self.fitted is None else self.fitted.noise
+        rng = np.random.default_rng([len(self.rows), len(self.skipped)])
+        found = next_question(self.draws, noise, kind, left, rng)
         return Question(kind, tuple(self.items[place] for place in found.items), self)
 
     def _compared(self) -> set[str]:
