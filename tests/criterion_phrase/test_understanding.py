@@ -264,3 +264,17 @@ def test_a_proposal_replaces_not_and_nothing_else():
         asked.clear()
         criterion_of(phrase, propose=propose)
         assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("phrase", "high"),
+    [
+        ("level of noise", "loud"),
+        ("level of arousal", "intense"),
+        ("lowest level of noise", "quiet"),
+        ("most level", "level"),
+    ],
+)
+def test_a_noun_that_is_spelled_like_an_adjective(phrase, high):
+    """Before "of" it is the noun; with a degree and nothing behind it is the adjective."""
+    assert understand(phrase).poles[1] == high

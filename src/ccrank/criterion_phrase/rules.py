@@ -255,6 +255,8 @@ def _adjective(tokens: list[str]) -> Meaning | None:
             break
         start += 1
     head, rest = tokens[start], tokens[start + 1 :]
+    if not degree and head in known_nouns() and rest[:1] == ["of"]:
+        return None  # "level of noise", "content of sugar": a noun, although an adjective is spelled alike
     two = f"how {head} {rest[0]}" if rest else ""
     if two in known_nouns():
         scale = known_nouns()[two]
