@@ -14,7 +14,7 @@ import ccrank
 SOURCE = Path(ccrank.__file__).parent
 LAYERS = (
     ("errors", "inflection", "text", "understood", "version"),
-    ("files", "paths", "reader_options", "recoverable", "standardise", "toml"),
+    ("files", "paths", "reader_options", "recoverable", "scale_plot", "standardise", "toml"),
     ("aggregate", "metrics", "sorting"),
     ("task",),
     ("confidence", "labels", "lexicon", "rows"),

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from ccrank.rows import Entry, RankedRows, Rows, frame_of, json_value, ranked_en
 from ccrank.task import Task, normal_form
 from ccrank.text import one_line
 from ccrank.understood import Understood
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 HTML_ROWS = 100
 """Rows of a notebook's table; the rest is counted."""
@@ -143,6 +147,20 @@ class Ranking:
         empty = (None,) * (len(found.order) - len(doubts))
         names = ("deviation", "rank_low", "rank_high")
         return replace(found, more=tuple((name, (*(one[name] for one in doubts), *empty)) for name in names))
+
+    def plot(self, path: str | Path | None = None) -> Figure:
+        """The items on the scale of their scores, as a matplotlib figure; notebooks show it.
+
+        Parameters
+        ----------
+        path
+            A file to write the figure to as well (.png, .pdf, .svg).
+        """
+        from ccrank.scale_plot import plot_scale, scale_figure
+
+        if path is not None:
+            plot_scale(self, Path(path))
+        return scale_figure(self)
 
     def to_frame(self) -> Any:
         """A frame in ranked order: of the kind that was ranked, all columns kept and `rank` and `score` added (as

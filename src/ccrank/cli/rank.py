@@ -224,7 +224,7 @@ def rank_command(
         show(rankings, top, reverse, signals)
     show_warnings(rankings)
     if plot is not None:
-        from ccrank.report.scale import plot_scale
+        from ccrank.scale_plot import plot_scale
 
         plot_scale(rankings[0], plot)
 
@@ -324,7 +324,7 @@ def _save_probe(rankings: Sequence[Ranking], path: Path) -> None:
 
 def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
     """Raise an error if the plot cannot be drawn."""
-    from ccrank.report.scale import MOST_ITEMS
+    from ccrank.scale_plot import MOST_ITEMS
 
     if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise CcrankError(f"--plot must be a .png, .pdf or .svg file, not {plot.name}")

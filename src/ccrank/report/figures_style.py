@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ccrank.errors import CcrankError
-from ccrank.report.scale import _fonts
+from ccrank.scale_plot import _fonts
 from ccrank.text import one_line
 
 TEXT_WIDTH = 7.1

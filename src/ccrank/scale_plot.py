@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.ranking import Ranking
 from ccrank.text import one_line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ccrank.ranking import Ranking
 
 MOST_ITEMS = 1000
 """A longer list would exceed the maximal height of PNG images."""
@@ -33,7 +37,19 @@ MORE_FONTS = (
 
 
 def plot_scale(ranking: Ranking, path: Path) -> None:
-    """Draw one dot per item at its score, best at the top, shaded by gold rank and with 80 % intervals, if known."""
+    """Draw a ranking into a file; the suffix decides the format (.png, .pdf, .svg)."""
+    figure = scale_figure(ranking)
+    try:
+        with warnings.catch_warnings():
+            # A character without a font is drawn as a box; no warning is needed.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+            figure.savefig(path, dpi=160)
+    except (OSError, ValueError) as error:
+        raise CcrankError(f"cannot draw {path}: {error}") from None
+
+
+def scale_figure(ranking: Ranking) -> Figure:
+    """One dot per item at its score, best at the top, shaded by gold rank and with 80 % intervals, if known."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -75,13 +91,7 @@ def plot_scale(ranking: Ranking, path: Path) -> None:
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    try:
-        with warnings.catch_warnings():
-            # A character without a font is drawn as a box; no warning is needed.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            figure.savefig(path, dpi=160)
-    except (OSError, ValueError) as error:
-        raise CcrankError(f"cannot draw {path}: {error}") from None
+    return figure
 
 
 def _fonts() -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from ccrank.errors import CcrankError
 from ccrank.ranking import Ranking
-from ccrank.report.scale import MOST_ITEMS, plot_scale
+from ccrank.scale_plot import MOST_ITEMS, plot_scale
 from ccrank.task import Criterion, Task
 
 ODD = (
@@ -112,3 +112,12 @@ def test_a_place_that_cannot_be_written(tmp_path):
     """The folder is missing: a message with the path."""
     with pytest.raises(CcrankError, match=r"cannot draw .*nowhere"):
         plot_scale(ranking(("a", "b")), tmp_path / "nowhere" / "x.png")
+
+
+def test_a_ranking_plots_itself(tmp_path):
+    """`Ranking.plot` gives a figure with every item and its score, and writes it where it is asked to."""
+    one = ranking(("tower", "bridge", "fox"))
+    figure = one.plot(tmp_path / "scale.png")
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels == list(one.items)[::-1]
+    assert (tmp_path / "scale.png").read_bytes().startswith(b"\x89PNG")
