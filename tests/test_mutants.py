@@ -17,7 +17,7 @@ SCRIPT = ROOT / "tests" / "run_mutants.py"
 MUTANTS = load_mutants()
 PACKAGES = (
     *("metrics", "aggregate", "lm", "prompts", "prompting", "probing", "probe_pipeline", "labelfree"),
-    *("datasets", "experiment", "results", "report", "cli"),
+    *("criterion_phrase", "rows", "datasets", "experiment", "results", "report", "cli"),
 )
 
 
