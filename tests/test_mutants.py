@@ -16,7 +16,17 @@ from run_mutants import ROOT, Mutant, StaleMutantError, load_mutants
 SCRIPT = ROOT / "tests" / "run_mutants.py"
 MUTANTS = load_mutants()
 PACKAGES = (
-    *("metrics", "aggregate", "lm", "prompts", "prompting", "probing", "probe_pipeline", "labelfree"),
+    *(
+        "metrics",
+        "aggregate",
+        "lm",
+        "prompts",
+        "prompting",
+        "probing",
+        "probe_pipeline",
+        "labelfree",
+        "labelled",
+    ),
     *("criterion_phrase", "rows", "datasets", "experiment", "results", "report", "cli"),
 )
 

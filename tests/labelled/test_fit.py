@@ -34,6 +34,19 @@ def test_values_as_the_dense_formula():
     assert found.deviation == pytest.approx(np.sqrt(np.diag(covariance)), abs=1e-4)
 
 
+def test_several_settings_are_a_mixture():
+    """Mean and variance are those of the mixture of each setting's own fit: doubt about the settings counts."""
+    truth, prior, kernel = made(3, items=20)
+    seen = observe(values_of(truth, range(0, 20, 4)))
+    found = fit(prior, kernel, seen)
+    assert len(found.settings) > 1
+    alone = [fit(prior, kernel, seen, [setting]) for setting in found.settings]
+    means = np.array([one.mean for one in alone])
+    squares = np.array([one.deviation**2 for one in alone]) + means**2
+    assert found.mean == pytest.approx(found.weights @ means, abs=1e-3)
+    assert found.deviation**2 == pytest.approx(found.weights @ squares - found.mean**2, abs=1e-3)
+
+
 def test_draws_have_the_posterior_as_their_law():
     """Mean and covariance of many joint draws are those of the dense formula, labelled items among them."""
     truth, prior, kernel = made(1, items=8)
