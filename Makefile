@@ -3,7 +3,7 @@ VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt
-export CCRANK_DATA ?= $(wildcard ../shared/data)
+export CCRANK_DATA ?= $(abspath $(wildcard ../shared/data))
 
 # Two test processes of one thread each: torch's own threads would only compete with them. The tests of a file stay in one
 # process, which keeps the models and pages that they share.
