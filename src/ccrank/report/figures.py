@@ -72,8 +72,8 @@ FIGURES: tuple[FigureKind, ...] = (
         "scales",
         "Items on the latent scale",
         "A typical task of each dataset (of median τ) by the first run of the best directed method without labels. The "
-        "shade of a dot is its item's gold rank: a good ranking goes from dark to light. If the method does not give the "
-        "direction, the better one is shown.",
+        "shade of a dot is its item's gold rank: a good ranking goes from dark to light. If the method does not "
+        "give the direction, the better one is shown.",
         figure_scales,
     ),
     FigureKind(
