@@ -127,10 +127,10 @@ def rank(
     items: Iterable[Any],
     by: str | Criterion | None = None,
     *,
-    query: str | None = None,
     comparative: str | None = None,
     poles: tuple[str, str] | None = None,
     category: str | None = None,
+    query: str | None = None,
     context: str | None = None,
     column: Any | None = None,
     labels: Labels | Mapping[str, Any] | Sequence[Any] | None = None,
@@ -149,15 +149,15 @@ def rank(
     by
         The criterion: a phrase such as "size", "least expensive" or "price (low to high)", or a `Criterion`. What was
         understood is in the result's `understood`; see docs/criteria.md.
-    query
-        A question or keywords, in place of a criterion: the items are documents, the most relevant first; see
-        docs/relevance.md.
     comparative
         How the higher item compares with the lower one: "larger".
     poles
         Words for the two poles, low and high: ("small", "large"). The high pole comes first.
     category
         What the items are, in the singular: "country".
+    query
+        A question or keywords, in place of a criterion: the items are documents, the most relevant first; see
+        docs/relevance.md.
     context
         A text that the items are about.
     column

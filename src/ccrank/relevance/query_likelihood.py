@@ -53,7 +53,7 @@ def query_likelihood(
     found = read_query_likelihood(tasks, reader, templates, names, passage, progress)
     costs = shares_by_items(found.cost, tasks)
     answers = []
-    for task, scores, best, cost in zip(tasks, found.scores, found.best, costs, strict=True):
+    for scores, best, cost in zip(found.scores, found.best, costs, strict=True):
         details: dict[str, Any] = {"wordings": names}
         if best:
             details["best_passages"] = best
@@ -116,7 +116,8 @@ def read_query_likelihood(
     readings = reader.read(prompts, candidates, log_probabilities=True, progress=progress)
     assert readings.logits is not None
     assert readings.answer_tokens is not None
-    scores, best = [], []
+    scores: list[np.ndarray] = []
+    best: list[dict[str, str]] = []
     start = 0
     for task, documents in zip(tasks, texts, strict=True):
         slots = len(_slots(Prompt((Piece("", "slot"),)), query_of(task), reader.form))
@@ -127,8 +128,8 @@ def read_query_likelihood(
         per_token = logits.reshape(-1, len(wordings), slots).sum(axis=2) / tokens  # (1 + passages, wordings)
         gains = (per_token[1:] - per_token[0]).mean(axis=1)
         start = stop
-        own, chosen = _best_passages(task, documents, gains)
-        scores.append(own)
+        values, chosen = _best_passages(task, documents, gains)
+        scores.append(values)
         best.append(chosen)
     return QueryLikelihoods(scores, best, readings.cost)
 
