@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from starlette.requests import HTTPConnection
 
+from ccrank.server.metrics import Metrics
 from ccrank.server.models import ServedModels
 from ccrank.server.settings import ServerSettings
 from ccrank.server.work import Workers
@@ -18,6 +19,7 @@ class ServerState:
     settings: ServerSettings
     models: ServedModels
     workers: Workers
+    metrics: Metrics
     draining: bool = False
     """Whether the server is about to stop, so that no new work should come."""
 
