@@ -47,9 +47,10 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
 ]
 OPTIONS = sorted({option for method in METHODS.values() for option in method.options} | {"file", "no_such"})
 ODD: list[Any] = [
-    None, True, False, 0, 1, -1, 2, 10**30, -(10**18), 0.5, 1e308, float("nan"), float("inf"), "", " ", "a", "\x00",
-    "\u202e", "\ud800", "é" * 50, "𝔘" * 9, "../../etc/passwd", "/dev/zero", "{item}", "{slot}", "{}", "%s%n", "<mask>",
-    "<|im_end|>", "a\nb", "x" * 30_000, [], {}, [[]], [None], ["a"], ["a", "a"], ["a", "b"], {"a": 1}, {"text": None}, [["a", "b"]],
+    None, True, False, 0, 1, -1, 2, 10**30, 10**400, -(10**18), 0.5, 1e308, float("nan"), float("inf"), "", " ", "a",
+    "\x00", "\u202e", "\ud800", "é" * 50, "𝔘" * 9, "../../etc/passwd", "/dev/zero", "{item}", "{slot}", "{}", "%s%n",
+    "<mask>", "<|im_end|>", "a\nb", "x" * 30_000, [], {}, [[]], [None], ["a"], ["a", "a"], ["a", "b"], {"a": 1},
+    {"text": None}, [["a", "b"]],
     {"best": ["a"]}, {"ranks": {"a": 1}}, {"orders": [["a", "a"]]}, [1] * 300, ["a"] * 300,
 ]  # fmt: skip
 
