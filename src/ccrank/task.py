@@ -166,7 +166,7 @@ class Task:
         A text that precedes every prompt of the task.
     values
         Gold values aligned with the items: more = higher. Used only for evaluation and supervised methods. They have
-        no ties, except for grades of relevance to a query, which are at least 0, and 0 is not relevant.
+        no ties; but grades of relevance to a query may, which are whole numbers, and 0 is not relevant.
     id
         The name of the task in error messages and results.
     about
@@ -422,9 +422,10 @@ def _check_gold(values: Sequence[float], items: Sequence[str], where: str, grade
     """Raise an error for ties, or for grades of relevance below 0."""
     seen: dict[float, str] = {}
     for item, value in zip(items, values, strict=True):
-        if graded and value < 0:
+        if graded and (value < 0 or value != int(value)):
             raise CcrankError(
-                f"{where}: the value of {quoted(item)} is {value:g}; grades of relevance are at least 0"
+                f"{where}: the value of {quoted(item)} is {value:g}; grades of relevance to a query are whole numbers, "
+                "and 0 is not relevant"
             )
         if value in seen and not graded:
             raise CcrankError(
