@@ -278,7 +278,7 @@ class Task:
         ----------
         value
             An object with the fields of a task, `query` in place of `criterion` where the items are documents;
-            `values` or `order` is the optional gold.
+            `values` or `order` is the optional gold, `first_stage` (or `bm25`) the scores of an earlier search.
         default_id
             The id of a task without one.
         """
@@ -287,7 +287,7 @@ class Task:
         task_id = str(value.get("id", default_id))
         where = f"task {task_id!r}"
         known = {"id", "criterion", "query", "items", "item_ids", "context", "values", "order", "first_stage"}
-        known.add("about")
+        known |= {"about", "bm25"}
         if unknown := sorted(set(map(str, value)) - known):
             raise CcrankError(f"{where}: unknown fields {unknown}; known are {sorted(known)}")
         query = value.get("query")
@@ -296,6 +296,8 @@ class Task:
         for required in ("items",) if query is not None else ("criterion", "items"):
             if required not in value:
                 raise CcrankError(f"{where}: has no {required!r}")
+        if value.get("first_stage") is not None and value.get("bm25") is not None:
+            raise CcrankError(f"{where}: scores of a first stage are given twice, as first_stage and as bm25")
         if "values" in value and "order" in value:
             raise CcrankError(f"{where}: gold is given twice, as values and as order; keep one")
         items = value["items"]
@@ -320,7 +322,7 @@ class Task:
             task_id,
             value.get("about") or {},
             query,
-            value.get("first_stage"),
+            value.get("first_stage", value.get("bm25")),
             value.get("item_ids"),
         )
 

@@ -7,6 +7,7 @@ their ranks by BM25.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ from ccrank.datasets.dataset import Dataset, check_choice, shuffled
 from ccrank.datasets.files import DataFile, locate
 from ccrank.errors import CcrankError
 from ccrank.files import json_lines, read_text
-from ccrank.task import Task
-from ccrank.text import quoted
+from ccrank.task import Task, normal_form
 
 _FILE = DataFile(
     path="cisi/candidates.jsonl",
@@ -23,7 +23,6 @@ _FILE = DataFile(
     sha256=None,
 )
 HALVES = ("all", "choose", "report")
-_FIELDS = ("id", "query", "items", "values", "bm25")
 
 
 def _read(data_dir: str | Path | None = None, *, half: str = "all") -> list[Task]:
@@ -37,30 +36,39 @@ def _read(data_dir: str | Path | None = None, *, half: str = "all") -> list[Task
 
 
 def _task(value: Any, where: str) -> Task:
-    if not isinstance(value, dict) or not set(_FIELDS) <= set(value):
-        raise CcrankError(f"{where}: must be an object with {', '.join(_FIELDS)}, got {quoted(value)}")
     try:
-        task = Task.of_query(
-            value["query"],
-            value["items"],
-            id=str(value["id"]),
-            values=value["values"],
-            first_stage=value["bm25"],
-        )
+        task = Task.parse(_without_repeats(value))
     except CcrankError as error:
         raise CcrankError(f"{where}: {error}") from None
+    if task.query is None or task.values is None or task.first_stage is None:
+        raise CcrankError(f"{where}: needs a query, values and bm25")
     ids = shuffled([str(rank) for rank in range(1, len(task.items) + 1)], task.id)
     order = [int(one) - 1 for one in ids]
-    assert task.values is not None
-    assert task.first_stage is not None
-    return Task.of_query(
-        value["query"],
-        [task.items[index] for index in order],
-        id=task.id,
+    return replace(
+        task,
+        items=tuple(task.items[index] for index in order),
         values=tuple(task.values[index] for index in order),
         first_stage=tuple(task.first_stage[index] for index in order),
         item_ids=tuple(ids),
     )
+
+
+def _without_repeats(value: Any) -> Any:
+    """The object with each item once, at its first place; it is relevant if one of its copies was judged so."""
+    aligned = ("items", "values", "bm25")
+    if not isinstance(value, dict) or not all(isinstance(value.get(name), list) for name in aligned):
+        return value
+    if len({len(value[name]) for name in aligned}) > 1:
+        return value
+    places: dict[str, list[int]] = {}
+    for place, item in enumerate(value["items"]):
+        places.setdefault(normal_form(str(item)), []).append(place)
+    return {
+        **value,
+        "items": [value["items"][own[0]] for own in places.values()],
+        "values": [max(value["values"][place] for place in own) for own in places.values()],
+        "bm25": [value["bm25"][own[0]] for own in places.values()],
+    }
 
 
 DATASET = Dataset(
@@ -73,7 +81,7 @@ DATASET = Dataset(
     paper_items=None,
     departs=(
         "not in the paper. Of the collection's queries 35 are kept, and of its 1,460 abstracts the first 30 of BM25 "
-        "for each; relevance is binary"
+        "for each, repeated ones once; relevance is binary"
     ),
     read=_read,
     files=(_FILE,),

@@ -43,14 +43,15 @@ def query_likelihood(
     *,
     wordings: str = ",".join(WORDINGS),
     passage: int = PASSAGE_TOKENS,
+    weighted: bool = True,
     first_stage: str = "none",
     progress: Progress | None = None,
 ) -> list[Answer]:
     """How much more likely a document makes the query: log p(query | document) − log p(query), per token.
 
-    A token that is unlikely without a document weighs more, by √(−log p(token)). The mean over several `wordings`
-    (templates, comma-separated) that are read after the document. A document of more than `passage` tokens, or longer
-    than the model's window, has the score of its best passage.
+    A token that is unlikely without a document weighs more, by √(−log p(token)); `weighted=no` weighs all the same. The
+    mean over several `wordings` (templates, comma-separated) that are read after the document. A document of more than
+    `passage` tokens, or longer than the model's window, has the score of its best passage.
 
     `first_stage=bm25` adds BM25 over the documents, `first_stage=given` the scores that the tasks have (auto: where
     they have them): both Z-scored within the list, so that they weigh the same.
@@ -59,7 +60,7 @@ def query_likelihood(
     if not names:
         raise CcrankError(f"wordings={wordings!r}: name at least one template, such as {WORDINGS[0]}")
     earlier = [first_stage_scores(task, first_stage) for task in tasks]
-    found = read_query_likelihood(tasks, reader, templates, names, passage, progress)
+    found = read_query_likelihood(tasks, reader, templates, names, passage, weighted, progress)
     costs = shares_by_items(found.cost, tasks)
     answers = []
     for task, scores, first, best, cost in zip(tasks, found.scores, earlier, found.best, costs, strict=True):
@@ -94,6 +95,7 @@ def read_query_likelihood(
     templates: Templates,
     wordings: Sequence[str] = WORDINGS,
     passage: int = PASSAGE_TOKENS,
+    weighted: bool = True,
     progress: Progress | None = None,
 ) -> QueryLikelihoods:
     """Query likelihoods of all documents of all tasks in one reading.
@@ -108,6 +110,8 @@ def read_query_likelihood(
         Names of templates.
     passage
         The most tokens of a document that are read together.
+    weighted
+        Whether tokens that are unlikely without a document weigh more.
     """
     prompts: list[Prompt] = []
     candidates: list[list[str]] = []
@@ -143,7 +147,7 @@ def read_query_likelihood(
         slots = len(_slots(Prompt((Piece("", "slot"),)), query_of(task), reader.form))
         stop = start + slots * len(wordings) * (1 + sum(map(len, documents)))
         checked_logits(np.concatenate(tokens[start:stop]), task.id)
-        gains = _gains(tokens[start:stop], len(wordings), slots)
+        gains = _gains(tokens[start:stop], len(wordings), slots, weighted)
         values, chosen = _best_passages(task, documents, gains)
         scores.append(values)
         best.append(chosen)
@@ -151,12 +155,13 @@ def read_query_likelihood(
     return QueryLikelihoods(scores, best, readings.cost)
 
 
-def _gains(tokens: Sequence[np.ndarray], wordings: int, slots: int) -> np.ndarray:
+def _gains(tokens: Sequence[np.ndarray], wordings: int, slots: int, weighted: bool) -> np.ndarray:
     """(passages,) the mean gain over wordings, from log-probabilities of the query's tokens: for each wording alone,
     then for each passage and wording, in `slots` pieces."""
     whole = [np.concatenate(tokens[first : first + slots]) for first in range(0, len(tokens), slots)]
     bare, told = whole[:wordings], whole[wordings:]
-    gains = [weighted_gain(one, bare[place % wordings]) for place, one in enumerate(told)]
+    gain = weighted_gain if weighted else lambda with_it, without: with_it.mean() - without.mean()
+    gains = [gain(one, bare[place % wordings]) for place, one in enumerate(told)]
     return np.asarray(np.reshape(gains, (-1, wordings)).mean(axis=1))
 
 
