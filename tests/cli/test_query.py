@@ -77,7 +77,9 @@ def test_a_study_of_documents(ccrank, model_folder, tasks, tmp_path):
         "bench", "--datasets", tasks, "--methods", methods, "--models", model_folder, "--out", folder
     )
     assert done.code == 0, done.err
-    assert (folder / "report.html").exists()
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Relevance to queries" in page
+    assert "query-likelihood" in page
     entries = json.loads(ccrank("results", folder, "--json").out)
     assert [entry["method"] for entry in entries] == ["first-stage", "query-likelihood", "auto"]
     for entry in entries:

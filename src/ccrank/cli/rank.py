@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccrank.cli import options as shared
+from ccrank.cli.relevance import relevance_json, run_of, take_first_stage
 from ccrank.cli.screen import json_text, reading_progress, spinner
 from ccrank.cli.show import show
 from ccrank.cli.warn import show_warnings, write_warnings_beside
@@ -21,7 +22,6 @@ from ccrank.rows import (
     FORMAT_OF_SUFFIX,
     RankedRows,
     Rows,
-    cell_text,
     encode_rows,
     encode_table,
     read_rows,
@@ -29,7 +29,6 @@ from ccrank.rows import (
 )
 from ccrank.task import Task
 from ccrank.taskfiles import read_tasks
-from ccrank.trec import document_ids, read_run, run_lines, with_first_stage
 
 if TYPE_CHECKING:
     from ccrank.labels import Labels
@@ -206,7 +205,7 @@ def rank_command(
         items, by, query, comparative, poles, category, context, file, column, id, form, tasks
     )
     if first_stage is not None:
-        wanted, first_stage = _first_stage(wanted, first_stage)
+        wanted, first_stage = take_first_stage(wanted, first_stage)
     if run is not None:
         _check_place(run)
     # Validate the arguments before any slow work.
@@ -242,7 +241,7 @@ def rank_command(
     if save_probe is not None:
         _save_probe(rankings, save_probe)
     if run is not None:
-        write_atomically(run, _run(rankings))
+        write_atomically(run, run_of(rankings))
     if output is not None and how:
         write_atomically(output, _render(how, rankings, top, reverse, many=tasks is not None))
         if how != "json":
@@ -320,36 +319,6 @@ def _tasks(
     for note in rows.notes():
         sys.stderr.write(f"ccrank: {note}\n")
     return [task], rows
-
-
-def _first_stage(tasks: list[Task], source: str) -> tuple[list[Task], str]:
-    """The tasks and the source of their first-stage scores; scores of a run file are put into the tasks."""
-    if lacking := [task.id for task in tasks if task.query is None]:
-        raise CcrankError(
-            f"--first-stage is for documents and a query; task {lacking[0]!r} has none: give --query"
-        )
-    if source in ("none", "auto", "given", "bm25"):
-        return tasks, source
-    if not Path(source).is_file():
-        raise CcrankError(
-            f"--first-stage is bm25, given, none or a TREC run file; there is no file {source!r}"
-        )
-    return with_first_stage(tasks, read_run(source)), "given"
-
-
-def _run(rankings: Sequence[Ranking]) -> Iterator[str]:
-    """The lines of a TREC run. Rows of a file are named by their --id, or by their places, from 1."""
-    for ranking in rankings:
-        tag, rows = f"{ranking.model}/{ranking.method}", ranking.rows
-        if rows is None:
-            names = document_ids(ranking.task)
-            documents = [(names[entry.index], entry.score) for entry in ranking.entries()]
-        elif rows.id_column is None:
-            documents = [(str(entry.row + 1), entry.score) for entry in ranking.entries()]
-        else:
-            cells = [str(cell_text(record[rows.id_column])) for record in rows.records]
-            documents = [(cells[entry.row], entry.score) for entry in ranking.entries()]
-        yield from run_lines(ranking.task.id, documents, tag)
 
 
 def _expected(
@@ -446,7 +415,7 @@ def _render(how: str, rankings: Sequence[Ranking], top: int | None, reverse: boo
 def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:
     result = ranking.to_json(top, reverse)
     if ranking.task.values is not None and ranking.task.query is not None:
-        result |= _relevance_json(ranking)
+        result |= relevance_json(ranking)
     elif ranking.task.values is not None:
         from ccrank.metrics import evaluate
         from ccrank.ranking import finite
@@ -460,18 +429,3 @@ def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:
             "chance_free_accuracy": finite(found.chance_free_accuracy),
         }
     return result
-
-
-def _relevance_json(ranking: Ranking) -> dict[str, Any]:
-    """Metrics of retrieval with their chance levels; nothing where the package for them is not installed."""
-    from ccrank.metrics.retrieval import NAMES, chance_relevance, evaluate_relevance, have_measures
-    from ccrank.ranking import finite
-
-    if not have_measures():
-        return {}
-    gold = ranking.task.values or ()
-    found, chance = evaluate_relevance(ranking.scores, gold), chance_relevance(gold)
-    names = {"ndcg": "ndcg_10", "recall": "recall_10"}
-    metrics = {names.get(name, name): finite(getattr(found, name)) for name in NAMES}
-    levels = {f"chance_{names.get(name, name)}": finite(getattr(chance, name)) for name in NAMES}
-    return {"against_gold": metrics | levels}

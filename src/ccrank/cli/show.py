@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ccrank.cli.relevance import show_relevance
 from ccrank.cli.screen import Column, bar, fitted_table, out
 from ccrank.confidence import RIGHT, Confidence
 from ccrank.rows import cell_text
@@ -103,7 +104,7 @@ def _show_summary(rankings: Sequence[Ranking]) -> None:
 
     from ccrank.metrics import evaluate, summarise
 
-    _show_relevance([one for one in rankings if one.task.query is not None and one.task.values is not None])
+    show_relevance([one for one in rankings if one.task.query is not None and one.task.values is not None])
     found = [
         evaluate(ranking.scores, ranking.task.values)
         for ranking in rankings
@@ -117,32 +118,4 @@ def _show_summary(rankings: Sequence[Ranking]) -> None:
         f"\n{summary.n_tasks} task{'s' if len(found) > 1 else ''} with gold: τ {summary.tau.mean:+.3f}{between} "
         f"(chance 0), |τ| {summary.abs_tau.mean:.3f} (chance {summary.chance_abs_tau.mean:.3f}), "
         f"pairwise accuracy {summary.accuracy.mean:.1%} (chance 50%)"
-    )
-
-
-def _show_relevance(rankings: Sequence[Ranking]) -> None:
-    """Print metrics of retrieval for documents with grades of relevance."""
-    from ccrank.metrics.retrieval import (
-        INSTALL,
-        chance_relevance,
-        evaluate_relevance,
-        have_measures,
-        mean_relevance,
-    )
-
-    if not rankings:
-        return
-    if not have_measures():
-        out().print(f"\nfor nDCG and other metrics of the {len(rankings)} queries: {INSTALL}", markup=False)
-        return
-    gold = [one.task.values or () for one in rankings]
-    found = mean_relevance(
-        [evaluate_relevance(one.scores, own) for one, own in zip(rankings, gold, strict=True)]
-    )
-    chance = mean_relevance([chance_relevance(own) for own in gold])
-    plural = "ies" if len(rankings) > 1 else "y"
-    out().print(
-        f"\n{len(rankings)} quer{plural} with grades: nDCG@10 {found.ndcg:.3f} (chance {chance.ndcg:.3f}), "
-        f"MRR {found.mrr:.3f} ({chance.mrr:.3f}), MAP {found.map:.3f} ({chance.map:.3f}), "
-        f"recall@10 {found.recall:.3f} ({chance.recall:.3f})"
     )
