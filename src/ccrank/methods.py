@@ -192,7 +192,8 @@ for _method in (
     ),
     _label_free(
         "query-likelihood", "how much more likely a document makes the query",
-        query_likelihood, "N", query_likelihood_requests, describe=describe_relevance,
+        query_likelihood, "3N + 3", query_likelihood_requests, describe=describe_relevance,
+        prompts=lambda count: 3 * count + 3,
     ),
     Method(
         "prompt-pair", "is A more than B? for ordered pairs, wins counted", prompt_pair, "prompting",

@@ -108,6 +108,16 @@ def test_wordings_share_the_document():
     assert costs[1].computed_tokens == costs[1].distinct_tokens < costs[1].prompt_tokens
 
 
+def test_the_cost_is_known_before():
+    """The prompts and distinct tokens that `ccrank cost` and progress bars count are those that are read."""
+    reader = tiny_reader()
+    [(prompts, candidates)] = query_likelihood_requests(TASK, reader.form, load_templates())
+    expected = reader.cost_of(prompts, candidates)
+    [ranking] = rank_tasks([TASK], reader)
+    assert ranking.cost.prompts == expected.prompts == 3 * len(DOCUMENTS) + 3
+    assert ranking.cost.distinct_tokens == expected.distinct_tokens
+
+
 def test_auto_takes_query_likelihood_for_a_query():
     """Tasks with a query are ranked as by `query-likelihood`, others beside them as without."""
     reader = tiny_reader()
@@ -145,3 +155,20 @@ def test_wrong_queries_are_refused(words, message):
     """The message has the value and the remedy."""
     with pytest.raises(CcrankError, match=message):
         ccrank.rank(DOCUMENTS, model=tiny_reader(), **words)
+
+
+PAGES = {
+    "how is bread made?": "Mix flour, water, salt and yeast, let the dough rise, and bake the loaf in a hot oven.",
+    "causes of storms": "Warm, moist air rises over the sea, cools and condenses; strong winds and heavy rain follow.",
+    "who wrote Hamlet": "William Shakespeare was an English playwright whose tragedies are performed to this day.",
+    "tax return deadline": "Citizens declare their income to the revenue office by the end of April each year.",
+}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("query", PAGES)
+def test_the_default_model_finds_the_page_that_answers(default_reader, query):
+    """Of four pages the one that the query is about comes first, with a score above 0."""
+    ranking = ccrank.rank(list(PAGES.values()), query=query, model=default_reader)
+    assert ranking.items[0] == PAGES[query]
+    assert max(ranking.scores) > 0
