@@ -24,7 +24,7 @@ TASK = Task(Criterion("size"), tuple(f"thing {one}" for one in range(8)))
 def test_a_full_disk_costs_the_cache_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, pages: int
 ):
-    """When the cache cannot grow, at once or after some entries, readings are the same as without one, and a warning says
+    """When the cache cannot grow, at once or after some entries, readings are as without one, and a warning says
     that it is off. SQLite gives the error of a full disk at the page limit of a file."""
     opened = ReadingCache._open
 
