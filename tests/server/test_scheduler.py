@@ -22,7 +22,7 @@ from ccrank.server.scheduler import Job, Pass, Scheduler, SharedEngine
 from ccrank.server.stopping import Cancelled, Ticket, TimedOut
 from tiny import scores_by_item, tiny_reader
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds that a condition may take on a busy machine."""
 
 
