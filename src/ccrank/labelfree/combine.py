@@ -20,6 +20,12 @@ from ccrank.standardise import z_scores
 from ccrank.task import Task
 
 
+WRITTEN = "exemplars"
+"""The signal from texts that were written for the criterion."""
+WRITTEN_SHARE = 2 / 3
+"""Its weight beside the mean of the other signals."""
+
+
 @dataclass(frozen=True)
 class Signals:
     """The Z-scored label-free signals of one task."""
@@ -28,16 +34,21 @@ class Signals:
     """Signal → (N,)."""
 
     def total(self) -> np.ndarray:
-        """The mean over signals: (N,)."""
-        return np.asarray(np.mean([*self.scores.values()], axis=0))
+        """The mean over signals, of which exemplar texts count more: (N,)."""
+        written = self.scores.get(WRITTEN)
+        others = [row for name, row in self.scores.items() if name != WRITTEN]
+        if written is None:
+            return np.asarray(np.mean(others, axis=0))
+        return WRITTEN_SHARE * written + (1 - WRITTEN_SHARE) * z_scores(np.mean(others, axis=0))
 
     def agreement(self) -> tuple[float, float]:
         """Mean τ between the signals' rankings, and its p-value under independent random orders.
 
         Signals of one model share its errors (a name that it finds unlikely, words that it prefers), so they may agree
-        without being right: the p-value is then too small. Agreement is evidence for an order, not proof.
+        without being right: the p-value is then too small. Agreement is evidence for an order, not proof. Exemplar
+        texts do not count here: the confidence was fitted to the agreement of the others.
         """
-        rows = [*self.scores.values()]
+        rows = [row for name, row in self.scores.items() if name != WRITTEN]
         if len(rows) < 2:
             return float("nan"), float("nan")
         mean = float(np.mean([tau_b(first, second) for first, second in combinations(rows, 2)]))
@@ -82,7 +93,7 @@ def read_signals(
 ) -> SignalReadings:
     """All signals of many tasks, in two readings.
 
-    Tasks without context have poles, likelihood and axis. With a context the answer is in the context and not in what
+    Tasks without context have poles, likelihood and axis, and exemplars where they are texts. With a context the answer is in the context and not in what
     the model knows of the items: such tasks have likelihoods alone, and states are read on request.
     """
     headless = bool(reader.loaded.missing_head)
@@ -93,7 +104,7 @@ def read_signals(
     asked = [index for index, task in enumerate(tasks) if with_states or headless or not task.context]
     if asked:
         own = [tasks[index] for index in asked]
-        found = read_poles(own, reader, templates, layers=middle_and_late(reader.depth), progress=progress)
+        found = read_poles(own, reader, templates, layers=middle_and_late(reader.depth), progress=progress, written=True)
         layers, cost = found.layers, found.cost
         for place, index in enumerate(asked):
             states[index] = found.states[place], found.item_states[place]
@@ -101,6 +112,8 @@ def read_signals(
                 if found.poles:
                     signals[index]["poles"] = found.poles[place]
                 signals[index]["axis"] = found.axis[place]
+                if (written := found.exemplars[place]) is not None:
+                    signals[index][WRITTEN] = written
     if not headless:
         likelihood, spent = read_likelihood(tasks, reader, templates, progress=progress)
         cost += spent

@@ -12,7 +12,7 @@ import numpy as np
 from ccrank.confidence import Features, confidence_of
 from ccrank.errors import CcrankError
 from ccrank.labelfree.anchored import anchored_scores, smoothed
-from ccrank.labelfree.combine import Signals, read_signals
+from ccrank.labelfree.combine import WRITTEN, Signals, read_signals
 from ccrank.labelfree.signals import (
     Wording,
     are_texts,
@@ -21,6 +21,7 @@ from ccrank.labelfree.signals import (
     read_likelihood,
     read_poles,
     wordings_of,
+    written_prompts,
 )
 from ccrank.labelled.kernel import States
 from ccrank.labelled.lists import label_warnings, score_lists
@@ -123,7 +124,8 @@ def _label_free(
             scores = read.signals[place].total()
             if place in read.states:
                 states[index] = read.states[place]
-                if anchor and (reader.loaded.missing_head or not tasks[index].context):
+                plain = reader.loaded.missing_head or not tasks[index].context
+                if anchor and plain and WRITTEN not in read.signals[place].scores:
                     scores = smoothed(read.states[place][1], scores)
             answers[index] = _answer(tasks[index], read.signals[place], scores, cost)
     for criterion in pooled:
@@ -357,7 +359,7 @@ def likelihood_requests(task: Task, form: Form, templates: Templates) -> list[Re
 
 
 def _with_exemplars(task: Task, form: Form, templates: Templates) -> list[Request]:
-    return [pole_prompts(task, form, templates, with_exemplars=True)]
+    return [written_prompts(task, form, templates)]
 
 
 def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:

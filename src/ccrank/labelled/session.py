@@ -12,7 +12,7 @@ from ccrank.errors import CcrankError
 from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
 from ccrank.labelled.kernel import Kernel, States
 from ccrank.labelled.lists import PROBABILITY, observations_of
-from ccrank.labelled.questions import Kind, next_question
+from ccrank.labelled.questions import FIRST_GRADES, Kind, next_question, representative
 from ccrank.labelled.settings import LABEL_NOISE
 from ccrank.labels import Labels
 from ccrank.ranking import Ranking, Uncertainty
@@ -142,7 +142,7 @@ class Session:
         kind: Kind = "grade" if self.kind == "grade" else "pair"
         if self.kind == "both":
             kind = "pair" if len(self.rows) % 2 else "grade"
-        graded = {normal_form(item) for what, item, _ in self.rows if what == "value"} | self.skipped
+        graded = {normal_form(self.items[place]) for place in self._graded()} | self.skipped
         left = np.array(
             [place for place in self.candidates if normal_form(self.items[place]) not in graded], int
         )
@@ -152,10 +152,25 @@ class Session:
             )
         if len(left) < (1 if kind == "grade" else 2):
             return None
+        if kind == "grade" and len(known := self._graded()) < FIRST_GRADES:
+            return Question(kind, (self.items[self._representative(known, left)],), self)
         noise = LABEL_NOISE * FIRST[2] if self.fitted is None else self.fitted.noise
         rng = np.random.default_rng([len(self.rows), len(self.skipped)])
         found = next_question(self.draws, noise, kind, left, rng)
         return Question(kind, tuple(self.items[place] for place in found.items), self)
+
+    def _graded(self) -> list[int]:
+        """The items that have been graded."""
+        return sorted({self._place[normal_form(item)] for what, item, _ in self.rows if what == "value"})
+
+    def _representative(self, known: list[int], left: np.ndarray) -> int:
+        """The item among `left` that stands for most of the list, beside the known ones."""
+        own = self._products.kernels[:, self.candidates].mean(axis=0).astype(float)
+        place = {int(item): index for index, item in enumerate(self.candidates)}
+        found = representative(
+            own, self._prior[self.candidates], [place[one] for one in known], [place[int(one)] for one in left]
+        )
+        return int(self.candidates[found])
 
     def _compared(self) -> set[str]:
         """Items that have been compared twice or more: others are less known."""
