@@ -18,7 +18,7 @@ LAYERS = (
     ("aggregate", "metrics", "sorting"),
     ("task",),
     ("confidence", "labels", "lexicon", "rows"),
-    ("criterion_phrase", "prompts"),
+    ("criterion_phrase", "exemplars", "prompts"),
     ("labelfiles", "taskfiles"),
     ("datasets", "results"),
     ("lm",),

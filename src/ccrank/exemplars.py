@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
-from ccrank.lexicon import poles_of
+from ccrank.lexicon import PREPOSITIONS, poles_of
 from ccrank.task import Criterion
 from ccrank.toml import parse_toml
 
@@ -38,14 +38,23 @@ class _Entry:
     high: frozenset[str]
     exemplars: Exemplars
 
+    def votes(self, low: str, high: str) -> int:
+        """How many of two poles are on the same side here, less those on the other side: -2 to 2."""
+        return (low in self.low) + (high in self.high) - (low in self.high) - (high in self.low)
+
     def is_named(self, name: str) -> bool:
-        """Whether a word of the name is one of the criterion's: "top speed", "how noisy it is"."""
-        words = set(name.casefold().split())
-        return name.strip().casefold() in self.names or bool(words & (self.names | self.low | self.high))
+        """Whether the name is the criterion's, or has a word of it: "top speed", "how noisy it is".
+
+        The height of a country's highest mountain is not the height of the country.
+        """
+        words = name.casefold().split()
+        return " ".join(words) in self.names or (
+            not PREPOSITIONS & set(words) and bool(set(words) & (self.names | self.low | self.high))
+        )
 
 
 def exemplars_of(criterion: Criterion, kind: Kind) -> Exemplars | None:
-    """What was written for a criterion, found by its poles where both are known, or by its name; None if nothing was.
+    """What was written for a criterion, found by its poles or its name; None if nothing was, or the two disagree.
 
     Parameters
     ----------
@@ -61,15 +70,18 @@ def exemplars_of(criterion: Criterion, kind: Kind) -> Exemplars | None:
     poles = poles_of(criterion)
     low, high = poles.low[0].casefold(), poles.high[0].casefold()
     for entry in _entries(kind):
-        same = low in entry.low and high in entry.high
-        against = low in entry.high and high in entry.low
+        votes = entry.votes(low, high)
         # short and long, or small and large, are poles of many criteria: things need its name as well
-        if (same or against) and (kind == "texts" or entry.is_named(criterion.name)):
-            return entry.exemplars.reversed() if against else entry.exemplars
+        if abs(votes) == 2 and (kind == "texts" or entry.is_named(criterion.name)):
+            return entry.exemplars if votes > 0 else entry.exemplars.reversed()
     for entry in _entries(kind):
-        if criterion.name.strip().casefold() in entry.names:
-            against = criterion.reversed or high in entry.low or low in entry.high
-            return entry.exemplars.reversed() if against else entry.exemplars
+        if " ".join(criterion.name.casefold().split()) not in entry.names:
+            continue
+        votes = entry.votes(low, high)
+        if votes == 0 and poles.source in ("name", "fallback"):
+            votes = criterion.sign
+        if votes:
+            return entry.exemplars if votes > 0 else entry.exemplars.reversed()
     return None
 
 

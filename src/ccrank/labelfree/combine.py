@@ -21,9 +21,9 @@ from ccrank.task import Task
 
 
 WRITTEN = "exemplars"
-"""The signal from texts that were written for the criterion."""
-WRITTEN_SHARE = 2 / 3
-"""Its weight beside the mean of the other signals."""
+"""The signal from exemplars that were written for the criterion."""
+MOST_WRITTEN, LEAST_WRITTEN, FULL_AGREEMENT = 0.7, 0.33, 0.5
+"""Its weight where the other signals do not agree at all, and where their mean τ is the last number or more."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,30 @@ class Signals:
     """Signal → (N,)."""
 
     def total(self) -> np.ndarray:
-        """The mean over signals, of which exemplar texts count more: (N,)."""
-        written = self.scores.get(WRITTEN)
-        others = [row for name, row in self.scores.items() if name != WRITTEN]
-        if written is None:
-            return np.asarray(np.mean(others, axis=0))
-        return WRITTEN_SHARE * written + (1 - WRITTEN_SHARE) * z_scores(np.mean(others, axis=0))
+        """The mean over signals: (N,). Exemplars count the more, the less the other signals agree."""
+        mean = np.asarray(np.mean(self._others(), axis=0))
+        if WRITTEN not in self.scores:
+            return mean
+        share = self.written_share()
+        return share * self.scores[WRITTEN] + (1 - share) * z_scores(mean)
+
+    def written_share(self) -> float:
+        """The weight of the exemplars beside that of all other signals together."""
+        agreement = self.agreement()[0]
+        agreed = min(max(agreement / FULL_AGREEMENT, 0.0), 1.0) if np.isfinite(agreement) else 0.5
+        return MOST_WRITTEN - (MOST_WRITTEN - LEAST_WRITTEN) * agreed
+
+    def _others(self) -> list[np.ndarray]:
+        return [row for name, row in self.scores.items() if name != WRITTEN]
 
     def agreement(self) -> tuple[float, float]:
         """Mean τ between the signals' rankings, and its p-value under independent random orders.
 
         Signals of one model share its errors (a name that it finds unlikely, words that it prefers), so they may agree
-        without being right: the p-value is then too small. Agreement is evidence for an order, not proof. Exemplar
-        texts do not count here: the confidence was fitted to the agreement of the others.
+        without being right: the p-value is then too small. Agreement is evidence for an order, not proof.
+        Exemplars do not count here: the confidence was fitted to the agreement of the others.
         """
-        rows = [row for name, row in self.scores.items() if name != WRITTEN]
+        rows = self._others()
         if len(rows) < 2:
             return float("nan"), float("nan")
         mean = float(np.mean([tau_b(first, second) for first, second in combinations(rows, 2)]))
@@ -90,11 +99,13 @@ def read_signals(
     templates: Templates,
     progress: Progress | None = None,
     with_states: bool = False,
+    written: bool = True,
 ) -> SignalReadings:
     """All signals of many tasks, in two readings.
 
-    Tasks without context have poles, likelihood and axis, and exemplars where they are texts. With a context the answer is in the context and not in what
-    the model knows of the items: such tasks have likelihoods alone, and states are read on request.
+    Tasks without context have poles, likelihood and axis, and exemplars where some were written. With a context the answer is in the context and not in what
+    the model knows of the items: such tasks have likelihoods alone, and states are read on request. `written`: take the
+    exemplars that were written for a criterion.
     """
     headless = bool(reader.loaded.missing_head)
     signals: list[dict[str, np.ndarray]] = [{} for _ in tasks]
@@ -104,7 +115,7 @@ def read_signals(
     asked = [index for index, task in enumerate(tasks) if with_states or headless or not task.context]
     if asked:
         own = [tasks[index] for index in asked]
-        found = read_poles(own, reader, templates, layers=middle_and_late(reader.depth), progress=progress, written=True)
+        found = read_poles(own, reader, templates, layers=middle_and_late(reader.depth), progress=progress, written=written)
         layers, cost = found.layers, found.cost
         for place, index in enumerate(asked):
             states[index] = found.states[place], found.item_states[place]

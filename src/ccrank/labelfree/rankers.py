@@ -12,7 +12,7 @@ import numpy as np
 from ccrank.confidence import Features, confidence_of
 from ccrank.errors import CcrankError
 from ccrank.labelfree.anchored import anchored_scores, smoothed
-from ccrank.labelfree.combine import WRITTEN, Signals, read_signals
+from ccrank.labelfree.combine import Signals, read_signals
 from ccrank.labelfree.signals import (
     Wording,
     are_texts,
@@ -49,14 +49,16 @@ def auto(
     templates: Templates,
     *,
     anchor: bool = True,
+    exemplars: bool = True,
     labels: Any = None,
     progress: Progress | None = None,
 ) -> list[Answer]:
     """The mean of several label-free signals, each of which is directed.
 
     Without context: the pole words that the model prefers for the item (poles), the items that it finds likely at
-    either pole (likelihood, in two wordings), and the item's state between exemplars of both poles (axis). With a
-    context: the items that the context makes likely. Scores are then smoothed over items with similar states: within a
+    either pole (likelihood, in two wordings), and the item's state between exemplars of both poles (axis). For common
+    criteria (politeness, weight) the item's state is also scored by a probe fitted to exemplars that were written for
+    them; `exemplars=no` leaves it out. With a context: the items that the context makes likely. Scores are then smoothed over items with similar states: within a
     list, or by a probe across four or more tasks of one criterion (see `anchored`). `anchor=no` leaves the plain
     mean. The words for both poles come from --poles, --comparative or the criterion's name.
 
@@ -68,8 +70,8 @@ def auto(
     if labels is not None:
         known = task_labels(tasks, labels)
         if any(map(len, known)):
-            return _with_labels(tasks, reader, templates, known, anchor, progress)
-    return _label_free(tasks, reader, templates, anchor, progress)[0]
+            return _with_labels(tasks, reader, templates, known, anchor, exemplars, progress)
+    return _label_free(tasks, reader, templates, anchor, progress, written=exemplars)[0]
 
 
 def task_labels(tasks: Sequence[Task], labels: object) -> list[Labels]:
@@ -108,8 +110,12 @@ def _label_free(
     anchor: bool,
     progress: Progress | None,
     with_states: bool = False,
+    written: bool = True,
 ) -> tuple[list[Answer], dict[int, States]]:
-    """The label-free answers, and the states that were read on the way; of all tasks on request."""
+    """The label-free answers, and the states that were read on the way; of all tasks on request.
+
+    `written`: take the exemplars that were written for a criterion, if there are any.
+    """
     groups = _by_criterion(tasks)
     pooled = {criterion for criterion, members in groups.items() if anchor and len(members) >= LEAST_TASKS}
     answers: dict[int, Answer] = {}
@@ -119,18 +125,17 @@ def _label_free(
     ]
     if together:
         own = [tasks[index] for index in together]
-        read = read_signals(own, reader, templates, progress, with_states)
+        read = read_signals(own, reader, templates, progress, with_states, written)
         for place, (index, cost) in enumerate(zip(together, shares_by_items(read.cost, own), strict=True)):
             scores = read.signals[place].total()
             if place in read.states:
                 states[index] = read.states[place]
-                plain = reader.loaded.missing_head or not tasks[index].context
-                if anchor and plain and WRITTEN not in read.signals[place].scores:
+                if anchor and (reader.loaded.missing_head or not tasks[index].context):
                     scores = smoothed(read.states[place][1], scores)
             answers[index] = _answer(tasks[index], read.signals[place], scores, cost)
     for criterion in pooled:
         own = [tasks[index] for index in groups[criterion]]
-        found, own_states = _anchored(own, reader, templates, 1.0, progress)
+        found, own_states = _anchored(own, reader, templates, 1.0, progress, written)
         answers.update(zip(groups[criterion], found, strict=True))
         states.update({groups[criterion][place]: one for place, one in own_states.items()})
     return [answers[index] for index in range(len(tasks))], states
@@ -156,9 +161,10 @@ def _with_labels(
     templates: Templates,
     labels: Sequence[Labels],
     anchor: bool,
+    written: bool,
     progress: Progress | None,
 ) -> list[Answer]:
-    answers, states = _label_free(tasks, reader, templates, anchor, progress, with_states=True)
+    answers, states = _label_free(tasks, reader, templates, anchor, progress, with_states=True, written=written)
     for members in _by_criterion(tasks).values():
         own = [labels[index] for index in members]
         if not any(map(len, own)):
@@ -203,9 +209,14 @@ def anchored(
 
 
 def _anchored(
-    tasks: Sequence[Task], reader: ReaderLike, templates: Templates, ridge: float, progress: Progress | None
+    tasks: Sequence[Task],
+    reader: ReaderLike,
+    templates: Templates,
+    ridge: float,
+    progress: Progress | None,
+    written: bool = True,
 ) -> tuple[list[Answer], Mapping[int, States]]:
-    read = read_signals(tasks, reader, templates, progress, with_states=True)
+    read = read_signals(tasks, reader, templates, progress, with_states=True, written=written)
     costs = shares_by_items(read.cost, tasks)
     answers: dict[int, Answer] = {}
     for criterion, members in _by_criterion(tasks).items():
