@@ -13,7 +13,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 .PHONY: demo test coverage mutants wheel-test notebooks docs lint bench format clean
 
 demo: $(VENV)/core
-	$(BIN)/ccrank rank Russia Canada Brazil Chad Monaco --by size --category country
+	$(BIN)/ccrank rank pizza broccoli candy apple rice --by healthiness --category food
 
 test: $(VENV)/dev
 	$(BIN)/ccrank models pull default

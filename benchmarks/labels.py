@@ -334,7 +334,9 @@ def print_asked(cases: list[Case], draws: int, most: int = 40) -> None:
             order = rng.permutation(count)
             items = order[:1].tolist()  # draws differ in the first item alone
             while len(items) < 2:
-                items.append(representative(case.gram, case.read.auto, items, np.delete(np.arange(count), items)))
+                items.append(
+                    representative(case.gram, case.read.auto, items, np.delete(np.arange(count), items))
+                )
             for labels in range(2, most + 1):
                 fitted = case.fit(np.array(items))
                 asked[place, labels] += tau_b(fitted.mean, case.read.values) / draws

@@ -1,4 +1,4 @@
-"""Exemplars written for common criteria: which criterion they are for, in which direction, and that they are balanced."""
+"""Exemplars written for common criteria: which criterion they are for, in which direction, and their balance."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from ccrank.lexicon import PREPOSITIONS, poles_of
 from ccrank.task import Criterion
 from ccrank.toml import parse_toml
 
-
 Kind = Literal["texts", "things"]
 
 

@@ -169,7 +169,9 @@ def test_exemplars_count_the_more_the_less_the_others_agree():
 
 def test_written_exemplars_are_read_where_there_are_some():
     """Things for names, texts for texts, nothing for a task with a context; a task alone has the same scores."""
-    requests = Task(Criterion("politeness"), tuple(f"Could you please send {item} the map?" for item in ITEMS))
+    requests = Task(
+        Criterion("politeness"), tuple(f"Could you please send {item} the map?" for item in ITEMS)
+    )
     weights = Task(Criterion("weight"), ITEMS)
     tasks = [PLAIN, weights, requests, Task(Criterion("weight"), ITEMS, "Chad is heavy.")]
     read = read_signals(tasks, tiny_reader(), TEMPLATES)

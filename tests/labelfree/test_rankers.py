@@ -163,7 +163,10 @@ def test_a_model_without_head():
     assert found.to_json()["consistency"] == {"signals_agree": None, "signals_p_value": None}
     axis = rank(ITEMS, PLAIN, model=tiny_reader(headless=True), method="axis")
     assert kendall_tau(found.scores, axis.scores) == 1
-    assert set(rank(ITEMS, SIZE, model=tiny_reader(headless=True)).details["signals"]) == {"axis", "exemplars"}
+    assert set(rank(ITEMS, SIZE, model=tiny_reader(headless=True)).details["signals"]) == {
+        "axis",
+        "exemplars",
+    }
     assert all(one.probe for one in rank_tasks(pool(SIZE), tiny_reader(headless=True), "anchored"))
     for method in ("poles", "likelihood"):
         with pytest.raises(CcrankError, match="no language-model head"):

@@ -238,7 +238,7 @@ def test_standard_scores(values, shift, scale):
     assert not z_scores(np.full(3, shift)).any()
 
 
-def planted(seed=0, texts=14, count=30, layers=3, width=40):
+def with_texts(seed=0, texts=14, count=30, layers=3, width=40):
     """Items and exemplar texts whose states have a planted direction, beside noise; and the items' places on it."""
     rng = np.random.default_rng(seed)
     direction, place = rng.standard_normal((layers, width)), rng.standard_normal(count)
@@ -252,7 +252,7 @@ def planted(seed=0, texts=14, count=30, layers=3, width=40):
 
 def test_exemplar_scores_find_a_planted_direction():
     """A probe that was fitted to the exemplars alone orders the items; exchanged poles reverse it exactly."""
-    (slot, item), place, count = planted()
+    (slot, item), place, count = with_texts()
     scores = exemplar_scores(slot, item, count, count)
     assert np.corrcoef(scores, place)[0, 1] > 0.9
     half = (len(slot) - count) // 2
@@ -262,7 +262,7 @@ def test_exemplar_scores_find_a_planted_direction():
 
 def test_exemplar_scores_do_not_depend_on_units_of_the_states():
     """Dimensions are standardised by the exemplars, so that a large one does not decide; a constant one is ignored."""
-    (slot, item), _, count = planted()
+    (slot, item), _, count = with_texts()
     scale = np.geomspace(0.1, 100, slot.shape[2]).astype(np.float32)
     scores = exemplar_scores(slot, item, count, count)
     assert exemplar_scores(slot * scale + 5, item * scale, count, count) == pytest.approx(scores, abs=1e-3)

@@ -165,7 +165,7 @@ def rank_command(
 ) -> None:
     """Rank items by a criterion, best first.
 
-    [bold]ccrank rank Russia Canada Brazil Chad Monaco --by size --category country[/bold]
+    [bold]ccrank rank pizza broccoli candy apple rice --by healthiness --category food[/bold]
 
     [bold]ccrank rank --file reviews.csv --column text --by sentiment --poles negative positive --json[/bold]
 

@@ -19,7 +19,6 @@ from ccrank.prompts import Templates
 from ccrank.standardise import z_scores
 from ccrank.task import Task
 
-
 WRITTEN = "exemplars"
 """The signal from exemplars that were written for the criterion."""
 MOST_WRITTEN, LEAST_WRITTEN, FULL_AGREEMENT = 0.7, 0.33, 0.5
@@ -39,7 +38,7 @@ class Signals:
         if WRITTEN not in self.scores:
             return mean
         share = self.written_share()
-        return share * self.scores[WRITTEN] + (1 - share) * z_scores(mean)
+        return np.asarray(share * self.scores[WRITTEN] + (1 - share) * z_scores(mean))
 
     def written_share(self) -> float:
         """The weight of the exemplars beside that of all other signals together."""
@@ -103,9 +102,9 @@ def read_signals(
 ) -> SignalReadings:
     """All signals of many tasks, in two readings.
 
-    Tasks without context have poles, likelihood and axis, and exemplars where some were written. With a context the answer is in the context and not in what
-    the model knows of the items: such tasks have likelihoods alone, and states are read on request. `written`: take the
-    exemplars that were written for a criterion.
+    Tasks without context have poles, likelihood and axis, and exemplars where some were written. With a context the
+    answer is in the context and not in what the model knows of the items: such tasks have likelihoods alone, and states
+    are read on request. `written`: take the exemplars that were written for a criterion.
     """
     headless = bool(reader.loaded.missing_head)
     signals: list[dict[str, np.ndarray]] = [{} for _ in tasks]
@@ -115,7 +114,9 @@ def read_signals(
     asked = [index for index, task in enumerate(tasks) if with_states or headless or not task.context]
     if asked:
         own = [tasks[index] for index in asked]
-        found = read_poles(own, reader, templates, layers=middle_and_late(reader.depth), progress=progress, written=written)
+        found = read_poles(
+            own, reader, templates, layers=middle_and_late(reader.depth), progress=progress, written=written
+        )
         layers, cost = found.layers, found.cost
         for place, index in enumerate(asked):
             states[index] = found.states[place], found.item_states[place]
@@ -123,8 +124,8 @@ def read_signals(
                 if found.poles:
                     signals[index]["poles"] = found.poles[place]
                 signals[index]["axis"] = found.axis[place]
-                if (written := found.exemplars[place]) is not None:
-                    signals[index][WRITTEN] = written
+                if (by_exemplars := found.exemplars[place]) is not None:
+                    signals[index][WRITTEN] = by_exemplars
     if not headless:
         likelihood, spent = read_likelihood(tasks, reader, templates, progress=progress)
         cost += spent

@@ -58,9 +58,10 @@ def auto(
     Without context: the pole words that the model prefers for the item (poles), the items that it finds likely at
     either pole (likelihood, in two wordings), and the item's state between exemplars of both poles (axis). For common
     criteria (politeness, weight) the item's state is also scored by a probe fitted to exemplars that were written for
-    them; `exemplars=no` leaves it out. With a context: the items that the context makes likely. Scores are then smoothed over items with similar states: within a
-    list, or by a probe across four or more tasks of one criterion (see `anchored`). `anchor=no` leaves the plain
-    mean. The words for both poles come from --poles, --comparative or the criterion's name.
+    them; `exemplars=no` leaves it out. With a context: the items that the context makes likely. Scores are then
+    smoothed over items with similar states: within a list, or by a probe across four or more tasks of one criterion
+    (see `anchored`). `anchor=no` leaves the plain mean. The words for both poles come from --poles, --comparative or
+    the criterion's name.
 
     A few labels (`labels`: item → value, pairs (higher, lower), best and worst picks, mixed; --labels FILE) turn this
     score into the prior mean of a Gaussian process whose kernel are the states; see docs/labels.md. `labels="tasks"`
@@ -164,7 +165,9 @@ def _with_labels(
     written: bool,
     progress: Progress | None,
 ) -> list[Answer]:
-    answers, states = _label_free(tasks, reader, templates, anchor, progress, with_states=True, written=written)
+    answers, states = _label_free(
+        tasks, reader, templates, anchor, progress, with_states=True, written=written
+    )
     for members in _by_criterion(tasks).values():
         own = [labels[index] for index in members]
         if not any(map(len, own)):

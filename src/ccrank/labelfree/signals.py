@@ -30,7 +30,7 @@ EXEMPLAR_WORDS = 2
 
 LONGEST_NAME = 60
 """Items with more characters than this, on average, are treated as texts and not as names."""
-LEAST_WORDS = 5
+LEAST_WORDS = 4.5
 """Shorter items, on average, are not scored by exemplar texts: those are sentences, and states of names differ."""
 SLOT_SHARE = 2 / 3
 """The weight of the slot's states in the signal `exemplars`; the rest is that of the item's last token."""

@@ -168,7 +168,10 @@ class Session:
         own = self._products.kernels[:, self.candidates].mean(axis=0).astype(float)
         place = {int(item): index for index, item in enumerate(self.candidates)}
         found = representative(
-            own, self._prior[self.candidates], [place[one] for one in known], [place[int(one)] for one in left]
+            own,
+            self._prior[self.candidates],
+            [place[one] for one in known],
+            [place[int(one)] for one in left],
         )
         return int(self.candidates[found])
 
