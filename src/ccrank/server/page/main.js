@@ -1,0 +1,573 @@
+/** The page: what happens when. */
+
+import { call, key, plain, rank, Trouble } from "./api.js";
+import { writeCsv, oneLine } from "./csv.js";
+import { announce, byId, fill, h, show } from "./dom.js";
+import { EXAMPLES } from "./examples.js";
+import { fields, items, missing, mode, request, setFields, sourceTable, startInput } from "./input.js";
+import { labelsOfMove, onTheWire, withLabels } from "./labels.js";
+import { showMethods } from "./methods.js";
+import { clearRows, showRows, startRows } from "./rows.js";
+import { showScatter } from "./scatter.js";
+import { fromFragment, toFragment } from "./share.js";
+import { showSignals } from "./signals.js";
+import { showTeach } from "./teach.js";
+
+/** @typedef {import("./types.js").Ranking} Ranking */
+/** @typedef {import("./types.js").RankRequest} RankRequest */
+/** @typedef {import("./types.js").Label} Label */
+/** @typedef {import("./types.js").Placed} Placed */
+/** @typedef {import("./types.js").Question} Question */
+
+/** @type {(id: string) => HTMLInputElement} */
+const field = (id) => byId(id);
+
+const now = {
+  /** @type {Ranking | null} */ ranking: null,
+  /** @type {Ranking | null} without labels */ first: null,
+  /** @type {RankRequest | null} what the ranking answers */ request: null,
+  /** @type {import("./types.js").Table | null} */ table: null,
+  /** @type {Label[]} */ labels: [],
+  /** @type {string[]} */ skipped: [],
+  /** @type {Question | undefined} undefined before any was asked for */ question: undefined,
+  /** @type {AbortController | null} */ running: null,
+  /** @type {AbortController | null} */ teaching: null,
+  /** @type {import("./types.js").Method[]} */ methods: [],
+  /** @type {Ranking | null} */ second: null,
+  seconds: 0,
+};
+
+/* Running */
+
+/** @param {Label[]} [labels] known from a link */
+async function run(labels = []) {
+  const lack = missing();
+  complain("", "");
+  for (const id of ["items", "by", "query", "low", "high"]) field(id).removeAttribute("aria-invalid");
+  if (lack) {
+    complain(lack.message, "");
+    field(lack.at).setAttribute("aria-invalid", "true");
+    field(lack.at).focus();
+    return;
+  }
+  now.running?.abort();
+  now.teaching?.abort();
+  const controller = (now.running = new AbortController());
+  const asked = request();
+  const started = performance.now();
+  Object.assign(now, { ranking: null, first: null, request: asked, table: sourceTable(), labels, skipped: [], question: undefined, second: null });
+  begin(asked);
+  try {
+    const found = await rank(asked, {
+      progress: (done, total) => showProgress(done, total),
+      partial: (scores) => controller.signal.aborted || showPartial(asked, scores),
+    }, controller.signal);
+    if (controller !== now.running) return;
+    now.seconds = (performance.now() - started) / 1000;
+    now.first = found;
+    finish(found);
+    if (labels.length) await teach();
+    if (innerWidth < 900) byId("result").scrollIntoView({ block: "start" });
+  } catch (error) {
+    if (controller !== now.running) return;
+    if (controller.signal.aborted) cancelled();
+    else failed(error);
+  } finally {
+    if (controller === now.running) {
+      now.running = null;
+      busy(false);
+    }
+  }
+}
+
+/** @param {RankRequest} asked */
+function begin(asked) {
+  busy(true);
+  clearRows();
+  show(byId("empty"), false);
+  show(byId("answer"), true);
+  show(byId("note"), false);
+  show(byId("link-box"), false);
+  showTeach(null);
+  select("ranking");
+  fill(byId("answer-title"), "Reading ", h("span.soft", null, count(asked.items.length)));
+  fill(byId("facts"), headlineOf(asked));
+  show(byId("confidence"), false);
+  show(byId("warnings"), false);
+  tools(false);
+  showRows(asked.items.filter((item, place) => asked.items.indexOf(item) === place).map((item) => ({ item, score: null })),
+    { ...look(asked, null), final: false, movable: false, note: "" });
+  announce(`Reading ${count(asked.items.length)}.`);
+}
+
+/** @param {number} number */
+const count = (number) => `${number} ${number === 1 ? "item" : "items"}`;
+
+/** @param {RankRequest} asked */
+const headlineOf = (asked) => (asked.query ? `For “${asked.query}”` : `By ${asked.by}`);
+
+/** @param {RankRequest} asked @param {Ranking | null} ranking */
+function look(asked, ranking) {
+  const given = asked.poles ?? /** @type {[string, string]} */ ([field("low").placeholder || "low", field("high").placeholder || "high"]);
+  /** @type {[string, string]} */
+  const poles = asked.query ? ["less relevant", "more relevant"] : (ranking?.understood?.poles ?? given);
+  const letters = asked.items.reduce((sum, item) => sum + item.length, 0);
+  return { poles, texts: letters / asked.items.length > 40 };
+}
+
+/** @param {RankRequest} asked @param {Record<string, number>} scores */
+function showPartial(asked, scores) {
+  const known = new Map(Object.entries(scores).map(([item, score]) => [item, score]));
+  const distinct = [...new Set(asked.items)];
+  const read = distinct.filter((item) => known.has(item)).sort((one, other) => (known.get(other) ?? 0) - (known.get(one) ?? 0));
+  const rest = distinct.filter((item) => !known.has(item));
+  showRows([...read.map((item) => ({ item, score: known.get(item) ?? null })), ...rest.map((item) => ({ item, score: null }))],
+    { ...look(asked, null), final: false, movable: false, note: "First scores, from what has been read so far; they still change." });
+}
+
+/** @param {boolean} on */
+function busy(on) {
+  show(byId("cancel"), on);
+  show(byId("progress"), on);
+  byId("result").setAttribute("aria-busy", String(on));
+  if (on) byId("progress").removeAttribute("value");
+  byId("stage").textContent = "";
+}
+
+/** @param {number} done @param {number | null} total */
+function showProgress(done, total) {
+  if (!total) return;
+  /** @type {HTMLProgressElement} */ (/** @type {unknown} */ (byId("progress"))).value = Math.min(1, done / total);
+  byId("stage").textContent = `${Math.min(100, Math.round((100 * done) / total))} %`;
+}
+
+/** @param {Ranking} ranking */
+function finish(ranking) {
+  display(ranking);
+  tools(true);
+  const top = ranking.items[0];
+  announce(`${count(ranking.items.length)} ranked ${byId("answer-title").textContent}. First: ${top.item}.`);
+}
+
+/** @param {Ranking} ranking */
+function display(ranking) {
+  const asked = /** @type {RankRequest} */ (now.request);
+  now.ranking = ranking;
+  const first = ranking.understood?.first;
+  if (asked.query) fill(byId("answer-title"), "For ", h("em", { dir: "auto" }, asked.query));
+  else fill(byId("answer-title"), "By ", h("em", { dir: "auto" }, ranking.understood?.name ?? ranking.criterion.name), first && h("span.first", null, `, ${first}`));
+  const labels = ranking.details?.labels?.labels;
+  fill(byId("facts"), [count(ranking.items.length), `${ranking.method} on ${ranking.model}`, labels ? `${labels} labels` : "", `${now.seconds.toFixed(1)} s`].filter(Boolean).join(" · "));
+  showConfidence(ranking);
+  fill(byId("warnings"), ...ranking.warnings.map((text) => h("li", null, sentence(plain(text)))));
+  show(byId("warnings"), ranking.warnings.length > 0);
+  const movable = ranking.method === "auto" && !asked.query && !asked.context;
+  showRows(placed(ranking), { ...look(asked, ranking), final: true, movable, note: legend(ranking) });
+  showSignals(byId("panel-signals"), ranking);
+  criteriaPanel();
+  methodsPanel();
+  teachCard(false);
+}
+
+/** Each distinct item once, with what its score may range over. @param {Ranking} ranking @returns {Placed[]} */
+function placed(ranking) {
+  const signals = Object.values(ranking.details?.signals ?? {});
+  const seen = new Set();
+  const found = [];
+  for (const row of ranking.items) {
+    if (seen.has(row.item)) continue;
+    seen.add(row.item);
+    /** @type {Placed} */
+    const one = { item: row.item, score: row.score, row };
+    const own = signals.map((scores) => scores[row.item]).filter((value) => value !== undefined);
+    if (row.deviation !== undefined) [one.low, one.high] = [row.score - row.deviation, row.score + row.deviation];
+    else if (own.length > 1) [one.low, one.high] = [Math.min(...own), Math.max(...own)];
+    found.push(one);
+  }
+  return found;
+}
+
+/** @param {Ranking} ranking */
+function legend(ranking) {
+  if (ranking.items.some((row) => row.deviation !== undefined)) return "Dot: score. Band: plus and minus one standard deviation.";
+  if (Object.keys(ranking.details?.signals ?? {}).length > 1) return "Dot: score, the mean of several signals. Band: from the lowest to the highest signal.";
+  return "Dot: score.";
+}
+
+/** @param {Ranking} ranking */
+function showConfidence({ confidence, directed }) {
+  const box = byId("confidence");
+  show(box, Boolean(confidence));
+  if (!confidence) return;
+  const { level, probability } = confidence;
+  const steps = { low: 1, medium: 2, high: 3 }[level];
+  box.dataset.level = level;
+  fill(box,
+    h("span.meter", { "aria-hidden": "true" }, ...[1, 2, 3].map((step) => h(step <= steps ? "i.on" : "i", null))),
+    h("span", null, h("b", null, `${sentence(level)} confidence`), ` The order is right (τ > 0.3) with probability ${probability.toFixed(2)}.`, !directed && " The direction is unknown."));
+}
+
+/** @param {string} text */
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+function cancelled() {
+  if (!now.ranking) {
+    fill(byId("answer-title"), "Cancelled");
+    byId("facts").textContent = "The server has stopped reading. Press Rank to start again.";
+    clearRows();
+    byId("legend").textContent = "";
+  }
+  announce("Cancelled.");
+}
+
+/** @param {unknown} error */
+function failed(error) {
+  if (!(error instanceof Trouble)) console.error(error);
+  const trouble = error instanceof Trouble ? error : new Trouble("The page failed.", "Reload it; your input stays in the form if you copy its link first.");
+  if (trouble.status === 401 || trouble.status === 403) {
+    /** @type {HTMLDetailsElement} */ (byId("more")).open = true;
+    field("key").focus();
+  }
+  show(byId("answer"), now.ranking !== null);
+  show(byId("empty"), now.ranking === null);
+  complain(trouble.message, trouble.remedy);
+}
+
+/** @param {string} message empty hides it @param {string} remedy */
+function complain(message, remedy) {
+  const box = byId("error");
+  show(box, Boolean(message));
+  fill(box, message && h("p", null, h("b", null, sentence(message))), remedy && h("p", null, remedy));
+  if (message && innerWidth < 900) box.scrollIntoView({ block: "center" });
+}
+
+/* Labels */
+
+/** @param {string} item @param {string[]} order */
+function moved(item, order) {
+  const ranking = now.ranking;
+  if (!ranking) return;
+  const before = placed(ranking).map((one) => one.item);
+  now.labels = withLabels(now.labels, labelsOfMove(item, before, order));
+  teach();
+}
+
+/** Ranks again with all labels; the server keeps what it read of the list. */
+async function teach() {
+  const asked = now.request;
+  if (!asked) return;
+  now.teaching?.abort();
+  const controller = (now.teaching = new AbortController());
+  teachCard(true);
+  const { stream: _, method: __, ...given } = asked;
+  try {
+    const found = await call("v1/question", { ...given, labels: onTheWire(now.labels), skipped: now.skipped }, controller.signal);
+    if (controller !== now.teaching) return;
+    if (now.question !== undefined || wantsQuestion) now.question = found.question;
+    wantsQuestion = false;
+    display(now.labels.length || !now.first ? found.ranking : now.first);
+    announce(`The order is updated. First: ${found.ranking.items[0].item}.`);
+  } catch (error) {
+    if (controller !== now.teaching || controller.signal.aborted) return;
+    wantsQuestion = false;
+    failed(error);
+    if (now.ranking) display(now.ranking);
+  } finally {
+    if (controller === now.teaching) now.teaching = null;
+  }
+}
+
+let wantsQuestion = false;
+
+/** @param {boolean} isBusy */
+function teachCard(isBusy) {
+  const ranking = now.ranking;
+  const asked = now.request;
+  if (!ranking || !asked || asked.query || asked.context || ranking.method !== "auto") return showTeach(null);
+  showTeach({
+    labels: now.labels, question: now.question, busy: isBusy,
+    ask: () => {
+      wantsQuestion = true;
+      teach();
+    },
+    answer: (higher, lower) => {
+      now.labels = withLabels(now.labels, [{ higher, lower, source: "question", about: "" }]);
+      teach();
+    },
+    skip: () => {
+      now.skipped = [...now.skipped, ...(now.question?.items ?? [])];
+      teach();
+    },
+    remove: (gone) => {
+      now.labels = now.labels.filter((one) => !gone.includes(one));
+      teach();
+    },
+  });
+}
+
+/* Two criteria */
+
+let secondBy = "";
+
+function criteriaPanel() {
+  const panel = byId("panel-criteria");
+  const asked = now.request;
+  if (!asked || !now.ranking) return;
+  if (asked.query) return fill(panel, h("p", null, "Two criteria can be compared where items are ranked by a criterion, not for a query."));
+  if (now.second) return drawScatter();
+  if (panel.querySelector("#second")) return;
+  const plot = h("div", { id: "plot" });
+  fill(panel, h("form.inline", { onsubmit: compareCriteria },
+    h("label", { for: "second" }, "Second criterion"),
+    h("input", { id: "second", type: "text", value: secondBy, placeholder: "price, popularity …" }),
+    h("button", { type: "submit" }, "Compare")), plot);
+}
+
+/** @param {Event} event */
+async function compareCriteria(event) {
+  event.preventDefault();
+  secondBy = field("second").value.trim();
+  const plot = byId("plot");
+  if (!secondBy || !now.request) return fill(plot, h("p.notice.bad", { role: "alert" }, "Type a second criterion."));
+  const { labels: _, poles: __, ...asked } = now.request;
+  fill(plot, h("p.soft", { role: "status" }, `Reading by ${secondBy} …`));
+  try {
+    now.second = await rank({ ...asked, by: secondBy }, {});
+    drawScatter();
+  } catch (error) {
+    fill(plot, h("p.notice.bad", { role: "alert" }, error instanceof Error ? error.message : "It failed."));
+  }
+}
+
+function drawScatter() {
+  if (now.ranking && now.second && byId("plot")) showScatter(byId("plot"), now.ranking, now.second);
+}
+
+/* Methods */
+
+const USUAL = ["auto", "poles", "likelihood", "axis", "prompt-point"];
+const SLOW = 30;
+
+function methodsPanel() {
+  const panel = byId("panel-methods");
+  const asked = now.request;
+  if (!asked || panel.dataset.of === String(asked.items.length) + (asked.query ?? "") + asked.by) return;
+  panel.dataset.of = String(asked.items.length) + (asked.query ?? "") + asked.by;
+  if (asked.query) return fill(panel, h("p", null, "Methods can be compared where items are ranked by a criterion, not for a query."));
+  const known = now.methods.filter((one) => !["saved-probe", "supervised"].includes(one.name) && one.family !== "supervised");
+  fill(panel, h("form", { onsubmit: compareMethods },
+    h("fieldset.checks", null, h("legend", null, "Methods to compare"),
+      ...known.map(({ name, summary }) => h("label", { title: summary }, h("input", { type: "checkbox", name: "compared", value: name, checked: USUAL.includes(name) }), ` ${name}`))),
+    asked.items.length > SLOW && h("p.soft.small", null, "Methods that compare pairs take long on lists of this length."),
+    h("button", { type: "submit" }, "Compare"), " ", h("button", { type: "button", id: "stop-methods", hidden: true }, "Cancel")),
+  h("div", { id: "compared" }));
+}
+
+/** @param {Event} event */
+async function compareMethods(event) {
+  event.preventDefault();
+  const chosen = [.../** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll("input[name=compared]:checked"))].map((box) => box.value);
+  const place = byId("compared");
+  if (chosen.length < 2) return fill(place, h("p.notice.bad", { role: "alert" }, "Choose two methods or more."));
+  const { labels: _, ...asked } = /** @type {RankRequest} */ (now.request);
+  const controller = new AbortController();
+  const stop = byId("stop-methods");
+  show(stop, true);
+  stop.onclick = () => controller.abort();
+  /** @type {{name: string, ranking: Ranking | null, error: string}[]} */
+  const columns = chosen.map((name) => ({ name, ranking: null, error: "" }));
+  for (const column of columns) {
+    if (controller.signal.aborted) break;
+    try {
+      column.ranking = await rank({ ...asked, method: column.name }, {}, controller.signal);
+    } catch (error) {
+      column.error = controller.signal.aborted ? "cancelled" : error instanceof Error ? error.message : "it failed";
+    }
+    showMethods(place, columns);
+  }
+  show(stop, false);
+  announce(`${chosen.length} methods compared.`);
+}
+
+/* Taking it away */
+
+/** @param {boolean} on */
+function tools(on) {
+  for (const id of ["share", "csv", "json"]) field(id).disabled = !on;
+}
+
+/** @param {string} name @param {string} type @param {string} text */
+function download(name, type, text) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = h("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** The name of a file, from the criterion or the query. */
+function fileName() {
+  const words = now.request?.query ?? now.request?.by ?? "ranking";
+  return `ranked-by-${words.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 40) || "criterion"}`;
+}
+
+/** Rank, item and score; or all columns of the CSV that was given. @param {Ranking} ranking */
+export function csvOf(ranking) {
+  const doubt = ranking.items[0]?.deviation !== undefined;
+  const more = doubt ? ["deviation", "rank_low", "rank_high"] : [];
+  const of = (/** @type {import("./types.js").Row} */ row) => [row.rank, row.score, ...(doubt ? [row.deviation, row.rank_low, row.rank_high] : [])];
+  const table = now.table;
+  if (!table) {
+    return writeCsv([["rank", "item", "score", ...more], ...ranking.items.map((row) => {
+      const [rank, ...rest] = of(row);
+      return [rank, row.item, ...rest];
+    })]);
+  }
+  const found = new Map(ranking.items.map((row) => [row.item, row]));
+  const free = (/** @type {string} */ name) => (table.names.includes(name) ? `ccrank_${name}` : name);
+  const rows = table.rows.map((cells) => ({ cells, row: found.get(oneLine(cells[table.column] ?? "")) }));
+  rows.sort((one, other) => (one.row?.rank ?? Infinity) - (other.row?.rank ?? Infinity) || 0);
+  return writeCsv([[...["rank", "score", ...more].map(free), ...table.names], ...rows.map(({ cells, row }) => [...(row ? of(row) : ["", "", ...more.map(() => "")]), ...table.names.map((_, column) => cells[column] ?? "")])]);
+}
+
+async function share() {
+  const link = new URL(location.href);
+  const input = { .../** @type {any} */ (fields()), labels: now.labels, second: now.second ? secondBy : "" };
+  link.hash = await toFragment(input);
+  field("link").value = link.href;
+  show(byId("link-box"), true);
+  history.replaceState(null, "", link.href);
+  try {
+    await navigator.clipboard.writeText(link.href);
+    announce("The link is copied. It holds the input; nothing is stored on a server.");
+    byId("share").textContent = "Copied";
+  } catch {
+    field("link").focus();
+    field("link").select();
+    announce("The link is in the box below; copy it from there.");
+  }
+  setTimeout(() => (byId("share").textContent = "Copy link"), 2500);
+}
+
+/** Fills the form from the link that opened the page. */
+async function openLink() {
+  if (!location.hash.startsWith("#in=")) return;
+  try {
+    const input = await fromFragment(location.hash);
+    if (!input) throw new Error("it cannot be read");
+    setFields(input);
+    fromLink = { labels: input.labels ?? [] };
+    secondBy = input.second ?? "";
+    const note = byId("note");
+    const labels = fromLink.labels.length ? ` and ${fromLink.labels.length} labels` : "";
+    fill(note, h("p", null, `The link holds ${count(items().length)}${labels}. Press Rank to read them.`));
+    show(note, true);
+    byId("rank").focus();
+  } catch {
+    complain("This link cannot be read.", "It may have been cut when it was copied. Ask for it again.");
+  }
+}
+
+/** @type {{labels: Label[]} | null} labels of a link, until the form is changed or sent */
+let fromLink = null;
+
+/* Tabs */
+
+const TABS = ["ranking", "signals", "criteria", "methods"];
+
+/** @param {string} name */
+function select(name) {
+  for (const one of TABS) {
+    const tab = byId(`tab-${one}`);
+    tab.setAttribute("aria-selected", String(one === name));
+    tab.tabIndex = one === name ? 0 : -1;
+    show(byId(`panel-${one}`), one === name);
+  }
+}
+
+function startTabs() {
+  for (const name of TABS) byId(`tab-${name}`).addEventListener("click", () => select(name));
+  document.querySelector("[role=tablist]")?.addEventListener("keydown", (event) => {
+    const pressed = /** @type {KeyboardEvent} */ (event).key;
+    const at = TABS.findIndex((name) => byId(`tab-${name}`) === document.activeElement);
+    const next = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: TABS.length - 1 }[pressed];
+    if (next === undefined || at < 0) return;
+    event.preventDefault();
+    const name = TABS[(next + TABS.length) % TABS.length];
+    select(name);
+    byId(`tab-${name}`).focus();
+  });
+}
+
+/* Colours */
+
+const THEMES = ["auto", "light", "dark"];
+
+function startTheme() {
+  const button = byId("theme");
+  const apply = (/** @type {string} */ theme) => {
+    document.documentElement.dataset.theme = theme;
+    button.textContent = sentence(theme);
+    button.setAttribute("aria-label", `Colours: ${theme === "auto" ? "as the system" : theme}`);
+  };
+  apply(localStorage.getItem("ccrank-theme") ?? "auto");
+  button.addEventListener("click", () => {
+    const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? "auto") + 1) % THEMES.length];
+    localStorage.setItem("ccrank-theme", next);
+    apply(next);
+  });
+}
+
+/* Start */
+
+async function about() {
+  try {
+    const [models, methods, page] = await Promise.all([call("v1/models"), call("v1/methods"), call("v1/page")]);
+    const chosen = { model: field("model").value, method: field("method").value };
+    fill(byId("model"), ...models.data.map((/** @type {any} */ { id }) => h("option", { value: id }, id)));
+    now.methods = methods.data;
+    fill(byId("method"), ...now.methods.map(({ name, summary }) => h("option", { value: name, title: summary }, name)));
+    field("method").value = wanted.method || chosen.method || "auto";
+    if (wanted.model) field("model").value = wanted.model;
+    show(byId("reports-link"), page.reports > 0);
+  } catch (error) {
+    failed(error);
+  }
+}
+
+/** What a link asks for, known before the server has said what there is. */
+const wanted = { method: "", model: "" };
+
+function examples() {
+  fill(byId("examples"), ...EXAMPLES.map(({ title, note, fields: given }) =>
+    h("li", null, h("button.example", { type: "button", onclick: () => {
+      setFields(given);
+      run();
+    } }, h("b", null, title), h("span", null, given.items.split("\n").slice(0, 4).join(", ")), h("small", null, note)))));
+}
+
+startTheme();
+startTabs();
+startInput(() => {
+  const labels = fromLink?.labels ?? [];
+  fromLink = null;
+  run(labels);
+}, complain);
+startRows(moved);
+examples();
+field("key").value = key.get();
+field("key").addEventListener("change", () => {
+  key.set(field("key").value.trim());
+  about();
+});
+byId("items").addEventListener("input", () => (fromLink = null));
+byId("cancel").addEventListener("click", () => now.running?.abort());
+byId("share").addEventListener("click", share);
+byId("csv").addEventListener("click", () => now.ranking && download(`${fileName()}.csv`, "text/csv;charset=utf-8", csvOf(now.ranking)));
+byId("json").addEventListener("click", () => now.ranking && download(`${fileName()}.json`, "application/json", `${JSON.stringify(now.ranking, null, 2)}\n`));
+addEventListener("hashchange", openLink);
+document.documentElement.dataset.ready = "yes";
+await Promise.all([openLink(), about()]);
+document.documentElement.dataset.ready = "all";
+export { mode };
