@@ -30,6 +30,7 @@ LAYERS = (
     ("api", "estimate"),
     ("experiment",),
     ("report",),
+    ("server",),
     ("cli",),
     ("__main__",),
 )

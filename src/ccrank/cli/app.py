@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ccrank.cli import bench, cache, cost, data, label, list_methods, models, rank, results
+from ccrank.cli import bench, cache, cost, data, label, list_methods, models, rank, results, serve
 from ccrank.version import __version__
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app.command("methods")(list_methods.methods_command)
 app.command("cost")(cost.cost_command)
 app.command("bench")(bench.bench_command)
 app.command("results")(results.results_command)
+app.command("serve")(serve.serve_command)
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
 app.add_typer(cache.app, name="cache")

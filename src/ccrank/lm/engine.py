@@ -6,7 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -52,6 +52,31 @@ class EngineOutput:
     """Per point (layers, width) float32, or None."""
     computed: int = 0
     """Token positions that the model computed, without padding."""
+
+
+class EngineLike(Protocol):
+    """What a reader needs of an engine."""
+
+    @property
+    def backbone(self) -> Backbone:
+        """The model's layers."""
+
+    @property
+    def tree(self) -> bool:
+        """Whether sequences are packed as prefix trees."""
+
+    @property
+    def budget(self) -> int:
+        """Token positions per forward pass."""
+
+    def run(
+        self,
+        sequences: Sequence[Any],
+        points: Sequence[Point],
+        layers: Sequence[int],
+        progress: Progress | None = None,
+    ) -> EngineOutput:
+        """See `Engine.run`."""
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from ccrank.errors import CcrankError
 from ccrank.lm.budget import token_budget
 from ccrank.lm.cache import ReadingCache
-from ccrank.lm.engine import EngineOutput, Point
+from ccrank.lm.engine import EngineLike, EngineOutput, Point
 from ccrank.lm.engine_factory import make_engine
 from ccrank.lm.hub import Say
 from ccrank.lm.loading import LoadedModel, load_model
@@ -73,7 +74,7 @@ class Reader:
             chat=chat,
             truncate=truncate,
         )
-        self.engine = make_engine(loaded, token_budget(batch_tokens, loaded.model), path)
+        self.engine: EngineLike = make_engine(loaded, token_budget(batch_tokens, loaded.model), path)
 
     @classmethod
     def open(
@@ -113,6 +114,18 @@ class Reader:
             chat=chosen.chat,
             truncate=chosen.truncate,
         )
+
+    def with_engine(self, engine: EngineLike) -> Reader:
+        """The same reader, with its own count of what it spent, whose passes another engine runs.
+
+        Parameters
+        ----------
+        engine
+            For example one that shares passes with other readers of the model.
+        """
+        other = copy(self)
+        other.engine, other.spent = engine, Cost()
+        return other
 
     @property
     def name(self) -> str:

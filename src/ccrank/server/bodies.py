@@ -1,0 +1,38 @@
+"""The bodies of requests."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Value = str | int | float | bool | None
+
+
+class RankBody(BaseModel):
+    """What to rank, as `ccrank.rank` takes it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    items: Annotated[list[str], Field(min_length=2, description="The texts to rank; equal ones are tied.")]
+    by: Annotated[str, Field(min_length=1, description="The criterion: size, cheapest, least risky …")]
+    poles: Annotated[
+        list[str] | None,
+        Field(min_length=2, max_length=2, description="Words for the low and the high pole."),
+    ] = None
+    comparative: Annotated[str | None, Field(description="How the higher item compares: larger.")] = None
+    category: Annotated[str | None, Field(description="What the items are: country.")] = None
+    context: Annotated[str | None, Field(description="A text that the items are about.")] = None
+    labels: Annotated[
+        dict[str, Any] | list[Any] | None,
+        Field(
+            description="A few labels: item → value, with the keys best, worst, ranks and orders; or a list of orders, "
+            "highest first."
+        ),
+    ] = None
+    method: Annotated[str | None, Field(description="See /v1/methods.")] = None
+    options: Annotated[dict[str, Value] | None, Field(description="The method's own options.")] = None
+    model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None
+    stream: Annotated[bool, Field(description="Answer with server-sent events: progress, then result.")] = (
+        False
+    )

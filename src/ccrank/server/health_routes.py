@@ -1,0 +1,29 @@
+"""Whether the server runs, and whether it takes work."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from ccrank.server.replies import JSONReply
+from ccrank.server.state import state_of
+from ccrank.version import __version__
+
+router = APIRouter()
+
+
+@router.get("/healthz")
+async def healthz(request: Request) -> Response:
+    """200 while the process works and every model can be read, else 503."""
+    alive = state_of(request).models.alive
+    return JSONReply({"status": "ok" if alive else "failed", "version": __version__}, 200 if alive else 503)
+
+
+@router.get("/readyz")
+async def readyz(request: Request) -> Response:
+    """200 while new work is taken, 503 when the server drains, its queue is full or a model cannot be read."""
+    state = state_of(request)
+    full = state.workers.active >= state.settings.concurrency + state.settings.queue
+    reasons = {"draining": state.draining, "queue full": full, "model failed": not state.models.alive}
+    found = [reason for reason, holds in reasons.items() if holds]
+    return JSONReply({"ready": not found, "reasons": found}, 503 if found else 200)

@@ -1,0 +1,98 @@
+"""POST /v1/rank, and what can be asked about the server's models and methods."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from ccrank.server.bodies import RankBody
+from ccrank.server.ranking import RankWork, method_json, served_methods
+from ccrank.server.replies import JSONReply, json_bytes, refusal_of
+from ccrank.server.scheduler import Ticket
+from ccrank.server.state import state_of
+
+router = APIRouter()
+
+
+@router.post("/v1/rank")
+async def rank(request: Request, body: RankBody) -> Response:
+    """Rank items by a criterion, best first.
+
+    The answer is what `ccrank rank --json` prints. With `"stream": true` it comes as server-sent events: `progress`
+    {"done": tokens, "total": tokens or null}, then `result` with that answer, or `error`.
+    """
+    state = state_of(request)
+    model = state.models.get(body.model)
+    work = RankWork(body, state.settings)
+    if body.stream:
+        return StreamingResponse(
+            _events(request, work, body.model),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store"},
+        )
+
+    def run(ticket: Ticket) -> bytes:
+        return json_bytes(work.run(model.reader_for(ticket)).to_json())
+
+    return Response(await state.workers.run(request, run), media_type="application/json")
+
+
+async def _events(request: Request, work: RankWork, model: str | None) -> AsyncIterator[bytes]:
+    state = state_of(request)
+    served = state.models.get(model)
+    total: list[int | None] = [None]
+
+    def run(ticket: Ticket, report: Any) -> dict[str, Any]:
+        reader = served.reader_for(ticket)
+        total[0] = work.tokens(reader)
+        return work.run(reader, report).to_json()
+
+    try:
+        async for kind, value in state.workers.stream(run):
+            if kind == "progress":
+                value = {"done": value, "total": None if total[0] is None else max(total[0], value)}
+            yield event(kind, value)
+    except Exception as error:
+        refused = refusal_of(error, state.settings.log_items)
+        yield event("error", {**refused.content(), "status": refused.status})
+
+
+def event(kind: str, value: Any) -> bytes:
+    """One server-sent event.
+
+    Parameters
+    ----------
+    kind
+        Its name.
+    value
+        What JSON can hold; it stands on one line.
+    """
+    return b"event: " + kind.encode() + b"\ndata: " + json_bytes(value) + b"\n\n"
+
+
+@router.get("/v1/models")
+async def models(request: Request) -> Response:
+    """The models that requests may name, the default one first."""
+    found = [
+        {
+            "id": model.name,
+            "object": "model",
+            "model": model.reader.name,
+            "form": model.reader.form,
+            "layers": model.reader.depth,
+            "width": model.reader.width,
+            "window": model.reader.loaded.window,
+            "language_model_head": not model.reader.loaded.missing_head,
+        }
+        for model in state_of(request).models.all()
+    ]
+    return JSONReply({"object": "list", "data": found})
+
+
+@router.get("/v1/methods")
+async def methods() -> Response:
+    """The methods, with their options and defaults."""
+    return JSONReply({"data": [method_json(method) for method in served_methods().values()]})
