@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +26,9 @@ def serve_command(
     port: Annotated[
         int, typer.Option("--port", help="The port; 0 takes a free one.", min=0, max=65535)
     ] = 8000,
+    reports: Annotated[
+        Path | None, typer.Option("--reports", help="A folder of studies whose reports are shown.")
+    ] = None,
     reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
     no_cache: shared.NoCache = False,
 ) -> None:
@@ -32,6 +36,10 @@ def serve_command(
 
     [bold]ccrank serve --port 8000[/bold]
     """
+    if reports is not None and not reports.is_dir():
+        raise CcrankError(
+            f"--reports {reports} is not a folder; give the folder that `ccrank bench --out` wrote to"
+        )
     with spinner("starting") as say:
         try:
             from ccrank.server.app import create_app
@@ -43,7 +51,10 @@ def serve_command(
                 f"ccrank serve needs {error.name}: install it with pip install 'ccrank[server]'"
             ) from None
         settings = ServerSettings(
-            models=tuple(model or ("default",)), reader=reader_flags.options(), cache=not no_cache
+            models=tuple(model or ("default",)),
+            reader=reader_flags.options(),
+            cache=not no_cache,
+            reports=None if reports is None else str(reports),
         )
         app = create_app(settings, open_readers(settings, say))
     serve(app, settings, host, port)

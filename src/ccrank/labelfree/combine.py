@@ -11,6 +11,7 @@ import numpy as np
 from scipy.stats import pearson3
 
 from ccrank.labelfree.signals import read_likelihood, read_poles
+from ccrank.labelfree.watch import Watcher, by_item
 from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.layers import middle_and_late
 from ccrank.lm.reader import Progress
@@ -101,6 +102,9 @@ def read_signals(
                 if found.poles:
                     signals[index]["poles"] = found.poles[place]
                 signals[index]["axis"] = found.axis[place]
+                if isinstance(progress, Watcher) and len(tasks) == 1:
+                    so_far = Signals({name: z_scores(one) for name, one in signals[index].items()})
+                    progress.partial(by_item(tasks[index].items, so_far.total()))
     if not headless:
         likelihood, spent = read_likelihood(tasks, reader, templates, progress=progress)
         cost += spent

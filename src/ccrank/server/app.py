@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from ccrank.lm import Reader
-from ccrank.server import health_routes, rank_routes
+from ccrank.server import health_routes, page_routes, rank_routes
 from ccrank.server.models import ServedModels, open_readers
 from ccrank.server.replies import JSONReply, add_error_replies
 from ccrank.server.settings import ServerSettings
@@ -49,4 +49,5 @@ def create_app(settings: ServerSettings, readers: Mapping[str, Reader] | None = 
     add_error_replies(app, settings.log_items)
     app.include_router(rank_routes.router)
     app.include_router(health_routes.router)
+    app.include_router(page_routes.router)
     return app

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
 
 from ccrank.server.models import ServedModels
 from ccrank.server.settings import ServerSettings
+from ccrank.server.teaching import ReadLists
 from ccrank.server.work import Workers
 
 
@@ -18,6 +19,8 @@ class ServerState:
     settings: ServerSettings
     models: ServedModels
     workers: Workers
+    lists: ReadLists = field(default_factory=ReadLists)
+    """What was read of the lists that questions are asked about."""
     draining: bool = False
     """Whether the server is about to stop, so that no new work should come."""
 

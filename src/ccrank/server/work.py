@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -16,8 +16,29 @@ from ccrank.server.scheduler import Cancelled, Ticket, TimedOut
 from ccrank.server.settings import ServerSettings
 
 T = TypeVar("T")
-Report = Callable[[int], None]
-"""Called with the number of tokens just read."""
+
+
+class Reports:
+    """What a thread says of its work; the event loop looks at it from time to time."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        """Tokens read so far."""
+        self.scores: Mapping[str, float] | None = None
+        """Scores of the items read so far, where they were asked for."""
+
+    def __call__(self, tokens: int) -> None:
+        self.tokens += tokens
+
+    def partial(self, scores: Mapping[str, float]) -> None:
+        """Take the scores so far.
+
+        Parameters
+        ----------
+        scores
+            By item.
+        """
+        self.scores = scores
 
 
 class Workers:
@@ -85,8 +106,10 @@ class Workers:
             watch.cancel()
             self.release(ticket)
 
-    async def stream(self, work: Callable[[Ticket, Report], T]) -> AsyncIterator[tuple[str, Any]]:
+    async def stream(self, work: Callable[[Ticket, Reports], T]) -> AsyncIterator[tuple[str, Any]]:
         """Events of `work`: ("progress", tokens so far), at most ten in a second, then ("result", what it returned).
+
+        Where the work reports scores while it reads, ("partial", scores) as well: the latest ones.
 
         Closing the iterator ends the work.
 
@@ -97,18 +120,16 @@ class Workers:
         """
         ticket = self.admit()
         try:
-            done = 0
-
-            def report(tokens: int) -> None:
-                nonlocal done
-                done += tokens
-
-            future = asyncio.ensure_future(self._in_thread(ticket, lambda own: work(own, report)))
-            shown = -1
+            reports = Reports()
+            future = asyncio.ensure_future(self._in_thread(ticket, lambda own: work(own, reports)))
+            shown, scores = -1, None
             while not future.done():
-                if done != shown:
-                    shown = done
+                if reports.tokens != shown:
+                    shown = reports.tokens
                     yield "progress", shown
+                if reports.scores is not scores:
+                    scores = reports.scores
+                    yield "partial", scores
                 await asyncio.wait([future], timeout=0.1)
             yield "result", await future
         finally:

@@ -55,7 +55,7 @@ export const call = async (path, body, signal) => (await send(path, body, signal
  * @returns {Promise<Ranking>}
  */
 export async function rank(request, watch, signal) {
-  const response = await send("v1/rank", { ...request, stream: true }, signal);
+  const response = await send("v1/rank", { ...request, stream: true, partial: Boolean(watch.partial) }, signal);
   if (!response.headers.get("Content-Type")?.startsWith("text/event-stream")) return response.json();
   for await (const { event, data } of events(response)) {
     if (event === "progress") watch.progress?.(data.done, data.total);
