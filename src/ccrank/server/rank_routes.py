@@ -14,6 +14,7 @@ from ccrank.server.ranking import RankWork, method_json, served_methods
 from ccrank.server.replies import JSONReply, json_bytes, refusal_of
 from ccrank.server.scheduler import Ticket
 from ccrank.server.state import state_of
+from ccrank.server.teaching import watched
 from ccrank.server.work import Reports
 
 router = APIRouter()
@@ -51,7 +52,10 @@ async def _events(request: Request, work: RankWork, model: str | None, partial: 
     def run(ticket: Ticket, reports: Reports) -> dict[str, Any]:
         reader = served.reader_for(ticket)
         total[0] = work.tokens(reader)
-        return work.run(reader, Watcher(reports, reports.partial) if partial else reports).to_json()
+        if partial:
+            watcher = Watcher(reports, reports.partial)
+            return watched(work, reader, watcher, served.name, state.lists).to_json()
+        return work.run(reader, reports).to_json()
 
     try:
         async for kind, value in state.workers.stream(run):

@@ -12,17 +12,19 @@ from ccrank.api import ranking_of
 from ccrank.criterion_phrase import criterion_of, resolved
 from ccrank.inflection import comparative_of
 from ccrank.labelfree.rankers import label_free_states, with_labels
+from ccrank.labelfree.watch import Watcher
 from ccrank.labelled.kernel import States
 from ccrank.labelled.session import Session
 from ccrank.labels import Labels
 from ccrank.lm import Reader
+from ccrank.lm.reader import Progress
 from ccrank.methods import DEFAULT_METHOD, get_method
 from ccrank.opposites import opposite_proposer
 from ccrank.prompts import load_templates
 from ccrank.ranking import Answer, Ranking, canonical
 from ccrank.rows import Rows, rows_of_items
 from ccrank.server.bodies import QuestionBody
-from ccrank.server.ranking import check_texts
+from ccrank.server.ranking import RankWork, check_texts
 from ccrank.server.replies import RequestError
 from ccrank.server.settings import ServerSettings
 from ccrank.task import Task, check_text, normal_form
@@ -53,7 +55,7 @@ class ReadList:
     session: Session | None = None
 
     @classmethod
-    def read(cls, task: Task, reader: Reader) -> ReadList:
+    def read(cls, task: Task, reader: Reader, progress: Progress | None = None) -> ReadList:
         """Read a list.
 
         Parameters
@@ -62,11 +64,13 @@ class ReadList:
             The list and its criterion.
         reader
             The request's reader.
+        progress
+            As in `rank_tasks`.
         """
         check_text(task)
         task = replace(task, criterion=resolved(task.criterion, opposite_proposer(reader)))
         ordered, order = canonical(task)
-        answer, states = label_free_states(ordered, reader, load_templates())
+        answer, states = label_free_states(ordered, reader, load_templates(), progress)
         return cls(task, order, answer, states, reader)
 
     @property
@@ -157,6 +161,30 @@ class ReadLists:
 
     def __len__(self) -> int:
         return len(self._lists)
+
+
+def watched(work: RankWork, reader: Reader, watcher: Watcher, model: str, lists: ReadLists) -> Ranking:
+    """A ranking whose reading is watched; where questions may follow, what was read is kept for them.
+
+    Parameters
+    ----------
+    work
+        The request to rank.
+    reader
+        The request's reader.
+    watcher
+        Given the progress and the scores so far.
+    model
+        The name of the model in requests.
+    lists
+        What was read earlier.
+    """
+    plain = work.method.name == DEFAULT_METHOD and work.options.keys() <= {"labels"}
+    if not plain or work.task.context or len(work.task.items) > MOST_ITEMS:
+        return work.run(reader, watcher)
+    key = (model, work.task.criterion, work.task.items)
+    found = lists.get(key, lambda: ReadList.read(work.task, reader, watcher))
+    return replace(found.ranking(Labels.parse(work.options.get("labels") or {})), rows=work.rows)
 
 
 class TeachWork:

@@ -109,3 +109,6 @@ export const signed = (value, digits = 2) => {
   const text = Math.abs(value).toFixed(digits);
   return (Number(text) === 0 ? "" : value < 0 ? "−" : "+") + text;
 };
+
+/** With a capital letter. @param {string} text */
+export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);

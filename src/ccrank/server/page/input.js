@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { likelyColumn, oneLine, parseCsv } from "./csv.js";
-import { announce, byId, debounced, fill, h, show } from "./dom.js";
+import { announce, byId, debounced, fill, h, sentence, show } from "./dom.js";
 
 /** @typedef {import("./types.js").Table} Table */
 /** @typedef {import("./types.js").RankRequest} RankRequest */
@@ -68,7 +68,7 @@ export function setFields(given) {
   if (!model.value) model.selectedIndex = 0;
   const chosen = given.mode === "query" ? "query" : "criterion";
   for (const radio of document.querySelectorAll("input[name=mode]")) /** @type {any} */ (radio).checked = /** @type {any} */ (radio).value === chosen;
-  if (given.category || given.context) /** @type {HTMLDetailsElement} */ (byId("more")).open = true;
+  if (given.context || (given.method && given.method !== "auto")) /** @type {HTMLDetailsElement} */ (byId("more")).open = true;
   showMode();
   showItems();
   understand();
@@ -212,7 +212,7 @@ async function understand() {
     return forget(error instanceof Error && /** @type {any} */ (error).status === 422 ? error.message : "");
   }
   const [low, high] = found.poles;
-  line.textContent = found.warning ? found.warning.replace(/\(--poles LOW HIGH\)/, "below") : `${capital(found.first)}: from ${low} to ${high}`;
+  line.textContent = found.warning ? found.warning.replace(/\(--poles LOW HIGH\)/, "below") : `${sentence(found.first)}: from ${low} to ${high}`;
   line.classList.toggle("doubt", Boolean(found.warning));
   field("low").placeholder = low;
   field("high").placeholder = high;
@@ -224,6 +224,3 @@ async function understand() {
     } }, `${from} → ${to}`)));
   show(chips, found.suggestions.length > 0);
 }
-
-/** @param {string} text */
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);

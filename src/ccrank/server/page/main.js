@@ -1,41 +1,26 @@
 /** The page: what happens when. */
 
 import { call, key, plain, rank, Trouble } from "./api.js";
-import { writeCsv, oneLine } from "./csv.js";
-import { announce, byId, fill, h, show } from "./dom.js";
+import { announce, byId, fill, h, sentence, show } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
-import { fields, items, missing, mode, request, setFields, sourceTable, startInput } from "./input.js";
+import { select, startTabs, startTheme } from "./frame.js";
+import { items, missing, request, setFields, sourceTable, startInput } from "./input.js";
 import { labelsOfMove, onTheWire, withLabels } from "./labels.js";
-import { showMethods } from "./methods.js";
+import { criteriaPanel, methodsPanel } from "./panels.js";
 import { clearRows, showRows, startRows } from "./rows.js";
-import { showScatter } from "./scatter.js";
-import { fromFragment, toFragment } from "./share.js";
+import { fromFragment } from "./share.js";
 import { showSignals } from "./signals.js";
+import { now } from "./state.js";
+import { startTake, tools } from "./take.js";
 import { showTeach } from "./teach.js";
 
 /** @typedef {import("./types.js").Ranking} Ranking */
 /** @typedef {import("./types.js").RankRequest} RankRequest */
 /** @typedef {import("./types.js").Label} Label */
 /** @typedef {import("./types.js").Placed} Placed */
-/** @typedef {import("./types.js").Question} Question */
 
 /** @type {(id: string) => HTMLInputElement} */
 const field = (id) => byId(id);
-
-const now = {
-  /** @type {Ranking | null} */ ranking: null,
-  /** @type {Ranking | null} without labels */ first: null,
-  /** @type {RankRequest | null} what the ranking answers */ request: null,
-  /** @type {import("./types.js").Table | null} */ table: null,
-  /** @type {Label[]} */ labels: [],
-  /** @type {string[]} */ skipped: [],
-  /** @type {Question | undefined} undefined before any was asked for */ question: undefined,
-  /** @type {AbortController | null} */ running: null,
-  /** @type {AbortController | null} */ teaching: null,
-  /** @type {import("./types.js").Method[]} */ methods: [],
-  /** @type {Ranking | null} */ second: null,
-  seconds: 0,
-};
 
 /* Running */
 
@@ -181,7 +166,10 @@ function placed(ranking) {
     const one = { item: row.item, score: row.score, row };
     const own = signals.map((scores) => scores[row.item]).filter((value) => value !== undefined);
     if (row.deviation !== undefined) [one.low, one.high] = [row.score - row.deviation, row.score + row.deviation];
-    else if (own.length > 1) [one.low, one.high] = [Math.min(...own), Math.max(...own)];
+    else if (own.length > 1) {
+      const mean = own.reduce((sum, value) => sum + value, 0) / own.length; // the score is smoothed: the band goes around it
+      [one.low, one.high] = [row.score + Math.min(...own) - mean, row.score + Math.max(...own) - mean];
+    }
     found.push(one);
   }
   return found;
@@ -190,7 +178,7 @@ function placed(ranking) {
 /** @param {Ranking} ranking */
 function legend(ranking) {
   if (ranking.items.some((row) => row.deviation !== undefined)) return "Dot: score. Band: plus and minus one standard deviation.";
-  if (Object.keys(ranking.details?.signals ?? {}).length > 1) return "Dot: score, the mean of several signals. Band: from the lowest to the highest signal.";
+  if (Object.keys(ranking.details?.signals ?? {}).length > 1) return "Dot: score, the mean of several signals. Band: how far the signals spread around it.";
   return "Dot: score.";
 }
 
@@ -206,9 +194,6 @@ function showConfidence({ confidence, directed }) {
     h("span.meter", { "aria-hidden": "true" }, ...[1, 2, 3].map((step) => h(step <= steps ? "i.on" : "i", null))),
     h("span", null, h("b", null, `${sentence(level)} confidence`), ` The order is right (τ > 0.3) with probability ${probability.toFixed(2)}.`, !directed && " The direction is unknown."));
 }
-
-/** @param {string} text */
-const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 function cancelled() {
   if (!now.ranking) {
@@ -305,151 +290,6 @@ function teachCard(isBusy) {
   });
 }
 
-/* Two criteria */
-
-let secondBy = "";
-
-function criteriaPanel() {
-  const panel = byId("panel-criteria");
-  const asked = now.request;
-  if (!asked || !now.ranking) return;
-  if (asked.query) return fill(panel, h("p", null, "Two criteria can be compared where items are ranked by a criterion, not for a query."));
-  if (now.second) return drawScatter();
-  if (panel.querySelector("#second")) return;
-  const plot = h("div", { id: "plot" });
-  fill(panel, h("form.inline", { onsubmit: compareCriteria },
-    h("label", { for: "second" }, "Second criterion"),
-    h("input", { id: "second", type: "text", value: secondBy, placeholder: "price, popularity …" }),
-    h("button", { type: "submit" }, "Compare")), plot);
-}
-
-/** @param {Event} event */
-async function compareCriteria(event) {
-  event.preventDefault();
-  secondBy = field("second").value.trim();
-  const plot = byId("plot");
-  if (!secondBy || !now.request) return fill(plot, h("p.notice.bad", { role: "alert" }, "Type a second criterion."));
-  const { labels: _, poles: __, ...asked } = now.request;
-  fill(plot, h("p.soft", { role: "status" }, `Reading by ${secondBy} …`));
-  try {
-    now.second = await rank({ ...asked, by: secondBy }, {});
-    drawScatter();
-  } catch (error) {
-    fill(plot, h("p.notice.bad", { role: "alert" }, error instanceof Error ? error.message : "It failed."));
-  }
-}
-
-function drawScatter() {
-  if (now.ranking && now.second && byId("plot")) showScatter(byId("plot"), now.ranking, now.second);
-}
-
-/* Methods */
-
-const USUAL = ["auto", "poles", "likelihood", "axis", "prompt-point"];
-const SLOW = 30;
-
-function methodsPanel() {
-  const panel = byId("panel-methods");
-  const asked = now.request;
-  if (!asked || panel.dataset.of === String(asked.items.length) + (asked.query ?? "") + asked.by) return;
-  panel.dataset.of = String(asked.items.length) + (asked.query ?? "") + asked.by;
-  if (asked.query) return fill(panel, h("p", null, "Methods can be compared where items are ranked by a criterion, not for a query."));
-  const known = now.methods.filter((one) => !["saved-probe", "supervised"].includes(one.name) && one.family !== "supervised");
-  fill(panel, h("form", { onsubmit: compareMethods },
-    h("fieldset.checks", null, h("legend", null, "Methods to compare"),
-      ...known.map(({ name, summary }) => h("label", { title: summary }, h("input", { type: "checkbox", name: "compared", value: name, checked: USUAL.includes(name) }), ` ${name}`))),
-    asked.items.length > SLOW && h("p.soft.small", null, "Methods that compare pairs take long on lists of this length."),
-    h("button", { type: "submit" }, "Compare"), " ", h("button", { type: "button", id: "stop-methods", hidden: true }, "Cancel")),
-  h("div", { id: "compared" }));
-}
-
-/** @param {Event} event */
-async function compareMethods(event) {
-  event.preventDefault();
-  const chosen = [.../** @type {NodeListOf<HTMLInputElement>} */ (document.querySelectorAll("input[name=compared]:checked"))].map((box) => box.value);
-  const place = byId("compared");
-  if (chosen.length < 2) return fill(place, h("p.notice.bad", { role: "alert" }, "Choose two methods or more."));
-  const { labels: _, ...asked } = /** @type {RankRequest} */ (now.request);
-  const controller = new AbortController();
-  const stop = byId("stop-methods");
-  show(stop, true);
-  stop.onclick = () => controller.abort();
-  /** @type {{name: string, ranking: Ranking | null, error: string}[]} */
-  const columns = chosen.map((name) => ({ name, ranking: null, error: "" }));
-  for (const column of columns) {
-    if (controller.signal.aborted) break;
-    try {
-      column.ranking = await rank({ ...asked, method: column.name }, {}, controller.signal);
-    } catch (error) {
-      column.error = controller.signal.aborted ? "cancelled" : error instanceof Error ? error.message : "it failed";
-    }
-    showMethods(place, columns);
-  }
-  show(stop, false);
-  announce(`${chosen.length} methods compared.`);
-}
-
-/* Taking it away */
-
-/** @param {boolean} on */
-function tools(on) {
-  for (const id of ["share", "csv", "json"]) field(id).disabled = !on;
-}
-
-/** @param {string} name @param {string} type @param {string} text */
-function download(name, type, text) {
-  const url = URL.createObjectURL(new Blob([text], { type }));
-  const link = h("a", { href: url, download: name });
-  document.body.append(link);
-  link.click();
-  link.remove();
-  setTimeout(() => URL.revokeObjectURL(url), 10_000);
-}
-
-/** The name of a file, from the criterion or the query. */
-function fileName() {
-  const words = now.request?.query ?? now.request?.by ?? "ranking";
-  return `ranked-by-${words.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "").slice(0, 40) || "criterion"}`;
-}
-
-/** Rank, item and score; or all columns of the CSV that was given. @param {Ranking} ranking */
-export function csvOf(ranking) {
-  const doubt = ranking.items[0]?.deviation !== undefined;
-  const more = doubt ? ["deviation", "rank_low", "rank_high"] : [];
-  const of = (/** @type {import("./types.js").Row} */ row) => [row.rank, row.score, ...(doubt ? [row.deviation, row.rank_low, row.rank_high] : [])];
-  const table = now.table;
-  if (!table) {
-    return writeCsv([["rank", "item", "score", ...more], ...ranking.items.map((row) => {
-      const [rank, ...rest] = of(row);
-      return [rank, row.item, ...rest];
-    })]);
-  }
-  const found = new Map(ranking.items.map((row) => [row.item, row]));
-  const free = (/** @type {string} */ name) => (table.names.includes(name) ? `ccrank_${name}` : name);
-  const rows = table.rows.map((cells) => ({ cells, row: found.get(oneLine(cells[table.column] ?? "")) }));
-  rows.sort((one, other) => (one.row?.rank ?? Infinity) - (other.row?.rank ?? Infinity) || 0);
-  return writeCsv([[...["rank", "score", ...more].map(free), ...table.names], ...rows.map(({ cells, row }) => [...(row ? of(row) : ["", "", ...more.map(() => "")]), ...table.names.map((_, column) => cells[column] ?? "")])]);
-}
-
-async function share() {
-  const link = new URL(location.href);
-  const input = { .../** @type {any} */ (fields()), labels: now.labels, second: now.second ? secondBy : "" };
-  link.hash = await toFragment(input);
-  field("link").value = link.href;
-  show(byId("link-box"), true);
-  history.replaceState(null, "", link.href);
-  try {
-    await navigator.clipboard.writeText(link.href);
-    announce("The link is copied. It holds the input; nothing is stored on a server.");
-    byId("share").textContent = "Copied";
-  } catch {
-    field("link").focus();
-    field("link").select();
-    announce("The link is in the box below; copy it from there.");
-  }
-  setTimeout(() => (byId("share").textContent = "Copy link"), 2500);
-}
-
 /** Fills the form from the link that opened the page. */
 async function openLink() {
   if (!location.hash.startsWith("#in=")) return;
@@ -458,7 +298,7 @@ async function openLink() {
     if (!input) throw new Error("it cannot be read");
     setFields(input);
     fromLink = { labels: input.labels ?? [] };
-    secondBy = input.second ?? "";
+    now.secondBy = input.second ?? "";
     const note = byId("note");
     const labels = fromLink.labels.length ? ` and ${fromLink.labels.length} labels` : "";
     fill(note, h("p", null, `The link holds ${count(items().length)}${labels}. Press Rank to read them.`));
@@ -471,53 +311,6 @@ async function openLink() {
 
 /** @type {{labels: Label[]} | null} labels of a link, until the form is changed or sent */
 let fromLink = null;
-
-/* Tabs */
-
-const TABS = ["ranking", "signals", "criteria", "methods"];
-
-/** @param {string} name */
-function select(name) {
-  for (const one of TABS) {
-    const tab = byId(`tab-${one}`);
-    tab.setAttribute("aria-selected", String(one === name));
-    tab.tabIndex = one === name ? 0 : -1;
-    show(byId(`panel-${one}`), one === name);
-  }
-}
-
-function startTabs() {
-  for (const name of TABS) byId(`tab-${name}`).addEventListener("click", () => select(name));
-  document.querySelector("[role=tablist]")?.addEventListener("keydown", (event) => {
-    const pressed = /** @type {KeyboardEvent} */ (event).key;
-    const at = TABS.findIndex((name) => byId(`tab-${name}`) === document.activeElement);
-    const next = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: TABS.length - 1 }[pressed];
-    if (next === undefined || at < 0) return;
-    event.preventDefault();
-    const name = TABS[(next + TABS.length) % TABS.length];
-    select(name);
-    byId(`tab-${name}`).focus();
-  });
-}
-
-/* Colours */
-
-const THEMES = ["auto", "light", "dark"];
-
-function startTheme() {
-  const button = byId("theme");
-  const apply = (/** @type {string} */ theme) => {
-    document.documentElement.dataset.theme = theme;
-    button.textContent = sentence(theme);
-    button.setAttribute("aria-label", `Colours: ${theme === "auto" ? "as the system" : theme}`);
-  };
-  apply(localStorage.getItem("ccrank-theme") ?? "auto");
-  button.addEventListener("click", () => {
-    const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme ?? "auto") + 1) % THEMES.length];
-    localStorage.setItem("ccrank-theme", next);
-    apply(next);
-  });
-}
 
 /* Start */
 
@@ -544,7 +337,7 @@ function examples() {
     h("li", null, h("button.example", { type: "button", onclick: () => {
       setFields(given);
       run();
-    } }, h("b", null, title), h("span", null, given.items.split("\n").slice(0, 4).join(", ")), h("small", null, note)))));
+    } }, h("b", null, title), h("span", null, given.items.split("\n").slice(0, 4).join(" · ")), h("small", null, note)))));
 }
 
 startTheme();
@@ -563,11 +356,8 @@ field("key").addEventListener("change", () => {
 });
 byId("items").addEventListener("input", () => (fromLink = null));
 byId("cancel").addEventListener("click", () => now.running?.abort());
-byId("share").addEventListener("click", share);
-byId("csv").addEventListener("click", () => now.ranking && download(`${fileName()}.csv`, "text/csv;charset=utf-8", csvOf(now.ranking)));
-byId("json").addEventListener("click", () => now.ranking && download(`${fileName()}.json`, "application/json", `${JSON.stringify(now.ranking, null, 2)}\n`));
+startTake();
 addEventListener("hashchange", openLink);
 document.documentElement.dataset.ready = "yes";
 await Promise.all([openLink(), about()]);
 document.documentElement.dataset.ready = "all";
-export { mode };
