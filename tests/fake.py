@@ -43,6 +43,9 @@ class FakeReader:
             if self.window is not None and len(prompt.text.split()) > self.window:
                 raise CcrankError(f"a prompt of more than {self.window} words")
 
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in texts]
+
     def read(
         self,
         prompts: Sequence[Prompt],

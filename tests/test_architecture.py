@@ -23,7 +23,7 @@ LAYERS = (
     ("datasets", "results"),
     ("lm",),
     ("opposites", "ranking"),
-    ("labelled", "probing", "prompting"),
+    ("labelled", "probing", "prompting", "relevance"),
     ("labelfree",),
     ("probe_pipeline",),
     ("methods",),

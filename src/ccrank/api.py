@@ -11,7 +11,7 @@ from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from ccrank.criterion_phrase import criterion_of, resolved
-from ccrank.errors import CcrankWarning
+from ccrank.errors import CcrankError, CcrankWarning
 from ccrank.labelfree.rankers import label_free_states
 from ccrank.labelled.session import Asked, Session
 from ccrank.labels import Labels
@@ -42,8 +42,9 @@ class Ranker:
     def rank(
         self,
         items: Iterable[Any],
-        by: str | Criterion,
+        by: str | Criterion | None = None,
         *,
+        query: str | None = None,
         column: Any | None = None,
         comparative: str | None = None,
         poles: tuple[str, str] | None = None,
@@ -58,12 +59,13 @@ class Ranker:
 
         Parameters
         ----------
-        items, by, column, comparative, poles, category, context, labels, method, templates, options
+        items, by, query, column, comparative, poles, category, context, labels, method, templates, options
             As in `ccrank.rank`.
         """
         return rank(
             items,
             by,
+            query=query,
             column=column,
             comparative=comparative,
             poles=poles,
@@ -123,11 +125,12 @@ def _suggesting(function: Callable[P, T]) -> Callable[P, T]:
 @_suggesting
 def rank(
     items: Iterable[Any],
-    by: str | Criterion,
+    by: str | Criterion | None = None,
     *,
     comparative: str | None = None,
     poles: tuple[str, str] | None = None,
     category: str | None = None,
+    query: str | None = None,
     context: str | None = None,
     column: Any | None = None,
     labels: Labels | Mapping[str, Any] | Sequence[Any] | None = None,
@@ -136,7 +139,7 @@ def rank(
     templates: Templates | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Ranking:
-    """Rank items by a criterion with a language model, without labels.
+    """Rank items by a criterion, or documents by their relevance to a query, with a language model, without labels.
 
     Parameters
     ----------
@@ -152,6 +155,9 @@ def rank(
         Words for the two poles, low and high: ("small", "large"). The high pole comes first.
     category
         What the items are, in the singular: "country".
+    query
+        A question or keywords, in place of a criterion: the items are documents, the most relevant first; see
+        docs/relevance.md.
     context
         A text that the items are about.
     column
@@ -178,11 +184,20 @@ def rank(
     rows = rows_of_items(items, column)
     if rows.unranked:
         warnings.warn(rows.notes()[0], CcrankWarning, stacklevel=3)
-    if isinstance(by, Criterion):
-        criterion = by
+    words = {"by": by, "comparative": comparative, "poles": poles, "category": category}
+    if query is not None:
+        if given_too := [name for name, value in words.items() if value is not None]:
+            raise CcrankError(f"a query is the criterion; leave out {', '.join(given_too)}, or the query")
+        task = rows.task_of_query(query, context, id="ranking by relevance")
+    elif by is None:
+        raise CcrankError(
+            "no criterion: give one, such as by='size', or a query that documents are ranked for"
+        )
     else:
-        criterion = criterion_of(by, comparative=comparative, poles=poles, category=category)
-    task = rows.task(criterion, context, id=f"ranking by {criterion.name}")
+        criterion = by
+        if not isinstance(criterion, Criterion):
+            criterion = criterion_of(criterion, comparative=comparative, poles=poles, category=category)
+        task = rows.task(criterion, context, id=f"ranking by {criterion.name}")
     reader = model if isinstance(model, Reader) else _last_loaded(model)
     given = dict(options or {})
     if labels is not None:

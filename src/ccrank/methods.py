@@ -28,6 +28,11 @@ from ccrank.prompting import (
 )
 from ccrank.prompts import Form, Templates
 from ccrank.ranking import Answer
+from ccrank.relevance.query_likelihood import (
+    describe_relevance,
+    query_likelihood,
+    query_likelihood_requests,
+)
 from ccrank.task import Task
 
 Family = Literal["label-free", "prompting", "probing", "supervised", "baseline"]
@@ -183,6 +188,10 @@ for _method in (
     ),
     _label_free(
         "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4", labelfree.axis_requests
+    ),
+    _label_free(
+        "query-likelihood", "how much more likely a document makes the query",
+        query_likelihood, "N", query_likelihood_requests, describe=describe_relevance,
     ),
     Method(
         "prompt-pair", "is A more than B? for ordered pairs, wins counted", prompt_pair, "prompting",

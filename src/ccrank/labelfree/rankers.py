@@ -33,6 +33,11 @@ from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Request, shares_by_items
 from ccrank.prompts import Form, Templates
 from ccrank.ranking import Answer, Uncertainty
+from ccrank.relevance.query_likelihood import (
+    describe_relevance,
+    query_likelihood,
+    query_likelihood_requests,
+)
 from ccrank.standardise import z_scores
 from ccrank.task import Criterion, Task
 
@@ -63,12 +68,40 @@ def auto(
     score into the prior mean of a Gaussian process whose kernel are the states; see docs/labels.md. `labels="tasks"`
     takes the tasks' own values, so that lists with values serve the other lists of the criterion. Without a single
     label the scores are those of `auto`. `details["labels"]` says what the labels changed and which of them disagree.
+
+    Tasks with a query are ranked by `query-likelihood`.
     """
+    asked = [index for index, task in enumerate(tasks) if task.query is not None]
+    if asked:
+        return _with_queries(tasks, asked, reader, templates, anchor, labels, progress)
     if labels is not None:
         known = task_labels(tasks, labels)
         if any(map(len, known)):
             return _with_labels(tasks, reader, templates, known, anchor, progress)
     return _label_free(tasks, reader, templates, anchor, progress)[0]
+
+
+def _with_queries(
+    tasks: Sequence[Task],
+    asked: Sequence[int],
+    reader: ReaderLike,
+    templates: Templates,
+    anchor: bool,
+    labels: Any,
+    progress: Progress | None,
+) -> list[Answer]:
+    """Tasks with a query by query likelihood, the others by signals."""
+    if labels is not None:
+        raise CcrankError(
+            f"task {tasks[asked[0]].id!r} has a query, and labels do not change a ranking by query; leave them out"
+        )
+    relevance = query_likelihood([tasks[index] for index in asked], reader, templates, progress=progress)
+    answers = dict(zip(asked, relevance, strict=True))
+    others = [index for index in range(len(tasks)) if index not in answers]
+    if others:
+        found, _ = _label_free([tasks[index] for index in others], reader, templates, anchor, progress)
+        answers.update(zip(others, found, strict=True))
+    return [answers[index] for index in range(len(tasks))]
 
 
 def task_labels(tasks: Sequence[Task], labels: object) -> list[Labels]:
@@ -356,6 +389,8 @@ def _by_criterion(tasks: Sequence[Task]) -> dict[Criterion, list[int]]:
 
 def auto_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
     """The prompts of `auto`: pole words and states in one reading, then items as answers."""
+    if task.query is not None:
+        return query_likelihood_requests(task, form, templates)
     likely = likelihood_requests(task, form, templates)
     return likely if task.context else [*_with_exemplars(task, form, templates), *likely]
 
@@ -391,6 +426,7 @@ def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any
     if isfinite(agree := consistency.get("signals_agree", nan)):
         low, high = details["poles"]
         phrases += [f"from {low} to {high}", f"the signals agree (mean τ = {agree:.2f}; 0 by chance)"]
+    phrases += describe_relevance(consistency, details)
     if "labels" in details:
         labels = details["labels"]
         phrases.append(f"{labels['labels']} labels on {labels['labelled']} items")

@@ -68,6 +68,10 @@ class PromptTokenizer:
                     raise CcrankError(f"task {prompt.task!r}: the answer {answer!r} is blank")
         return encode([self._prepared(prompt) for prompt in prompts], candidates, items)
 
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, without special tokens."""
+        return [len(ids) for ids in self._ids([self._spell_out(text) for text in texts])]
+
     def _prepared(self, prompt: Prompt) -> Prompt:
         """Escape special tokens in user text and apply the chat template."""
         prompt = replace(

@@ -148,6 +148,21 @@ class Reader:
         config = self.loaded.model.config
         return int(getattr(config, "hidden_size", None) or config.d_model)
 
+    @property
+    def window(self) -> int | None:
+        """The maximal input length in tokens; None if the model has no limit."""
+        return self.loaded.window
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, without special tokens.
+
+        Parameters
+        ----------
+        texts
+            Any texts.
+        """
+        return self.prompt_tokenizer.count(texts)
+
     def read(
         self,
         prompts: Sequence[Prompt],
