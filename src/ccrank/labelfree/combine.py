@@ -11,10 +11,10 @@ import numpy as np
 from scipy.stats import pearson3
 
 from ccrank.labelfree.signals import read_likelihood, read_poles
-from ccrank.labelfree.watch import Watcher, by_item
 from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.layers import middle_and_late
 from ccrank.lm.reader import Progress
+from ccrank.lm.watch import Watcher, by_item
 from ccrank.metrics import tau_b
 from ccrank.prompts import Templates
 from ccrank.standardise import z_scores

@@ -15,11 +15,11 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ccrank.errors import CcrankError
-from ccrank.labelfree.watch import Watcher, by_item, steps
 from ccrank.lexicon import Poles, poles_of
 from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Readings, checked_logits, joined
+from ccrank.lm.watch import Watcher, by_item, steps
 from ccrank.prompts import Form, Prompt, Templates
 from ccrank.standardise import z_scores
 from ccrank.task import Task

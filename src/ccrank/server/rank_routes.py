@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from ccrank.labelfree.watch import Watcher
+from ccrank.lm.watch import Watcher
 from ccrank.server.bodies import RankBody
 from ccrank.server.ranking import RankWork, method_json, served_methods
 from ccrank.server.replies import JSONReply, json_bytes, refusal_of

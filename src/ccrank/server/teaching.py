@@ -12,12 +12,12 @@ from ccrank.api import ranking_of
 from ccrank.criterion_phrase import criterion_of, resolved
 from ccrank.inflection import comparative_of
 from ccrank.labelfree.rankers import label_free_states, with_labels
-from ccrank.labelfree.watch import Watcher
 from ccrank.labelled.kernel import States
 from ccrank.labelled.session import Session
 from ccrank.labels import Labels
 from ccrank.lm import Reader
 from ccrank.lm.reader import Progress
+from ccrank.lm.watch import Watcher
 from ccrank.methods import DEFAULT_METHOD, get_method
 from ccrank.opposites import opposite_proposer
 from ccrank.prompts import load_templates
@@ -180,7 +180,7 @@ def watched(work: RankWork, reader: Reader, watcher: Watcher, model: str, lists:
         What was read earlier.
     """
     plain = work.method.name == DEFAULT_METHOD and work.options.keys() <= {"labels"}
-    if not plain or work.task.context or len(work.task.items) > MOST_ITEMS:
+    if not plain or work.task.query is not None or work.task.context or len(work.task.items) > MOST_ITEMS:
         return work.run(reader, watcher)
     key = (model, work.task.criterion, work.task.items)
     found = lists.get(key, lambda: ReadList.read(work.task, reader, watcher))

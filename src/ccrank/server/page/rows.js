@@ -85,9 +85,9 @@ function newRow(item) {
     h("span.strip", { "aria-hidden": "true" }, h("i.range", null), h("i.stem", null), h("i.dot", null)),
     h("span.score", null),
     h("span.moves", null,
-      h("button.handle", { type: "button", "data-move": "drag" }, "⠿"),
       h("button.step", { type: "button", "data-move": "up", tabIndex: -1, "aria-label": `Move ${short(item)} up` }, "▲"),
-      h("button.step", { type: "button", "data-move": "down", tabIndex: -1, "aria-label": `Move ${short(item)} down` }, "▼")));
+      h("button.step", { type: "button", "data-move": "down", tabIndex: -1, "aria-label": `Move ${short(item)} down` }, "▼"),
+      h("button.handle", { type: "button", "data-move": "drag" }, "⠿")));
 }
 
 /** @param {HTMLElement} row @param {Placed} one @param {number} index @param {Look} look @param {(value: number) => number} place */
@@ -113,7 +113,7 @@ function update(row, one, index, look, place) {
     score.append(h("small.ranks", null, ` rank ${one.row.rank_low}–${one.row.rank_high}`));
   }
   show(moves, look.movable);
-  moves.firstElementChild?.setAttribute("aria-label", `Move ${short(one.item)}, now ${index + 1}: drag, or press the up and down arrow keys`);
+  moves.lastElementChild?.setAttribute("aria-label", `Move ${short(one.item)}, now ${index + 1}: drag, or press the up and down arrow keys`);
 }
 
 /** @param {Placed[]} placed @param {Look} look @param {(value: number) => number} place */
