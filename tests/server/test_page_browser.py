@@ -164,7 +164,7 @@ def test_hostile_items_are_shown_as_they_are(opener: Open):
             opened.page.keyboard.press("Enter")
             opened.page.wait_for_selector("svg.scatter")
     opened.page.click("#tab-ranking")
-    opened.page.click("text=answer a few questions")
+    opened.page.click("#teach .invite button")
     opened.page.click(".option >> nth=0")
     opened.wait_taught(1)
     assert opened.page.evaluate("typeof window.hacked") == "undefined"
@@ -243,7 +243,7 @@ def test_answers_change_the_order(opener: Open):
     opened = opener()
     opened.type(ITEMS, "size")
     before = opened.rank()
-    opened.page.click("text=answer a few questions")
+    opened.page.click("#teach .invite button")
     assert opened.page.inner_text("#question") == "Which is larger?"
     pairs = []
     for number in range(1, 4):
@@ -281,7 +281,8 @@ def test_a_question_can_be_skipped(opener: Open):
     opened = opener()
     opened.type(ITEMS, "size")
     before = opened.rank()
-    opened.page.click("text=answer a few questions")
+    opened.page.click("#teach .invite button")
+    opened.page.wait_for_selector(".option")
     first = opened.page.locator(".option span").all_text_contents()
     opened.page.click("text=Can’t say")
     opened.page.wait_for_selector(f".option:has-text('{first[0]}')", state="detached")
@@ -534,13 +535,12 @@ def test_methods_are_compared_side_by_side(opener: Open, address: str):
     opened.type(ITEMS, "size")
     opened.rank()
     opened.page.click("#tab-methods")
-    for box in opened.page.locator("input[name=compared]:checked").all():
-        box.uncheck()
-    for name in ("auto", "poles", "prompt-point"):
-        opened.page.check(f"input[name=compared][value={name}]")
+    chosen = ("auto", "poles", "prompt-point")
+    for box in opened.page.locator("input[name=compared]").all():
+        box.set_checked(box.get_attribute("value") in chosen)
     opened.page.click("#panel-methods button[type=submit]")
     opened.page.wait_for_selector("#status:has-text('3 methods compared')", state="attached")
-    for place, name in enumerate(("auto", "poles", "prompt-point")):
+    for place, name in enumerate(chosen):
         expected = {
             row["item"]: row["rank"]
             for row in answer_of(address, items=ITEMS, by="size", method=name)["items"]
@@ -567,7 +567,7 @@ def test_reports_are_linked_and_open(opener: Open):
     """Where the server has reports, the page links them, and a study's report opens."""
     opened = opener()
     opened.page.click("#reports-link")
-    opened.page.click("text=report")
+    opened.page.click(".reports a")
     opened.page.wait_for_selector("h1:has-text('A study')")
 
 
@@ -608,7 +608,7 @@ def test_every_view_fits_is_quiet_and_accessible(opener: Open, address: str, wid
     opened.type([*ITEMS, "a much longer item that goes on for more than one line of a narrow window"], "size")
     opened.page.wait_for_selector(".chip")
     opened.rank()
-    opened.page.click("text=answer a few questions")
+    opened.page.click("#teach .invite button")
     opened.page.click(".option >> nth=0")
     opened.wait_taught(1)
     opened.page.wait_for_timeout(600)  # colours in transition have no contrast yet

@@ -1,6 +1,6 @@
 /** The frame of the page: tabs and colours. */
 
-import { byId, sentence, show } from "./dom.js";
+import { byId, fill, h, sentence, show } from "./dom.js";
 
 const TABS = ["ranking", "signals", "criteria", "methods"];
 
@@ -34,8 +34,7 @@ export function startTheme() {
   const button = byId("theme");
   const apply = (/** @type {string} */ theme) => {
     document.documentElement.dataset.theme = theme;
-    button.textContent = sentence(theme);
-    button.setAttribute("aria-label", `Colours: ${theme === "auto" ? "as the system" : theme}`);
+    fill(button, h("span.hidden", null, "Colours: "), sentence(theme));
   };
   apply(localStorage.getItem("ccrank-theme") ?? "auto");
   button.addEventListener("click", () => {

@@ -220,7 +220,7 @@ function startDrag(event) {
   const list = byId("rows");
   const { row } = from;
   const handle = /** @type {HTMLElement} */ (event.target);
-  handle.setPointerCapture(event.pointerId);
+  list.setPointerCapture(event.pointerId); // not the handle: it leaves the document for a moment when its row moves
   handle.focus({ preventScroll: true });
   let grip = event.clientY - row.getBoundingClientRect().top;
   row.classList.add("dragging");
@@ -238,17 +238,17 @@ function startDrag(event) {
   };
   /** @param {Event} ended */
   const end = (ended) => {
-    handle.removeEventListener("pointermove", move);
-    handle.removeEventListener("pointerup", end);
-    handle.removeEventListener("pointercancel", end);
+    list.removeEventListener("pointermove", move);
+    list.removeEventListener("pointerup", end);
+    list.removeEventListener("pointercancel", end);
     row.classList.remove("dragging");
     row.style.transform = "";
     if (ended.type === "pointercancel") cancelMove();
     else settle(row);
   };
-  handle.addEventListener("pointermove", move);
-  handle.addEventListener("pointerup", end);
-  handle.addEventListener("pointercancel", end);
+  list.addEventListener("pointermove", move);
+  list.addEventListener("pointerup", end);
+  list.addEventListener("pointercancel", end);
 }
 
 /** The middle of a row where it is laid out, whatever its movement. @param {Element} row */
