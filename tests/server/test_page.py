@@ -358,3 +358,14 @@ def test_without_a_folder_there_are_no_reports(client: TestClient):
     assert client.get("/v1/page").json()["reports"] == 0
     assert "--reports" in client.get("/reports/").text
     assert client.get("/reports/first/report.html").status_code == 404
+
+
+def test_a_server_with_keys_shows_no_reports_but_the_page(studies: tuple[TestClient, Path]):
+    """A browser opens reports without a key, so they are closed where keys are set; the page itself opens."""
+    _, folder = studies
+    settings = ServerSettings(reports=str(folder), keys=("secret",))
+    with TestClient(create_app(settings, {"tiny": tiny_reader()})) as client:
+        assert client.get("/").status_code == 200
+        assert client.get("/reports/first/report.html").status_code == 404
+        assert client.post("/v1/question", json=BODY).status_code == 401
+        assert client.post("/v1/understand", json={"by": "size"}).status_code == 401

@@ -15,7 +15,13 @@ class RankBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     items: Annotated[list[str], Field(min_length=2, description="The texts to rank; equal ones are tied.")]
-    by: Annotated[str, Field(min_length=1, description="The criterion: size, cheapest, least risky …")]
+    by: Annotated[
+        str | None, Field(min_length=1, description="The criterion: size, cheapest, least risky …")
+    ] = None
+    query: Annotated[
+        str | None,
+        Field(min_length=1, description="In place of a criterion: what documents are relevant to."),
+    ] = None
     poles: Annotated[
         list[str] | None,
         Field(min_length=2, max_length=2, description="Words for the low and the high pole."),
@@ -44,32 +50,54 @@ class RankBody(BaseModel):
     ] = False
 
 
-class UnderstandBody(BaseModel):
-    """A criterion as it is being typed."""
+class Document(BaseModel):
+    """A document to rerank; further fields are ignored."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    by: Annotated[str, Field(min_length=1, max_length=1000, description="The criterion.")]
-    category: Annotated[str | None, Field(max_length=1000, description="What the items are: country.")] = None
+    text: str
 
 
-class QuestionBody(BaseModel):
-    """A list with what is known about it so far. The server keeps no answers: every request has all of them."""
+class RerankBody(BaseModel):
+    """Documents to rerank by their relevance to a query, in the form of Cohere's and Jina's APIs.
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    Fields of these APIs that have no meaning here are ignored.
+    """
 
-    items: Annotated[list[str], Field(min_length=2, description="The texts to rank.")]
-    by: Annotated[str, Field(min_length=1, description="The criterion.")]
-    poles: Annotated[
-        list[str] | None,
-        Field(min_length=2, max_length=2, description="Words for the low and the high pole."),
-    ] = None
-    comparative: Annotated[str | None, Field(description="How the higher item compares: larger.")] = None
-    category: Annotated[str | None, Field(description="What the items are: country.")] = None
-    labels: Annotated[
-        dict[str, Any] | list[Any] | None, Field(description="All labels so far, as in /v1/rank.")
-    ] = None
-    skipped: Annotated[list[str] | None, Field(description="Items that should not be asked about again.")] = (
-        None
-    )
     model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None
+    query: Annotated[str, Field(min_length=1, description="A question or keywords.")]
+    documents: Annotated[
+        list[str | Document], Field(min_length=1, description="Texts, or objects with a text.")
+    ]
+    top_n: Annotated[int | None, Field(ge=1, description="Only the first so many results.")] = None
+    return_documents: Annotated[bool, Field(description="Whether results repeat the documents.")] = False
+
+
+class RerankResult(BaseModel):
+    """One document of a reranking."""
+
+    index: Annotated[int, Field(description="The place of the document in the request, from 0.")]
+    relevance_score: Annotated[float, Field(description="From 0 to 1; 0.5 says nothing either way.")]
+    document: Document | None = None
+
+
+class RerankReply(BaseModel):
+    """A reranking, the most relevant document first, in the form of Cohere's and Jina's APIs."""
+
+    id: str
+    object: str = "list"
+    model: str
+    results: list[RerankResult]
+    meta: dict[str, Any]
+    usage: dict[str, int]
+
+
+class ErrorContent(BaseModel):
+    """What went wrong."""
+
+    type: Annotated[str, Field(description="A word for programs, such as too_many_items.")]
+    message: Annotated[str, Field(description="For people: the offending value and the remedy.")]
+
+
+class ErrorReply(BaseModel):
+    """The answer to a request that was refused."""
+
+    error: ErrorContent

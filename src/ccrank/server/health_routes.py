@@ -1,8 +1,9 @@
-"""Whether the server runs, and whether it takes work."""
+"""Whether the server runs, whether it takes work, and its metrics."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 from ccrank.server.replies import JSONReply
@@ -23,7 +24,16 @@ async def healthz(request: Request) -> Response:
 async def readyz(request: Request) -> Response:
     """200 while new work is taken, 503 when the server drains, its queue is full or a model cannot be read."""
     state = state_of(request)
-    full = state.workers.active >= state.settings.concurrency + state.settings.queue
-    reasons = {"draining": state.draining, "queue full": full, "model failed": not state.models.alive}
+    reasons = {
+        "draining": state.draining,
+        "queue full": state.workers.full,
+        "model failed": not state.models.alive,
+    }
     found = [reason for reason, holds in reasons.items() if holds]
     return JSONReply({"ready": not found, "reasons": found}, 503 if found else 200)
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Metrics in Prometheus' text format."""
+    return Response(state_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)

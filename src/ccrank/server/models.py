@@ -10,8 +10,9 @@ from ccrank.lm import Reader, ReadingCache
 from ccrank.lm.engine import Engine
 from ccrank.lm.hub import Say
 from ccrank.server.replies import RequestError
-from ccrank.server.scheduler import Pass, Scheduler, SharedEngine, Ticket
+from ccrank.server.scheduler import Pass, Scheduler, SharedEngine
 from ccrank.server.settings import ServerSettings
+from ccrank.server.stopping import Ticket
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from ccrank.criterion_phrase import criterion_of
 from ccrank.lexicon import poles_of
-from ccrank.server.bodies import QuestionBody, UnderstandBody
+from ccrank.server.page_bodies import QuestionBody, UnderstandBody
 from ccrank.server.page_files import page_reply, report_index, report_names, report_reply
 from ccrank.server.replies import JSONReply, json_bytes
-from ccrank.server.scheduler import Ticket
 from ccrank.server.state import ServerState, state_of
+from ccrank.server.stopping import Ticket
 from ccrank.server.teaching import TeachWork
 from ccrank.version import __version__
 
@@ -47,7 +47,9 @@ async def report(request: Request, name: str) -> Response:
 
 
 def _folder(state: ServerState) -> Path | None:
-    return None if state.settings.reports is None else Path(state.settings.reports)
+    """The folder of reports. A browser opens them without a key, so that a server with keys shows none."""
+    settings = state.settings
+    return None if settings.reports is None or settings.keys else Path(settings.reports)
 
 
 @router.get("/v1/page", include_in_schema=False)

@@ -9,18 +9,33 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from ccrank.lm.watch import Watcher
-from ccrank.server.bodies import RankBody
+from ccrank.server.bodies import ErrorReply, RankBody
 from ccrank.server.ranking import RankWork, method_json, served_methods
 from ccrank.server.replies import JSONReply, json_bytes, refusal_of
-from ccrank.server.scheduler import Ticket
 from ccrank.server.state import state_of
+from ccrank.server.stopping import Ticket
 from ccrank.server.teaching import watched
-from ccrank.server.work import Reports
+from ccrank.server.watching import Reports
 
 router = APIRouter()
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorReply, "description": description}
+    for status, description in {
+        400: "The body is not JSON.",
+        401: "The API key is missing or wrong.",
+        404: "The server has no such model.",
+        408: "The body came too slowly.",
+        413: "The body, the number of items or a text is too large.",
+        422: "The request has a mistake, which the message names.",
+        429: "Too many requests are waiting; see Retry-After.",
+        503: "The server is stopping or out of memory; see Retry-After.",
+        504: "The time is up; the work was stopped.",
+    }.items()
+}
+"""The errors of routes that work, for the OpenAPI schema."""
 
 
-@router.post("/v1/rank")
+@router.post("/v1/rank", responses=ERRORS)
 async def rank(request: Request, body: RankBody) -> Response:
     """Rank items by a criterion, best first.
 
@@ -31,6 +46,8 @@ async def rank(request: Request, body: RankBody) -> Response:
     state = state_of(request)
     model = state.models.get(body.model)
     work = RankWork(body, state.settings)
+    state.workers.check_room()
+    state.metrics.items.labels("/v1/rank").inc(len(body.items))
     if body.stream:
         return StreamingResponse(
             _events(request, work, body.model, body.partial),

@@ -16,6 +16,7 @@ from ccrank.prompts import load_templates
 from ccrank.ranking import Ranking
 from ccrank.rows import Rows, rows_of_items
 from ccrank.server.bodies import RankBody
+from ccrank.server.options import checked_options, prompts_needed
 from ccrank.server.replies import RequestError
 from ccrank.server.settings import ServerSettings
 from ccrank.task import Task
@@ -76,23 +77,32 @@ class RankWork:
             body.items,
             by=body.by,
             context=body.context,
+            query=body.query,
             comparative=body.comparative,
             category=body.category,
+            low=body.poles[0] if body.poles else None,
+            high=body.poles[1] if body.poles else None,
         )
-        self.method = _method(body.method)
-        self.options = self.method.parse_options(body.options or {})
+        self.method = method_of(body.method)
+        self.options = checked_options(self.method, body.options or {})
         if body.labels is not None:
-            self.options = self.method.parse_options({**self.options, "labels": body.labels})
+            self.options |= self.method.parse_options({"labels": body.labels})
         self.rows: Rows = rows_of_items(body.items)
-        poles = None if body.poles is None else (body.poles[0], body.poles[1])
-        criterion = criterion_of(body.by, comparative=body.comparative, poles=poles, category=body.category)
-        self.task: Task = self.rows.task(criterion, body.context, id=f"ranking by {body.by.strip()}")
-        if (prompts := self.method.prompts(len(self.task.items))) > settings.most_prompts:
+        self.task: Task = _task(body, self.rows)
+        count = len(self.task.items)
+        if (prompts := prompts_needed(self.method, self.options, count)) > settings.most_prompts:
             raise RequestError(
                 413,
                 "too_many_prompts",
-                f"{self.method.name} needs about {prompts:,.0f} prompts for {len(self.task.items):,} items; this "
-                f"server takes up to {settings.most_prompts:,}: send fewer items, or use method auto",
+                f"{self.method.name} needs about {prompts:,.0f} prompts for {count:,} items; this server takes up to "
+                f"{settings.most_prompts:,}: send fewer items, or use method auto",
+            )
+        if self.method.objective is not None and count > settings.most_probe_items:
+            raise RequestError(
+                413,
+                "too_many_items",
+                f"{self.method.name} fits a probe; this server does that for up to {settings.most_probe_items:,} items "
+                f"and got {count:,}: use method auto",
             )
 
     def run(self, reader: Reader, progress: Callable[[int], None] | None = None) -> Ranking:
@@ -122,7 +132,29 @@ class RankWork:
             return None
 
 
-def _method(name: str | None) -> Method:
+def _task(body: RankBody, rows: Rows) -> Task:
+    words = {"comparative": body.comparative, "poles": body.poles, "category": body.category}
+    if body.query is not None:
+        if given := [name for name, value in {"by": body.by, **words}.items() if value is not None]:
+            raise CcrankError(f"a query is the criterion; leave out {', '.join(given)}, or the query")
+        return rows.task_of_query(body.query, body.context, id="ranking by relevance")
+    if body.by is None:
+        raise CcrankError(
+            'no criterion: send one, such as "by": "size", or a query that documents are ranked for'
+        )
+    poles = None if body.poles is None else (body.poles[0], body.poles[1])
+    criterion = criterion_of(body.by, comparative=body.comparative, poles=poles, category=body.category)
+    return rows.task(criterion, body.context, id=f"ranking by {body.by.strip()}")
+
+
+def method_of(name: str | None) -> Method:
+    """A method that requests may use, by its name.
+
+    Parameters
+    ----------
+    name
+        The name; None is the default method.
+    """
     found = served_methods().get(name or DEFAULT_METHOD)
     if found is None:
         raise RequestError(

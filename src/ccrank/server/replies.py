@@ -136,7 +136,6 @@ def add_error_replies(app: FastAPI, log_items: bool) -> None:
     app.add_exception_handler(CcrankError, refused)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, http_error)
-    app.add_exception_handler(Exception, refused)
 
 
 def _explained(errors: Sequence[Any]) -> list[str]:

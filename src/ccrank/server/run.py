@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,7 +41,7 @@ class Server(uvicorn.Server):
         self.handle_exit(number, frame)
 
 
-def serve(app: FastAPI, settings: ServerSettings, host: str, port: int) -> None:
+def serve(app: FastAPI, settings: ServerSettings, bound: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT; requests in progress are finished.
 
     Parameters
@@ -49,16 +50,14 @@ def serve(app: FastAPI, settings: ServerSettings, host: str, port: int) -> None:
         The application, from `create_app`.
     settings
         Its settings.
-    host, port
-        Where to listen.
+    bound
+        The socket to listen on.
     """
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
-        log_level="warning",
+        log_config=None,
         access_log=False,
-        timeout_graceful_shutdown=round(settings.drain),
+        timeout_graceful_shutdown=max(1, round(settings.drain)),
         server_header=False,
     )
-    Server(config).run()
+    Server(config).run(sockets=[bound])

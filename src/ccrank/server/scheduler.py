@@ -22,49 +22,12 @@ import torch
 from ccrank.lm.backbone import Backbone
 from ccrank.lm.engine import Engine, EngineOutput, Point, Progress
 from ccrank.lm.tree import shared_prefix
+from ccrank.server.stopping import Cancelled, Ticket
 
 log = logging.getLogger(__name__)
 
 LEAST_SHARE = 64
 """Tokens that a job gets of a pass at least, so that its prompts keep sharing their prefixes."""
-
-
-class Stopped(BaseException):
-    """The request is over: its client is gone, its time is up, or the server stops.
-
-    Not an `Exception`, so that no method takes it for a failure of one of its tasks.
-    """
-
-
-class Cancelled(Stopped):
-    """The client is gone, or the server stops."""
-
-
-class TimedOut(Stopped):
-    """The deadline has passed."""
-
-
-class Ticket:
-    """One request's right to be worked on: it ends at the deadline, or when it is cancelled."""
-
-    def __init__(self, seconds: float) -> None:
-        self.deadline = time.monotonic() + seconds
-        self._cancelled = threading.Event()
-
-    def cancel(self) -> None:
-        """Stop the work at the next opportunity."""
-        self._cancelled.set()
-
-    def reason_to_stop(self) -> Stopped | None:
-        """Why the work must stop; None if it may go on."""
-        if self._cancelled.is_set():
-            return Cancelled()
-        return TimedOut() if time.monotonic() > self.deadline else None
-
-    def check(self) -> None:
-        """Raise `Stopped` if the work must stop."""
-        if (reason := self.reason_to_stop()) is not None:
-            raise reason
 
 
 @dataclass(eq=False)
@@ -249,7 +212,7 @@ class Scheduler:
         """Sequences of the waiting jobs, by turns, up to the budget of a pass; jobs that must stop are dropped."""
         for job in self._jobs:
             if (reason := job.ticket.reason_to_stop()) is not None:
-                job.news.put(reason)
+                job.news.put(reason())
                 job.place = len(job.order)
         waiting = [job for job in self._jobs if job.left]
         shares: dict[int, Share] = {}

@@ -25,8 +25,10 @@ class ServerSettings:
     """Items of one request."""
     most_item_characters: int = 20_000
     """Characters of one item, of the context and of the query."""
-    most_prompts: int = 200_000
+    most_prompts: int = 50_000
     """Prompts that a method may need for one request: bounds methods that compare all pairs."""
+    most_probe_items: int = 500
+    """Items of one request for methods that fit a probe."""
     concurrency: int = 64
     """Requests that are worked on at the same time, sharing forward passes."""
     queue: int = 256

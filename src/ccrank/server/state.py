@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
 
+from ccrank.server.metrics import Metrics
 from ccrank.server.models import ServedModels
 from ccrank.server.settings import ServerSettings
 from ccrank.server.teaching import ReadLists
@@ -19,6 +20,7 @@ class ServerState:
     settings: ServerSettings
     models: ServedModels
     workers: Workers
+    metrics: Metrics
     lists: ReadLists = field(default_factory=ReadLists)
     """What was read of the lists that questions are asked about."""
     draining: bool = False

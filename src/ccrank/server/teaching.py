@@ -23,7 +23,7 @@ from ccrank.opposites import opposite_proposer
 from ccrank.prompts import load_templates
 from ccrank.ranking import Answer, Ranking, canonical
 from ccrank.rows import Rows, rows_of_items
-from ccrank.server.bodies import QuestionBody
+from ccrank.server.page_bodies import QuestionBody
 from ccrank.server.ranking import RankWork, check_texts
 from ccrank.server.replies import RequestError
 from ccrank.server.settings import ServerSettings

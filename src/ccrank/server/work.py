@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -12,33 +12,15 @@ import torch
 from starlette.requests import Request
 
 from ccrank.server.replies import RequestError
-from ccrank.server.scheduler import Cancelled, Ticket, TimedOut
 from ccrank.server.settings import ServerSettings
+from ccrank.server.stopping import Cancelled, Ticket, TimedOut
+from ccrank.server.watching import Reports
 
 T = TypeVar("T")
-
-
-class Reports:
-    """What a thread says of its work; the event loop looks at it from time to time."""
-
-    def __init__(self) -> None:
-        self.tokens = 0
-        """Tokens read so far."""
-        self.scores: Mapping[str, float] | None = None
-        """Scores of the items read so far, where they were asked for."""
-
-    def __call__(self, tokens: int) -> None:
-        self.tokens += tokens
-
-    def partial(self, scores: Mapping[str, float]) -> None:
-        """Take the scores so far.
-
-        Parameters
-        ----------
-        scores
-            By item.
-        """
-        self.scores = scores
+RETRY_AFTER = 5
+"""Seconds after which a refused client should try again."""
+EVENT_SECONDS = 0.1
+"""The least time between two progress events."""
 
 
 class Workers:
@@ -52,40 +34,33 @@ class Workers:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
-        self.active = 0
-        """Requests that are worked on or wait; changed in the event loop only."""
         self.tickets: set[Ticket] = set()
+        """Requests that are worked on or wait; changed in the event loop only."""
         # A forward pass uses all cores; what methods compute besides is small, and slower on several threads.
         self._threads = ThreadPoolExecutor(
             settings.concurrency, "ccrank-worker", initializer=torch.set_num_threads, initargs=(1,)
         )
 
     @property
+    def active(self) -> int:
+        """Requests that are worked on."""
+        return min(len(self.tickets), self.settings.concurrency)
+
+    @property
     def waiting(self) -> int:
         """Requests that wait for a thread."""
-        return max(0, self.active - self.settings.concurrency)
+        return len(self.tickets) - self.active
 
-    def admit(self) -> Ticket:
-        """Let a request in; it must be handed to `run` or `stream`."""
-        if self.active >= self.settings.concurrency + self.settings.queue:
-            raise RequestError(
-                429, "too_many_requests", f"{self.active} requests are waiting; try again later", 5
-            )
-        self.active += 1
-        ticket = Ticket(self.settings.timeout)
-        self.tickets.add(ticket)
-        return ticket
+    @property
+    def full(self) -> bool:
+        """Whether a further request is refused."""
+        return len(self.tickets) >= self.settings.concurrency + self.settings.queue
 
-    def release(self, ticket: Ticket) -> None:
-        """A request that was let in is over.
-
-        Parameters
-        ----------
-        ticket
-            Its ticket.
-        """
-        self.active -= 1
-        self.tickets.discard(ticket)
+    def check_room(self) -> None:
+        """Refuse a request if too many wait already."""
+        if self.full:
+            message = f"{len(self.tickets)} requests are waiting; try again later"
+            raise RequestError(429, "too_many_requests", message, RETRY_AFTER)
 
     async def run(self, request: Request, work: Callable[[Ticket], T]) -> T:
         """The result of `work`, in a thread; a client that leaves, or the deadline, ends it.
@@ -97,32 +72,31 @@ class Workers:
         work
             Given the request's ticket.
         """
-        ticket = self.admit()
-        watch = asyncio.ensure_future(_gone(request, ticket))
+        self.check_room()
+        ticket = Ticket(self.settings.timeout)
+        watch = asyncio.ensure_future(_cancel_when_gone(request, ticket))
         try:
-            return await self._in_thread(ticket, work)
+            return await self._start(ticket, work)
         finally:
-            ticket.cancel()
             watch.cancel()
-            self.release(ticket)
+            ticket.cancel()
 
     async def stream(self, work: Callable[[Ticket, Reports], T]) -> AsyncIterator[tuple[str, Any]]:
-        """Events of `work`: ("progress", tokens so far), at most ten in a second, then ("result", what it returned).
+        """Events of `work`: ("progress", tokens so far), a few in a second, then ("result", what it returned).
 
-        Where the work reports scores while it reads, ("partial", scores) as well: the latest ones.
-
-        Closing the iterator ends the work.
+        Where the work reports scores while it reads, ("partial", scores) as well: the latest ones. Closing the
+        iterator, as a client does that leaves, ends the work.
 
         Parameters
         ----------
         work
             Given the request's ticket and a function that takes progress.
         """
-        ticket = self.admit()
+        ticket = Ticket(self.settings.timeout)
+        reports = Reports()
+        shown, scores = -1, None
+        future = asyncio.ensure_future(self._start(ticket, lambda own: work(own, reports)))
         try:
-            reports = Reports()
-            future = asyncio.ensure_future(self._in_thread(ticket, lambda own: work(own, reports)))
-            shown, scores = -1, None
             while not future.done():
                 if reports.tokens != shown:
                     shown = reports.tokens
@@ -130,26 +104,30 @@ class Workers:
                 if reports.scores is not scores:
                     scores = reports.scores
                     yield "partial", scores
-                await asyncio.wait([future], timeout=0.1)
+                await asyncio.wait([future], timeout=EVENT_SECONDS)
             yield "result", await future
         finally:
             ticket.cancel()
-            self.release(ticket)
+            with suppress(BaseException):
+                await asyncio.shield(future)
 
-    async def _in_thread(self, ticket: Ticket, work: Callable[[Ticket], T]) -> T:
-        def guarded() -> T:
-            ticket.check()
-            return work(ticket)
-
+    async def _start(self, ticket: Ticket, work: Callable[[Ticket], T]) -> T:
+        """Run the work in a thread. Its place is taken until the thread is done, whatever becomes of the client."""
+        loop = asyncio.get_running_loop()
+        self.tickets.add(ticket)
+        running = loop.run_in_executor(self._threads, lambda: ticket.run(lambda: work(ticket)))
+        running.add_done_callback(lambda _: self.tickets.discard(ticket))
+        alarm = loop.call_later(self.settings.timeout + 0.01, ticket.interrupt)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, guarded)
+            return await asyncio.shield(running)
         except TimedOut:
-            seconds = f"{self.settings.timeout:g}"
-            raise RequestError(
-                504, "timed_out", f"the ranking took more than {seconds} seconds; send fewer items", None
-            ) from None
+            message = f"the ranking took more than {self.settings.timeout:g} seconds and was stopped; send fewer items"
+            raise RequestError(504, "timed_out", message) from None
         except Cancelled:
-            raise RequestError(503, "stopped", "the server is stopping; try again later", 5) from None
+            message = "the work was cancelled: the client left or the server is stopping"
+            raise RequestError(503, "stopped", message, RETRY_AFTER) from None
+        finally:
+            alarm.cancel()
 
     def stop(self) -> None:
         """Cancel all work and end the threads."""
@@ -158,9 +136,7 @@ class Workers:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
 
-async def _gone(request: Request, ticket: Ticket) -> None:
-    """Cancel the work when the client closes the connection."""
-    with suppress(asyncio.CancelledError):
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-        ticket.cancel()
+async def _cancel_when_gone(request: Request, ticket: Ticket) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    ticket.cancel()
