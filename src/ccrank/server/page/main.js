@@ -142,7 +142,7 @@ function display(ranking) {
   if (asked.query) fill(byId("answer-title"), "For ", h("em", { dir: "auto" }, asked.query));
   else fill(byId("answer-title"), "By ", h("em", { dir: "auto" }, ranking.understood?.name ?? ranking.criterion.name), first && h("span.first", null, `, ${first}`));
   const labels = ranking.details?.labels?.labels;
-  fill(byId("facts"), [count(ranking.items.length), `${ranking.method} on ${ranking.model}`, labels ? `${labels} labels` : "", `${now.seconds.toFixed(1)} s`].filter(Boolean).join(" · "));
+  fill(byId("facts"), [count(ranking.items.length), `${ranking.method} on ${ranking.model}`, labels ? `${labels} labels` : "", now.seconds >= 0.1 ? `${now.seconds.toFixed(1)} s` : ""].filter(Boolean).join(" · "));
   showConfidence(ranking);
   fill(byId("warnings"), ...ranking.warnings.map((text) => h("li", null, sentence(plain(text)))));
   show(byId("warnings"), ranking.warnings.length > 0);
@@ -179,6 +179,7 @@ function placed(ranking) {
 function legend(ranking) {
   if (ranking.items.some((row) => row.deviation !== undefined)) return "Dot: score. Band: plus and minus one standard deviation.";
   if (Object.keys(ranking.details?.signals ?? {}).length > 1) return "Dot: score, the mean of several signals. Band: how far the signals spread around it.";
+  if (now.request?.query) return "Dot: how much more likely the document makes the query, in nats per token.";
   return "Dot: score.";
 }
 
@@ -192,7 +193,7 @@ function showConfidence({ confidence, directed }) {
   box.dataset.level = level;
   fill(box,
     h("span.meter", { "aria-hidden": "true" }, ...[1, 2, 3].map((step) => h(step <= steps ? "i.on" : "i", null))),
-    h("span", null, h("b", null, `${sentence(level)} confidence`), ` The order is right (τ > 0.3) with probability ${probability.toFixed(2)}.`, !directed && " The direction is unknown."));
+    h("span", null, h("b", null, `${sentence(level)} confidence`), ` The order is right (τ\u00a0>\u00a00.3) with probability ${probability.toFixed(2)}.`, !directed && " The direction is unknown."));
 }
 
 function cancelled() {
