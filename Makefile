@@ -10,7 +10,7 @@ export CCRANK_DATA ?= $(abspath $(wildcard ../shared/data))
 JOBS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-.PHONY: demo test coverage mutants wheel-test notebooks docs recording page-tools lint bench format clean
+.PHONY: demo test coverage mutants wheel-test clients notebooks docs lint bench format clean recording page-tools
 
 demo: $(VENV)/core
 	$(BIN)/ccrank rank Russia Canada Brazil Chad Monaco --by size --category country
@@ -32,6 +32,11 @@ mutants: $(VENV)/dev
 # The wheel, built and run in a fresh environment.
 wheel-test: $(VENV)/dev
 	$(BIN)/python -m pytest -m slow tests/test_wheel.py
+
+# Clients of search tools against a local server: the SDKs are larger than what they test, so `make test` has none.
+clients: $(VENV)/dev
+	$(INSTALL) -r requirements/clients.txt
+	$(BIN)/python -m pytest tests/server/test_clients.py -rs
 
 # The notebooks of examples/, executed again; their outputs are compared with the committed ones.
 notebooks: $(VENV)/dev

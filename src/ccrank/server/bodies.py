@@ -101,3 +101,4 @@ class ErrorReply(BaseModel):
     """The answer to a request that was refused."""
 
     error: ErrorContent
+    detail: Annotated[str, Field(description="The message again, where clients of Jina's API look for it.")]

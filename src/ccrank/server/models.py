@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader, ReadingCache
-from ccrank.lm.engine import Engine
 from ccrank.lm.hub import Say
 from ccrank.server.replies import RequestError
 from ccrank.server.scheduler import Pass, Scheduler, SharedEngine
@@ -52,13 +51,11 @@ class ServedModels:
     ) -> None:
         self._models: dict[str, ServedModel] = {}
         for name, reader in readers.items():
-            engine = reader.engine
-            assert isinstance(engine, Engine)
 
             def tell(done: Pass, name: str = name) -> None:
                 report(name, done)
 
-            self._models[name] = ServedModel(name, reader, Scheduler(engine, threads, tell))
+            self._models[name] = ServedModel(name, reader, Scheduler(reader.engine, threads, tell))
 
     @property
     def names(self) -> list[str]:

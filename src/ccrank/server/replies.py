@@ -73,8 +73,8 @@ class RequestError(Exception):
         return JSONReply(self.content(), self.status, headers)
 
     def content(self) -> dict[str, Any]:
-        """The JSON of the response."""
-        return {"error": {"type": self.kind, "message": self.message}}
+        """The JSON of the response; `detail` is where clients of Jina's API look for the message."""
+        return {"error": {"type": self.kind, "message": self.message}, "detail": self.message}
 
 
 def refusal_of(error: BaseException, log_items: bool) -> RequestError:

@@ -20,14 +20,15 @@ import numpy as np
 import torch
 
 from ccrank.lm.backbone import Backbone
-from ccrank.lm.engine import Engine, EngineOutput, Point, Progress
+from ccrank.lm.engine import EngineLike, EngineOutput, Point, Progress
 from ccrank.lm.tree import shared_prefix
 from ccrank.server.stopping import Cancelled, Ticket
 
 log = logging.getLogger(__name__)
 
-LEAST_SHARE = 64
-"""Tokens that a job gets of a pass at least, so that its prompts keep sharing their prefixes."""
+LEAST_SHARE = 256
+"""Tokens that a job gets of a pass at least while others wait: cutting a job finer repeats the prefixes that its
+prompts share, and most jobs are smaller than this."""
 
 
 @dataclass(eq=False)
@@ -116,12 +117,13 @@ class Scheduler:
     """
 
     def __init__(
-        self, engine: Engine, threads: int | None = None, report: Callable[[Pass], None] = lambda _: None
+        self, engine: EngineLike, threads: int | None = None, report: Callable[[Pass], None] = lambda _: None
     ) -> None:
         self.engine = engine
         self.threads = threads
         self.report = report
         self._jobs: list[Job] = []
+        self._in_pass: list[Job] = []
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._loop, name="ccrank-scheduler", daemon=True)
@@ -187,7 +189,7 @@ class Scheduler:
             log.error("the scheduler failed: %s", type(error).__name__)
             with self._changed:
                 self._stopping = True
-                for job in self._jobs:
+                for job in {*self._jobs, *self._in_pass}:
                     job.news.put(RuntimeError("the scheduler failed"))
                 self._jobs.clear()
             raise
@@ -205,20 +207,23 @@ class Scheduler:
                     self._jobs.clear()
                     return
                 shares = self._next_pass()
+            self._in_pass = [share.job for share in shares]
             if shares:
                 self._run(shares)
 
     def _next_pass(self) -> list[Share]:
-        """Sequences of the waiting jobs, by turns, up to the budget of a pass; jobs that must stop are dropped."""
+        """Sequences of the waiting jobs, by turns, up to the budget of a pass; jobs that must stop are dropped.
+
+        Jobs that were served go to the back, so the first is the one that has waited longest.
+        """
         for job in self._jobs:
             if (reason := job.ticket.reason_to_stop()) is not None:
                 job.news.put(reason())
                 job.place = len(job.order)
-        waiting = [job for job in self._jobs if job.left]
+        waiting = _with_alike_prompts_first([job for job in self._jobs if job.left])
         shares: dict[int, Share] = {}
         budget = self.engine.budget
         while waiting and budget > 0:
-            # The jobs at the head were served last: whoever waits longest comes first.
             quantum = max(LEAST_SHARE, budget // len(waiting))
             for job in waiting:
                 taken, size = job.take(min(quantum, max(budget, 1)))
@@ -341,6 +346,15 @@ class SharedEngine:
             As of `Engine.run`.
         """
         return self.scheduler.read(self.ticket, sequences, points, layers, progress)
+
+
+def _with_alike_prompts_first(jobs: list[Job]) -> list[Job]:
+    """The first job, then those whose next prompts share most tokens with its own: a pass computes these once."""
+    if len(jobs) < 3:
+        return jobs
+    head, *rest = jobs
+    first = head.sequences[head.order[head.place]]
+    return [head, *sorted(rest, key=lambda job: -_shared(first, job.sequences[job.order[job.place]]))]
 
 
 def _length(sequence: Any) -> int:
