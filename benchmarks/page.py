@@ -3,7 +3,8 @@
     python benchmarks/page.py [--rounds 5]
 
 Starts `ccrank serve` without a cache on a free port and opens the page in Chromium. Every ranking has another
-criterion, so that none is answered from what was read before. Prints the medians, the slowest, and the load of the machine.
+criterion, so that none is answered from what was read before. Prints medians, the slowest, and the
+machine's load.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ function placed(ranking) {
 function legend(ranking) {
   if (ranking.items.some((row) => row.deviation !== undefined)) return "Dot: score. Band: plus and minus one standard deviation.";
   if (Object.keys(ranking.details?.signals ?? {}).length > 1) return "Dot: score, the mean of several signals. Band: how far the signals spread around it.";
-  if (now.request?.query) return "Dot: how much more likely the document makes the query, in nats per token.";
+  if (now.request?.query) return "Dot: how much more likely the document makes the query (log-probability per token).";
   return "Dot: score.";
 }
 

@@ -15,7 +15,7 @@ const MEANING = {
   "that-are": "how likely the context makes the item at either pole",
   "this-is": "how much more likely the context makes the item",
   "query-likelihood": "how likely the document makes the query",
-  bm25: "the words that the query and the document share",
+  "first-stage": "the score of the first stage, such as BM25",
 };
 
 let byDoubt = true;
