@@ -13,6 +13,7 @@ from ccrank.criterion_phrase import criterion_of
 from ccrank.lexicon import poles_of
 from ccrank.server.page_bodies import QuestionBody, UnderstandBody
 from ccrank.server.page_files import page_reply, report_index, report_names, report_reply
+from ccrank.server.rank_routes import ERRORS
 from ccrank.server.replies import JSONReply, json_bytes
 from ccrank.server.state import ServerState, state_of
 from ccrank.server.stopping import Ticket
@@ -58,7 +59,7 @@ async def about(request: Request) -> Response:
     return JSONReply({"version": __version__, "reports": len(report_names(_folder(state_of(request))))})
 
 
-@router.post("/v1/understand")
+@router.post("/v1/understand", responses=ERRORS)
 async def understand(body: UnderstandBody) -> Response:
     """What a criterion is taken to mean, with words for its poles. No model is asked."""
     return JSONReply(understanding(body.by, body.category))
@@ -89,7 +90,7 @@ def understanding(phrase: str, category: str | None) -> Mapping[str, Any]:
     }
 
 
-@router.post("/v1/question")
+@router.post("/v1/question", responses=ERRORS)
 async def question(request: Request, body: QuestionBody) -> Response:
     """The two items whose order would teach most, and the ranking that the labels so far give.
 
