@@ -25,7 +25,7 @@ from playwright.sync_api import sync_playwright
 IMAGES = Path(__file__).parent / "images"
 SIZE = (1080, 680)
 SCALE = 0.8
-COLOURS = 48
+COLOURS = 112
 SECONDS = 20.0
 LONGEST = 0.15
 """Seconds that a picture is shown while the page moves by itself: waiting for a busy machine is left out."""
@@ -79,14 +79,16 @@ class Recording:
         self.seconds.append(seconds)
 
     def watch(self, seconds: float, until: str | None = None) -> None:
-        """Pictures one after another, for some seconds or until something is there."""
-        start = time.monotonic()
+        """Pictures one after another, for some seconds, or until something is there, which must not take longer."""
+        end = time.monotonic() + seconds
         while True:
-            before = time.monotonic()
-            done = self.page.locator(until).count() > 0 if until else before - start > seconds
+            late = time.monotonic() > end
+            there = until is not None and self.page.locator(until).count() > 0
             self.show(LONGEST)
-            if done:
+            if there or (late and until is None):
                 return
+            if late:
+                raise SystemExit(f"{until} is not there after {seconds} s: {self.page.inner_text('#error')}")
 
     def go(self, target: str | tuple[float, float], steps: int = 5) -> None:
         """Move the mouse to the middle of an element or to a place."""
@@ -155,22 +157,29 @@ def record(page: Any) -> Recording:
     recording.show(0.8)
     page.fill("#category", "food")
     recording.click("#rank")
-    recording.watch(60, until="#rows.final")
+    recording.watch(300, until="#rows.final")
     recording.watch(1.2)
-    row = page.locator("#rows .row", has_text="kale")
+    order = page.locator("#rows .item").all_text_contents()
+    page.mouse.wheel(0, 240)
+    recording.watch(0.4)
+    row = page.locator("#rows .row", has_text="spinach")
     handle = row.locator(".handle").bounding_box()
     top = page.locator("#rows .row").first.bounding_box()
     recording.go((handle["x"] + 8, handle["y"] + 10))
     page.mouse.down()
     recording.go((handle["x"] + 8, top["y"] + 4), steps=12)
     page.mouse.up()
-    recording.watch(60, until=".said")
+    recording.watch(300, until=".said")
     page.wait_for_selector("#teach[aria-busy=false]")
     recording.watch(1.2)
+    page.mouse.wheel(0, -400)
+    recording.watch(0.3)
     recording.click("#teach .invite button")
     page.wait_for_selector(".question")
     recording.watch(0.8)
-    recording.click(".option >> nth=0")
+    offered = page.locator(".option span").all_text_contents()
+    healthier = min(range(2), key=lambda place: order.index(offered[place]))
+    recording.click(f".option >> nth={healthier}")
     page.wait_for_selector(".said summary:has-text('(2)')")
     page.wait_for_selector("#teach[aria-busy=false]")
     recording.watch(1.0)

@@ -522,6 +522,16 @@ def test_two_criteria_are_a_scatter_plot(opener: Open, address: str):
     tau = kendalltau([scores[0][item] for item in ITEMS], [scores[1][item] for item in ITEMS]).statistic
     text = opened.page.inner_text("#plot .lead").replace("−", "-")
     assert f"τ = {tau:+.2f}" in text
+    opened.page.fill("#items", "Russia\nChad\nPeru")
+    opened.rank()
+    assert opened.page.locator("svg.scatter").count() == 0  # it was about another list
+    opened.page.fill("#items", "\n".join(ITEMS))
+    opened.rank()
+    opened.page.click("#tab-criteria")
+    assert opened.page.input_value("#second") == "price"
+    opened.page.focus("#second")
+    opened.page.keyboard.press("Enter")
+    opened.page.wait_for_selector("svg.scatter")
     ranks = [{row["item"]: row["rank"] for row in one["items"]} for one in both]
     opened.page.click("#plot summary")
     for row in opened.page.locator("#plot tbody tr").all():

@@ -6,7 +6,7 @@ import { EXAMPLES } from "./examples.js";
 import { select, startTabs, startTheme } from "./frame.js";
 import { items, missing, request, setFields, sourceTable, startInput } from "./input.js";
 import { labelsOfMove, onTheWire, withLabels } from "./labels.js";
-import { criteriaPanel, methodsPanel } from "./panels.js";
+import { clearPanels, criteriaPanel, methodsPanel } from "./panels.js";
 import { clearRows, showRows, startRows } from "./rows.js";
 import { fromFragment } from "./share.js";
 import { showSignals } from "./signals.js";
@@ -69,6 +69,7 @@ async function run(labels = []) {
 function begin(asked) {
   busy(true);
   clearRows();
+  clearPanels();
   show(byId("empty"), false);
   show(byId("answer"), true);
   show(byId("note"), false);

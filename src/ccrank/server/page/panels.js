@@ -14,6 +14,12 @@ const field = (id) => byId(id);
 
 /* Two criteria */
 
+/** Forgets what was compared for an earlier list. */
+export function clearPanels() {
+  fill(byId("panel-criteria"));
+  fill(byId("panel-methods"));
+}
+
 export function criteriaPanel() {
   const panel = byId("panel-criteria");
   const asked = now.request;
@@ -34,10 +40,13 @@ async function compareCriteria(event) {
   now.secondBy = field("second").value.trim();
   const plot = byId("plot");
   if (!now.secondBy || !now.request) return fill(plot, h("p.notice.bad", { role: "alert" }, "Type a second criterion."));
-  const { labels: _, poles: __, ...asked } = now.request;
+  const of = now.request;
+  const { labels: _, poles: __, ...asked } = of;
   fill(plot, h("p.soft", { role: "status" }, `Reading by ${now.secondBy} …`));
   try {
-    now.second = await rank({ ...asked, by: now.secondBy }, {});
+    const found = await rank({ ...asked, by: now.secondBy }, {});
+    if (now.request !== of) return; // another list was ranked in the meantime
+    now.second = found;
     drawScatter();
   } catch (error) {
     fill(plot, h("p.notice.bad", { role: "alert" }, error instanceof Error ? error.message : "It failed."));
@@ -56,8 +65,7 @@ const SLOW = 30;
 export function methodsPanel() {
   const panel = byId("panel-methods");
   const asked = now.request;
-  if (!asked || panel.dataset.of === String(asked.items.length) + (asked.query ?? "") + asked.by) return;
-  panel.dataset.of = String(asked.items.length) + (asked.query ?? "") + asked.by;
+  if (!asked || panel.firstElementChild) return;
   if (asked.query) return fill(panel, h("p", null, "Methods can be compared where items are ranked by a criterion, not for a query."));
   const known = now.methods.filter((one) => !["saved-probe", "supervised"].includes(one.name) && one.family !== "supervised");
   fill(panel, h("form", { onsubmit: compareMethods },
@@ -81,14 +89,15 @@ async function compareMethods(event) {
   stop.onclick = () => controller.abort();
   /** @type {{name: string, ranking: Ranking | null, error: string}[]} */
   const columns = chosen.map((name) => ({ name, ranking: null, error: "" }));
+  const of = now.request;
   for (const column of columns) {
-    if (controller.signal.aborted) break;
+    if (controller.signal.aborted || now.request !== of) break;
     try {
       column.ranking = await rank({ ...asked, method: column.name }, {}, controller.signal);
     } catch (error) {
       column.error = controller.signal.aborted ? "cancelled" : error instanceof Error ? error.message : "it failed";
     }
-    showMethods(place, columns);
+    if (now.request === of) showMethods(place, columns);
   }
   show(stop, false);
   announce(`${chosen.length} methods compared.`);
