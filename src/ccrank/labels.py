@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.task import normal_form
+from ccrank.task import is_finite_number, normal_form
+from ccrank.text import quoted
 
 FORMS = (
     "labels map items to values, such as {'Russia': 17.1, 'Chad': 1.3}, list orders such as [('Russia', 'Chad')], "
@@ -170,7 +170,7 @@ def _parsed(item: str, number: str) -> float:
         raise CcrankError(f"the value of {normal_form(item)!r} is not a number: {number.strip()!r}") from None
 
 
-def _number(item: object, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise CcrankError(f"labels: the value of {item!r} is not a finite number: {value!r}")
+def _number(item: object, value: Any) -> float:
+    if not is_finite_number(value):
+        raise CcrankError(f"labels: the value of {item!r} is not a finite number: {quoted(value)}")
     return float(value)

@@ -352,6 +352,16 @@ def is_blank(text: str) -> bool:
     return not any(char.isprintable() and not char.isspace() for char in normal_form(text))
 
 
+def is_finite_number(value: object) -> bool:
+    """Whether a value is a number that a float can hold: no truth value, NaN, infinity or huge integer."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond the range of floats
+        return False
+
+
 def check_text(task: Task) -> None:
     """Raise an error for text that no tokenizer accepts: lone surrogates, as left by decoding bytes that are not
     UTF-8."""
@@ -413,7 +423,7 @@ def _check_numbers(values: object, items: Sequence[str], where: str, name: str) 
     if len(values) != len(items):
         raise CcrankError(f"{where}: {len(values)} {plural} for {len(items)} items; give one {name} per item")
     for item, value in zip(items, values, strict=True):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if not is_finite_number(value):
             raise CcrankError(f"{where}: the {name} of {quoted(item)} is not a finite number: {value!r}")
     return tuple(float(value) for value in values)
 

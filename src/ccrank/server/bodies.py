@@ -53,6 +53,8 @@ class RankBody(BaseModel):
 class Document(BaseModel):
     """A document to rerank; further fields are ignored."""
 
+    model_config = ConfigDict(strict=True)
+
     text: str
 
 
@@ -61,6 +63,8 @@ class RerankBody(BaseModel):
 
     Fields of these APIs that have no meaning here are ignored.
     """
+
+    model_config = ConfigDict(strict=True)
 
     model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None
     query: Annotated[str, Field(min_length=1, description="A question or keywords.")]

@@ -33,9 +33,36 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 """The errors of routes that work, for the OpenAPI schema."""
+ANSWERS: dict[str, Any] = {
+    "description": "The ranking, as `ccrank rank --json` prints it; or events, for a request with stream.",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["task", "criterion", "model", "method", "directed", "items", "warnings"],
+                "properties": {
+                    "items": {
+                        "type": "array",
+                        "description": "Best first; labels add deviation, rank_low and rank_high.",
+                        "items": {
+                            "type": "object",
+                            "required": ["rank", "item", "score"],
+                            "properties": {
+                                "rank": {"type": "integer"},
+                                "item": {"type": "string"},
+                                "score": {"type": "number"},
+                            },
+                        },
+                    }
+                },
+            }
+        },
+        "text/event-stream": {"schema": {"type": "string"}},
+    },
+}
 
 
-@router.post("/v1/rank", responses=ERRORS)
+@router.post("/v1/rank", responses={200: ANSWERS, **ERRORS}, response_class=JSONReply)
 async def rank(request: Request, body: RankBody) -> Response:
     """Rank items by a criterion, best first.
 

@@ -11,17 +11,15 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from ccrank.errors import CcrankError
 
 log = logging.getLogger(__name__)
 
 
-class JSONReply(Response):
+class JSONReply(JSONResponse):
     """JSON in UTF-8; a lone surrogate, which UTF-8 lacks, is escaped."""
-
-    media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """The bytes of a value.

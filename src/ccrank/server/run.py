@@ -14,6 +14,9 @@ from fastapi import FastAPI
 
 from ccrank.server.settings import ServerSettings
 
+KEEP_ALIVE = 75
+"""Seconds that an idle connection stays open: longer than clients and proxies wait before they use one again."""
+
 
 class Server(uvicorn.Server):
     """Finishes the requests in progress on SIGTERM or SIGINT and returns, so that the process exits with 0.
@@ -58,6 +61,7 @@ def serve(app: FastAPI, settings: ServerSettings, bound: socket.socket) -> None:
         log_config=None,
         access_log=False,
         timeout_graceful_shutdown=max(1, round(settings.drain)),
+        timeout_keep_alive=KEEP_ALIVE,
         server_header=False,
     )
     Server(config).run(sockets=[bound])

@@ -77,6 +77,9 @@ class Workers:
         watch = asyncio.ensure_future(_cancel_when_gone(request, ticket))
         try:
             return await self._start(ticket, work)
+        except asyncio.CancelledError:
+            # The server cancels requests that are not finished when its time to drain is over.
+            raise _stopped() from None
         finally:
             watch.cancel()
             ticket.cancel()
@@ -124,8 +127,7 @@ class Workers:
             message = f"the ranking took more than {self.settings.timeout:g} seconds and was stopped; send fewer items"
             raise RequestError(504, "timed_out", message) from None
         except Cancelled:
-            message = "the work was cancelled: the client left or the server is stopping"
-            raise RequestError(503, "stopped", message, RETRY_AFTER) from None
+            raise _stopped() from None
         finally:
             alarm.cancel()
 
@@ -134,6 +136,10 @@ class Workers:
         for ticket in [*self.tickets]:
             ticket.cancel()
         self._threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _stopped() -> RequestError:
+    return RequestError(503, "stopped", "the server is stopping; try again later", RETRY_AFTER)
 
 
 async def _cancel_when_gone(request: Request, ticket: Ticket) -> None:
