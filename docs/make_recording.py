@@ -90,6 +90,12 @@ class Recording:
             if late:
                 raise SystemExit(f"{until} is not there after {seconds} s: {self.page.inner_text('#error')}")
 
+    def scroll(self, top: float) -> None:
+        """Scroll to a place, once nothing moves any more."""
+        self.page.evaluate("() => Promise.all(document.getAnimations().map(one => one.finished)).then(() => 0)")
+        self.page.evaluate("top => scrollTo(0, top)", top)
+        self.watch(0.4)
+
     def go(self, target: str | tuple[float, float], steps: int = 5) -> None:
         """Move the mouse to the middle of an element or to a place."""
         if isinstance(target, str):
@@ -160,8 +166,7 @@ def record(page: Any) -> Recording:
     recording.watch(300, until="#rows.final")
     recording.watch(1.2)
     order = page.locator("#rows .item").all_text_contents()
-    page.mouse.wheel(0, 240)
-    recording.watch(0.4)
+    recording.scroll(240)
     row = page.locator("#rows .row", has_text="spinach")
     handle = row.locator(".handle").bounding_box()
     top = page.locator("#rows .row").first.bounding_box()
@@ -172,8 +177,7 @@ def record(page: Any) -> Recording:
     recording.watch(300, until=".said")
     page.wait_for_selector("#teach[aria-busy=false]")
     recording.watch(1.2)
-    page.mouse.wheel(0, -400)
-    recording.watch(0.3)
+    recording.scroll(0)
     recording.click("#teach .invite button")
     page.wait_for_selector(".question")
     recording.watch(0.8)
@@ -187,8 +191,7 @@ def record(page: Any) -> Recording:
     recording.type("#second", SECOND)
     page.keyboard.press("Enter")
     page.wait_for_selector("svg.scatter")
-    page.mouse.wheel(0, 150)
-    recording.watch(0.6)
+    recording.scroll(150)
     return recording
 
 
