@@ -3,13 +3,14 @@
     python benchmarks/page.py [--rounds 5]
 
 Starts `ccrank serve` without a cache on a free port and opens the page in Chromium. Every ranking has another
-criterion, so that none is answered from what was read before. Prints medians, the slowest, and the
-machine's load.
+criterion, so that none is answered from what was read before. Prints medians, the slowest, the
+server's processor time, which other work on the machine changes little, and the machine's load.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import shutil
@@ -31,20 +32,29 @@ FILES = Path(ccrank.__file__).parent / "server" / "page"
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """`ccrank serve` on a free port; its address, once it is ready."""
+def serving() -> Iterator[tuple[str, int]]:
+    """`ccrank serve` on a free port; its address and its process, once it is ready."""
     command = [sys.executable, "-m", "ccrank", "serve", "--port", "0", "--no-cache"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         try:
             for line in server.stderr:
                 if found := re.search(r"http://\S+", line):
-                    yield found[0]
+                    yield found[0], server.pid
                     break
             else:
                 raise SystemExit("the server did not start")
         finally:
             server.terminate()
+
+
+def processor_seconds(process: int) -> float:
+    """Seconds of processor time that a process has used; NaN where that is not known."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return math.nan
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def usable(page: Page, address: str) -> float:
@@ -80,7 +90,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, choices=range(1, len(CRITERIA)))
     rounds = parser.parse_args().rounds
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    with serving() as address, sync_playwright() as driver:
+    with serving() as (address, process), sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium, args=["--disable-gpu"])
         opening = []
         for _ in range(rounds):
@@ -90,11 +100,14 @@ def main() -> None:
         page.fill("#items", items())
         page.fill("#category", "food")
         ranked(page, CRITERIA[0])
+        before = processor_seconds(process)
         ranking = [ranked(page, by) for by in CRITERIA[1 : rounds + 1]]
+        spent = (processor_seconds(process) - before) / rounds
         browser.close()
     script = sum(path.stat().st_size for path in FILES.glob("*.js"))
     print(f"usable: median {statistics.median(opening):.2f} s, slowest {max(opening):.2f} s")
     print(f"30 items ranked: median {statistics.median(ranking):.2f} s, slowest {max(ranking):.2f} s")
+    print(f"processor time of the server for each: {spent:.2f} s")
     print(f"script: {script / 1000:.1f} kB before compression")
     print(f"load: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
 

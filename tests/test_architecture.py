@@ -19,7 +19,7 @@ LAYERS = (
     ("task",),
     ("confidence", "labels", "lexicon", "rows"),
     ("criterion_phrase", "prompts"),
-    ("labelfiles", "taskfiles"),
+    ("labelfiles", "taskfiles", "trec"),
     ("datasets", "results"),
     ("lm",),
     ("opposites", "ranking"),

@@ -20,12 +20,12 @@ from tiny import pair_prompts, tiny_model
 TASK = Task(Criterion("size"), tuple(f"thing {one}" for one in range(8)))
 
 
-@pytest.mark.parametrize("pages", [2, 20])
+@pytest.mark.parametrize("pages", [2, 8])
 def test_a_full_disk_costs_the_cache_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, pages: int
 ):
-    """When the cache cannot grow, at once or after some entries, readings are the same as without a cache, and a warning
-    says that it is off. SQLite gives the error of a full disk at the page limit of a file."""
+    """When the cache cannot grow, at once or after some entries, readings are as without one, and a warning says
+    that it is off. SQLite gives the error of a full disk at the page limit of a file."""
     opened = ReadingCache._open
 
     def on_a_small_disk(self: ReadingCache) -> sqlite3.Connection:
@@ -38,10 +38,10 @@ def test_a_full_disk_costs_the_cache_alone(
     plain = Reader(tiny_model("llama")).read(prompts, ["Yes", "No"], layers="all")
     reader = Reader(tiny_model("llama"), cache=ReadingCache(tmp_path))
     with caplog.at_level(logging.WARNING):
-        for _ in range(2):
-            found = reader.read(prompts, ["Yes", "No"], layers="all")
-            assert np.array_equal(found.logits, plain.logits)
-            assert np.array_equal(found.states, plain.states)
+        for count in (3, len(prompts), len(prompts)):
+            found = reader.read(prompts[:count], ["Yes", "No"], layers="all")
+            assert np.allclose(found.logits, plain.logits[:count], atol=1e-5)
+            assert np.allclose(found.states, plain.states[:count], atol=1e-5)
     assert "disk is full" in caplog.text
     assert "continuing without it" in caplog.text
 

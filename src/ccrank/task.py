@@ -166,7 +166,7 @@ class Task:
         A text that precedes every prompt of the task.
     values
         Gold values aligned with the items: more = higher. Used only for evaluation and supervised methods. They have
-        no ties, except for grades of relevance to a query, which are at least 0, and 0 is not relevant.
+        no ties; but grades of relevance to a query may, which are whole numbers, and 0 is not relevant.
     id
         The name of the task in error messages and results.
     about
@@ -278,7 +278,7 @@ class Task:
         ----------
         value
             An object with the fields of a task, `query` in place of `criterion` where the items are documents;
-            `values` or `order` is the optional gold.
+            `values` or `order` is the optional gold, `first_stage` (or `bm25`) the scores of an earlier search.
         default_id
             The id of a task without one.
         """
@@ -287,7 +287,7 @@ class Task:
         task_id = str(value.get("id", default_id))
         where = f"task {task_id!r}"
         known = {"id", "criterion", "query", "items", "item_ids", "context", "values", "order", "first_stage"}
-        known.add("about")
+        known |= {"about", "bm25"}
         if unknown := sorted(set(map(str, value)) - known):
             raise CcrankError(f"{where}: unknown fields {unknown}; known are {sorted(known)}")
         query = value.get("query")
@@ -296,6 +296,8 @@ class Task:
         for required in ("items",) if query is not None else ("criterion", "items"):
             if required not in value:
                 raise CcrankError(f"{where}: has no {required!r}")
+        if value.get("first_stage") is not None and value.get("bm25") is not None:
+            raise CcrankError(f"{where}: scores of a first stage are given twice, as first_stage and as bm25")
         if "values" in value and "order" in value:
             raise CcrankError(f"{where}: gold is given twice, as values and as order; keep one")
         items = value["items"]
@@ -320,7 +322,7 @@ class Task:
             task_id,
             value.get("about") or {},
             query,
-            value.get("first_stage"),
+            value.get("first_stage", value.get("bm25")),
             value.get("item_ids"),
         )
 
@@ -432,9 +434,10 @@ def _check_gold(values: Sequence[float], items: Sequence[str], where: str, grade
     """Raise an error for ties, or for grades of relevance below 0."""
     seen: dict[float, str] = {}
     for item, value in zip(items, values, strict=True):
-        if graded and value < 0:
+        if graded and (value < 0 or value != int(value)):
             raise CcrankError(
-                f"{where}: the value of {quoted(item)} is {value:g}; grades of relevance are at least 0"
+                f"{where}: the value of {quoted(item)} is {value:g}; grades of relevance to a query are whole numbers, "
+                "and 0 is not relevant"
             )
         if value in seen and not graded:
             raise CcrankError(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -323,3 +324,23 @@ def test_computing_is_interrupted_at_the_deadline():
         with pytest.raises(Cancelled):
             future.result(PATIENCE)
         assert pool.submit(Ticket(PATIENCE).run, lambda: 42).result(PATIENCE) == 42
+
+
+def test_workers_do_not_take_the_threads_of_a_pass(scheduled):
+    """A pass runs with the threads that the scheduler was given, although each worker sets its own number to one."""
+    before = torch.get_num_threads()
+    seen: list[int] = []
+
+    class Watched(EchoEngine):
+        def run(self, *arguments: Any, **more: Any) -> EngineOutput:
+            seen.append(torch.get_num_threads())
+            return super().run(*arguments, **more)
+
+    try:
+        scheduler = scheduled(Watched(), threads=3)
+        with ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            pool.submit(scheduler.read, Ticket(PATIENCE), *job_of([(1, 2)])).result(PATIENCE)
+            assert pool.submit(torch.get_num_threads).result(PATIENCE) == 1
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [3]

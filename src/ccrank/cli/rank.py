@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccrank.cli import options as shared
+from ccrank.cli.relevance import relevance_json, run_of, take_first_stage
 from ccrank.cli.screen import json_text, reading_progress, spinner
 from ccrank.cli.show import show
 from ccrank.cli.warn import show_warnings, write_warnings_beside
@@ -49,6 +50,12 @@ def rank_command(
     by: Annotated[
         str | None,
         typer.Option("--by", help="The criterion: size, cheapest, least risky …", rich_help_panel=WHAT),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--query", help="Rank documents by relevance to this text, instead of --by.", rich_help_panel=WHAT
+        ),
     ] = None,
     comparative: Annotated[
         str | None,
@@ -99,6 +106,14 @@ def rank_command(
         typer.Option(
             "--labels",
             help="A few labels: item,value (CSV, TSV, JSON) or lines A > B; tasks: the values of --tasks.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    first_stage: Annotated[
+        str | None,
+        typer.Option(
+            "--first-stage",
+            help="With a query, add these scores: bm25, given (in --tasks), none, or a TREC run file.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -153,6 +168,10 @@ def rank_command(
             rich_help_panel=SHOW,
         ),
     ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option("--run", help="Also write a TREC run to this file.", rich_help_panel=SHOW),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -163,11 +182,13 @@ def rank_command(
     gold: Annotated[Path | None, typer.Option("--gold", hidden=True)] = None,
     parts: Annotated[bool, typer.Option("--parts", hidden=True)] = False,
 ) -> None:
-    """Rank items by a criterion, best first.
+    """Rank items by a criterion, or documents by relevance to a query, best first.
 
     [bold]ccrank rank Russia Canada Brazil Chad Monaco --by size --category country[/bold]
 
     [bold]ccrank rank --file reviews.csv --column text --by sentiment --poles negative positive --json[/bold]
+
+    [bold]ccrank rank --file pages.jsonl --column text --query "how do storms form?" --first-stage bm25[/bold]
 
     [bold]ccrank rank --file animals.csv --column animal --by weight --category animal --out ranked.csv[/bold]
 
@@ -180,7 +201,13 @@ def rank_command(
     comparative = shared.renamed("--more", more, "--comparative", comparative)
     labels = shared.renamed("--gold", gold, "--labels", labels)
     signals = shared.renamed("--parts", parts, "--signals", signals)
-    wanted, rows = _tasks(items, by, comparative, poles, category, context, file, column, id, form, tasks)
+    wanted, rows = _tasks(
+        items, by, query, comparative, poles, category, context, file, column, id, form, tasks
+    )
+    if first_stage is not None:
+        wanted, first_stage = take_first_stage(wanted, first_stage)
+    if run is not None:
+        _check_place(run)
     # Validate the arguments before any slow work.
     if plot is not None:
         check_plot(plot, wanted)
@@ -198,6 +225,7 @@ def rank_command(
     pairs = shared.parse_pairs(option)
     pairs |= {"layer": layer} if layer is not None else {}
     pairs |= {"file": str(probe)} if probe is not None else {}
+    pairs |= {"first_stage": first_stage} if first_stage is not None else {}
     options = get_method(chosen).parse_options(pairs)
     if labels is not None:
         options["labels"] = _labels(labels, wanted, get_method(chosen))
@@ -212,6 +240,8 @@ def rank_command(
         rankings = [replace(rankings[0], rows=rows)]
     if save_probe is not None:
         _save_probe(rankings, save_probe)
+    if run is not None:
+        write_atomically(run, run_of(rankings))
     if output is not None and how:
         write_atomically(output, _render(how, rankings, top, reverse, many=tasks is not None))
         if how != "json":
@@ -232,6 +262,7 @@ def rank_command(
 def _tasks(
     items: Sequence[str] | None,
     by: str | None,
+    query: str | None,
     comparative: str | None,
     poles: tuple[str, str] | None,
     category: str | None,
@@ -247,6 +278,7 @@ def _tasks(
         given: dict[str, object] = {
             "items": items,
             "--by": by,
+            "--query": query,
             "--comparative": comparative,
             "--poles": poles,
             "--category": category,
@@ -263,8 +295,13 @@ def _tasks(
         raise CcrankError(
             "give the items as arguments, or with --file (and its --column, --id and --format), not both"
         )
-    if by is None or not by.strip():
-        raise CcrankError("no criterion: give one, such as --by size or --by 'how positive it is'")
+    words = {"--by": by, "--comparative": comparative, "--poles": poles, "--category": category}
+    if query is not None and (given_too := [name for name, value in words.items() if value]):
+        raise CcrankError(f"--query is the criterion; remove {', '.join(given_too)}")
+    if query is None and (by is None or not by.strip()):
+        raise CcrankError(
+            "no criterion: give one, such as --by size or --by 'how positive it is', or --query for documents"
+        )
     if not items and file is None and sys.stdin.isatty():
         raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
     rows = rows_of_items(items) if items else read_rows(file if file is not None else "-", column, form, id)
@@ -273,8 +310,12 @@ def _tasks(
         raise CcrankError(
             f"the --context file {context} is empty; put the text into it, or leave --context out"
         )
-    criterion = criterion_of(by, comparative=comparative, poles=poles, category=category)
-    task = rows.task(criterion, text, id=f"ranking by {by.strip()}")
+    if query is not None:
+        task = rows.task_of_query(query, text, id="ranking by relevance")
+    else:
+        assert by is not None
+        criterion = criterion_of(by, comparative=comparative, poles=poles, category=category)
+        task = rows.task(criterion, text, id=f"ranking by {by.strip()}")
     for note in rows.notes():
         sys.stderr.write(f"ccrank: {note}\n")
     return [task], rows
@@ -373,7 +414,9 @@ def _render(how: str, rankings: Sequence[Ranking], top: int | None, reverse: boo
 
 def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:
     result = ranking.to_json(top, reverse)
-    if ranking.task.values is not None:
+    if ranking.task.values is not None and ranking.task.query is not None:
+        result |= relevance_json(ranking)
+    elif ranking.task.values is not None:
         from ccrank.metrics import evaluate
         from ccrank.ranking import finite
 

@@ -54,6 +54,7 @@ def auto(
     *,
     anchor: bool = True,
     labels: Any = None,
+    first_stage: str = "auto",
     progress: Progress | None = None,
 ) -> list[Answer]:
     """The mean of several label-free signals, each of which is directed.
@@ -69,11 +70,12 @@ def auto(
     takes the tasks' own values, so that lists with values serve the other lists of the criterion. Without a single
     label the scores are those of `auto`. `details["labels"]` says what the labels changed and which of them disagree.
 
-    Tasks with a query are ranked by `query-likelihood`.
+    Tasks with a query are ranked by `query-likelihood`, plus scores of a first stage where they have them, or
+    `first_stage=bm25`.
     """
     asked = [index for index, task in enumerate(tasks) if task.query is not None]
     if asked:
-        return _with_queries(tasks, asked, reader, templates, anchor, labels, progress)
+        return _with_queries(tasks, asked, reader, templates, anchor, labels, first_stage, progress)
     if labels is not None:
         known = task_labels(tasks, labels)
         if any(map(len, known)):
@@ -88,6 +90,7 @@ def _with_queries(
     templates: Templates,
     anchor: bool,
     labels: Any,
+    first_stage: str,
     progress: Progress | None,
 ) -> list[Answer]:
     """Tasks with a query by query likelihood, the others by signals."""
@@ -95,7 +98,9 @@ def _with_queries(
         raise CcrankError(
             f"task {tasks[asked[0]].id!r} has a query, and labels do not change a ranking by query; leave them out"
         )
-    relevance = query_likelihood([tasks[index] for index in asked], reader, templates, progress=progress)
+    relevance = query_likelihood(
+        [tasks[index] for index in asked], reader, templates, first_stage=first_stage, progress=progress
+    )
     answers = dict(zip(asked, relevance, strict=True))
     others = [index for index in range(len(tasks)) if index not in answers]
     if others:

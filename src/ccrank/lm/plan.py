@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,13 @@ class Plan:
         self._points: dict[Point, int] = {}
 
     def add(
-        self, one: TokenizedPrompt, *, states: bool, items: bool, log_probabilities: bool
+        self,
+        one: TokenizedPrompt,
+        *,
+        states: bool,
+        items: bool,
+        log_probabilities: bool,
+        per_token: bool = False,
     ) -> tuple[Callable[[EngineOutput], np.ndarray], int, int]:
         """Add one prompt; returns its scorer and the indices of the points of its slot states and its item states."""
         slot = item = -1
@@ -36,10 +42,10 @@ class Plan:
             assert one.item is not None
             item = self._point(self._input(one), one.item, states=True, encoder=bool(one.decoder))
         score = self._masked_answers if self.form == "masked" else self._decoded_answers
-        return score(one, log_probabilities), slot, item
+        return score(one, log_probabilities, per_token), slot, item
 
     def _decoded_answers(
-        self, one: TokenizedPrompt, log_probabilities: bool
+        self, one: TokenizedPrompt, log_probabilities: bool, per_token: bool
     ) -> Callable[[EngineOutput], np.ndarray]:
         """Score answers that a decoder generates token by token after the slot."""
         tree = answer_tree(one.answers)
@@ -55,6 +61,10 @@ class Plan:
         self.naive_tokens += sum(len(answer) - 1 for answer in one.answers)
         if not one.answers:
             return lambda output: np.zeros(0, np.float32)
+        if per_token:
+            [answer] = one.answers
+            places = [steps[answer[:length]] for length in range(len(answer))]
+            return lambda output: _log_probabilities(output, places)
         if set(steps) == {()} and not log_probabilities:
             return lambda output: output.token_logits[steps[()]]
         return lambda output: tree.scores(
@@ -64,7 +74,7 @@ class Plan:
         )
 
     def _masked_answers(
-        self, one: TokenizedPrompt, log_probabilities: bool
+        self, one: TokenizedPrompt, log_probabilities: bool, per_token: bool
     ) -> Callable[[EngineOutput], np.ndarray]:
         """Score answers of k tokens in k masks; if any answer has several tokens, all are scored by log-probability."""
         if not one.answers:
@@ -87,6 +97,11 @@ class Plan:
                 points[length, place] = self._point(
                     tokens, one.slot + place, token_ids=asked, normaliser=not plain
                 )
+
+        if per_token:
+            [length] = lengths
+            places = [points[length, place] for place in range(length)]
+            return lambda output: _log_probabilities(output, places)
 
         def score(output: EngineOutput) -> np.ndarray:
             scores = []
@@ -117,3 +132,8 @@ class Plan:
         if index == len(self.points):
             self.points.append(point)
         return index
+
+
+def _log_probabilities(output: EngineOutput, points: Sequence[int]) -> np.ndarray:
+    """The log-probability of the one token that is asked for at each point."""
+    return np.array([output.token_logits[index][0] - output.normalisers[index] for index in points])

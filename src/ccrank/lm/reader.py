@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -171,6 +171,7 @@ class Reader:
         *,
         items: bool = False,
         log_probabilities: bool = False,
+        per_token: bool = False,
         progress: Progress | None = None,
     ) -> Readings:
         """Read candidate scores and hidden states at the slot of each prompt.
@@ -188,6 +189,9 @@ class Reader:
             Also return the states at the last token of each prompt's last item.
         log_probabilities
             Return log-probabilities over the vocabulary instead of logits.
+        per_token
+            Return the log-probability of each token of a prompt's candidate, of which there must be one: the logits are
+            (P, T), NaN after the last token.
         progress
             Called with the number of distinct tokens just read.
 
@@ -202,6 +206,8 @@ class Reader:
             self._check_head()
         if items and not wanted:
             raise CcrankError("items=True needs at least one layer; pass it in `layers`")
+        if per_token and any(len(own) != 1 for own in answers):
+            raise CcrankError("per_token=True needs exactly one candidate for each prompt")
         parts: list[_Part] = []
         lengths: list[np.ndarray] = []
         for start in range(0, len(prompts), CHUNK):
@@ -211,7 +217,8 @@ class Reader:
                 _check_items(encoded, prompts[chunk])
             lengths.extend(np.array([len(answer) for answer in one.answers], float) for one in encoded)
 
-            parts.append(self._read_chunk(encoded, wanted, items, log_probabilities, progress))
+            how = {"log_probabilities": log_probabilities or per_token, "per_token": per_token}
+            parts.append(self._read_chunk(encoded, wanted, items, how, progress))
         cost = sum((part.cost for part in parts), Cost())
         self.spent += cost
         return Readings(
@@ -254,14 +261,11 @@ class Reader:
         encoded: Sequence[TokenizedPrompt],
         layers: tuple[int, ...],
         items: bool,
-        log_probabilities: bool,
+        how: Mapping[str, bool],
         progress: Progress | None,
     ) -> _Part:
         plan = Plan(self.form, self.loaded.tokenizer.mask_token_id)
-        scorers = [
-            plan.add(one, states=bool(layers), items=items, log_probabilities=log_probabilities)
-            for one in encoded
-        ]
+        scorers = [plan.add(one, states=bool(layers), items=items, **how) for one in encoded]
         distinct = self._distinct(plan)
         output, fresh = self._outputs(plan, layers, _in_tokens(progress, distinct))
         cost = Cost(len(encoded), plan.naive_tokens, distinct, fresh)

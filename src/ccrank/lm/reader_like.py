@@ -70,6 +70,7 @@ class ReaderLike(Protocol):
         *,
         items: bool = False,
         log_probabilities: bool = False,
+        per_token: bool = False,
         progress: Progress | None = None,
     ) -> Readings:
         """See `Reader.read`."""

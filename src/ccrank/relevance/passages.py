@@ -11,8 +11,9 @@ CountTokens = Callable[[Sequence[str]], list[int]]
 
 OVERLAP = 0.25
 """The share of a passage that the next one repeats, so that what a cut divides is whole in one of the two."""
-_WORD = re.compile(r"\s*\S{1,24}")
+_WORD = re.compile(r"\s*(?:[!-\u058f]{1,24}|[^\s!-\u058f]{1,4})")
 """A word with the white space before it; what has no white space, such as Chinese, is cut by characters."""
+_BLANKS = re.compile(r"\s{3,}")
 
 
 def passages(text: str, most_tokens: int, count: CountTokens) -> list[str]:
@@ -34,7 +35,7 @@ def passages(text: str, most_tokens: int, count: CountTokens) -> list[str]:
     # No tokenizer makes more tokens than bytes, so most texts need no counting.
     if len(text.encode("utf-8")) <= most_tokens or count([text])[0] <= most_tokens:
         return [text]
-    words = [match.group() for match in _WORD.finditer(text)]
+    words = [match.group() for match in _WORD.finditer(_BLANKS.sub("\n\n", text))]
     ends = list(accumulate(count(words)))  # tokens up to the end of each word
     found: list[str] = []
     start = 0

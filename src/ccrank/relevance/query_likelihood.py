@@ -19,11 +19,14 @@ from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Request, checked_logits, shares_by_items
 from ccrank.prompts import Form, Piece, Prompt, Templates
 from ccrank.ranking import Answer
+from ccrank.relevance.first_stage import first_stage_scores
 from ccrank.relevance.passages import passages
+from ccrank.relevance.task_query import query_of
+from ccrank.standardise import z_scores
 from ccrank.task import Task
 from ccrank.text import quoted
 
-WORDINGS = ("query-question", "query-search")
+WORDINGS = ("query-question", "query-short", "query-search")
 """The templates that are averaged."""
 PASSAGE_TOKENS = 512
 """Longer documents are read in passages of this length."""
@@ -40,23 +43,37 @@ def query_likelihood(
     *,
     wordings: str = ",".join(WORDINGS),
     passage: int = PASSAGE_TOKENS,
+    weighted: bool = True,
+    first_stage: str = "none",
     progress: Progress | None = None,
 ) -> list[Answer]:
-    """How much more likely a document makes the query: (log p(query | document) − log p(query)) / tokens.
+    """How much more likely a document makes the query: log p(query | document) − log p(query), per token.
 
-    The mean over several `wordings` (templates, comma-separated) that are read after the document. A document of more
-    than `passage` tokens, or longer than the model's window, has the score of its best passage.
+    A token that is unlikely without a document weighs more, by √(−log p(token)); `weighted=no` weighs all the same. The
+    mean over several `wordings` (templates, comma-separated) that are read after the document. A document of more than
+    `passage` tokens, or longer than the model's window, has the score of its best passage.
+
+    `first_stage=bm25` adds BM25 over the documents, `first_stage=given` the scores that the tasks have (auto: where
+    they have them): both Z-scored within the list, so that they weigh the same.
     """
     names = [name.strip() for name in wordings.split(",") if name.strip()]
     if not names:
         raise CcrankError(f"wordings={wordings!r}: name at least one template, such as {WORDINGS[0]}")
-    found = read_query_likelihood(tasks, reader, templates, names, passage, progress)
+    earlier = [first_stage_scores(task, first_stage) for task in tasks]
+    found = read_query_likelihood(tasks, reader, templates, names, passage, weighted, progress)
     costs = shares_by_items(found.cost, tasks)
     answers = []
-    for scores, best, cost in zip(found.scores, found.best, costs, strict=True):
+    for task, scores, first, best, cost in zip(tasks, found.scores, earlier, found.best, costs, strict=True):
         details: dict[str, Any] = {"wordings": names}
         if best:
             details["best_passages"] = best
+        if first is not None:
+            signals = {"query-likelihood": z_scores(scores), "first-stage": z_scores(first)}
+            scores = np.sum(list(signals.values()), axis=0)
+            details["signals"] = {
+                name: {item: round(float(one), 4) for item, one in zip(task.items, row, strict=True)}
+                for name, row in signals.items()
+            }
         answers.append(Answer(scores, {}, cost, details))
     return answers
 
@@ -78,6 +95,7 @@ def read_query_likelihood(
     templates: Templates,
     wordings: Sequence[str] = WORDINGS,
     passage: int = PASSAGE_TOKENS,
+    weighted: bool = True,
     progress: Progress | None = None,
 ) -> QueryLikelihoods:
     """Query likelihoods of all documents of all tasks in one reading.
@@ -92,6 +110,8 @@ def read_query_likelihood(
         Names of templates.
     passage
         The most tokens of a document that are read together.
+    weighted
+        Whether tokens that are unlikely without a document weigh more.
     """
     prompts: list[Prompt] = []
     candidates: list[list[str]] = []
@@ -113,25 +133,55 @@ def read_query_likelihood(
             for text in own:
                 for name in wordings:
                     ask(_prompt(task, text, name, reader.form, templates), query)
-    readings = reader.read(prompts, candidates, log_probabilities=True, progress=progress)
+    readings = reader.read(prompts, candidates, per_token=True, progress=progress)
     assert readings.logits is not None
     assert readings.answer_tokens is not None
+    tokens = [
+        row[:count].astype(float)
+        for row, [count] in zip(readings.logits, readings.answer_tokens, strict=True)
+    ]
     scores: list[np.ndarray] = []
     best: list[dict[str, str]] = []
     start = 0
     for task, documents in zip(tasks, texts, strict=True):
         slots = len(_slots(Prompt((Piece("", "slot"),)), query_of(task), reader.form))
-        count = len(wordings) * (1 + sum(map(len, documents)))
-        stop = start + count * slots
-        logits = checked_logits(readings.logits[start:stop, 0].astype(float), task.id)
-        tokens = readings.answer_tokens[start:stop, 0].reshape(-1, len(wordings), slots).sum(axis=2)
-        per_token = logits.reshape(-1, len(wordings), slots).sum(axis=2) / tokens  # (1 + passages, wordings)
-        gains = (per_token[1:] - per_token[0]).mean(axis=1)
-        start = stop
+        stop = start + slots * len(wordings) * (1 + sum(map(len, documents)))
+        checked_logits(np.concatenate(tokens[start:stop]), task.id)
+        gains = _gains(tokens[start:stop], len(wordings), slots, weighted)
         values, chosen = _best_passages(task, documents, gains)
         scores.append(values)
         best.append(chosen)
+        start = stop
     return QueryLikelihoods(scores, best, readings.cost)
+
+
+def _gains(tokens: Sequence[np.ndarray], wordings: int, slots: int, weighted: bool) -> np.ndarray:
+    """(passages,) the mean gain over wordings, from log-probabilities of the query's tokens: for each wording alone,
+    then for each passage and wording, in `slots` pieces."""
+    whole = [np.concatenate(tokens[first : first + slots]) for first in range(0, len(tokens), slots)]
+    bare, told = whole[:wordings], whole[wordings:]
+    gain = weighted_gain if weighted else lambda with_it, without: with_it.mean() - without.mean()
+    gains = [gain(one, bare[place % wordings]) for place, one in enumerate(told)]
+    return np.asarray(np.reshape(gains, (-1, wordings)).mean(axis=1))
+
+
+def weighted_gain(told: np.ndarray, bare: np.ndarray) -> float:
+    """Σ w (log p(token | document) − log p(token)) / Σ w over the query's tokens, with w = √(−log p(token)).
+
+    What is said anyway, such as the end of a word or the words of a question, counts less than what only a document
+    makes likely. Where a document changes how the query is cut into tokens, all of them count the same.
+
+    Parameters
+    ----------
+    told, bare
+        The log-probabilities of the query's tokens with and without the document.
+    """
+    if told.shape != bare.shape:
+        return float(told.mean() - bare.mean())
+    weights = np.sqrt(np.maximum(-bare, 0.0))
+    if not weights.any():
+        weights = np.ones_like(bare)
+    return float((weights * (told - bare)).sum() / weights.sum())
 
 
 def _best_passages(
@@ -146,22 +196,6 @@ def _best_passages(
         if len(own) > 1:
             best[item] = own[int(part.argmax())]
     return np.array(scores), best
-
-
-def query_of(task: Task) -> str:
-    """The query of a task, without white space around it; an error where there is none.
-
-    Parameters
-    ----------
-    task
-        A task.
-    """
-    if task.query is None:
-        raise CcrankError(
-            f"task {task.id!r} has no query, which query-likelihood ranks by; give --query TEXT (query=…), or use "
-            f"another method for the criterion {quoted(task.criterion.name)}"
-        )
-    return task.query.strip()
 
 
 def _prompt(task: Task, document: str, name: str, form: Form, templates: Templates) -> Prompt:
@@ -242,6 +276,8 @@ def describe_relevance(consistency: Mapping[str, float], details: Mapping[str, A
     """
     count = len(details["wordings"]) if "wordings" in details else 0
     phrases = [f"query likelihood, {count} wording{'s' if count > 1 else ''}"] if count else []
+    if "first-stage" in details.get("signals", {}):
+        phrases.append("plus the first stage, both Z-scored")
     if long := len(details.get("best_passages", {})):
         phrases.append(f"{long} long document{'s' if long > 1 else ''} by the best passage")
     return phrases

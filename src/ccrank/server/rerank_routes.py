@@ -31,8 +31,8 @@ FILLER = ("An empty page.", "A blank page.")
 async def rerank(request: Request, body: RerankBody) -> RerankReply:
     """Rerank documents by their relevance to a query, the most relevant first.
 
-    `relevance_score` is σ(g) with g = (log p(query | document) − log p(query)) / tokens of the query: more than 0.5 if
-    the document makes the query more likely. It does not depend on the other documents.
+    `relevance_score` is σ(g), with g the score of the method query-likelihood: how much more likely the document makes
+    the query, per token. More than 0.5 means more likely. It does not depend on the other documents.
     """
     state = state_of(request)
     model = state.models.get(body.model)

@@ -120,14 +120,16 @@ class Scheduler:
         self, engine: EngineLike, threads: int | None = None, report: Callable[[Pass], None] = lambda _: None
     ) -> None:
         self.engine = engine
-        self.threads = threads
+        self.threads = threads or torch.get_num_threads()
         self.report = report
         self._jobs: list[Job] = []
         self._in_pass: list[Job] = []
         self._changed = threading.Condition()
         self._stopping = False
         self._thread = threading.Thread(target=self._loop, name="ccrank-scheduler", daemon=True)
+        self._ready = threading.Event()
         self._thread.start()
+        self._ready.wait()
 
     @property
     def alive(self) -> bool:
@@ -195,8 +197,11 @@ class Scheduler:
             raise
 
     def _passes(self) -> None:
-        if self.threads is not None:
-            torch.set_num_threads(self.threads)
+        # Torch takes over the process-wide number in a thread's first operation or question, and keeps it from then on.
+        # Asking here keeps this thread's number when workers set theirs.
+        torch.set_num_threads(self.threads)
+        torch.get_num_threads()
+        self._ready.set()
         while True:
             with self._changed:
                 while not self._jobs and not self._stopping:
