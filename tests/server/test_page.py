@@ -261,6 +261,28 @@ def test_a_watcher_sees_every_step():
     assert last == pytest.approx(mean, abs=1e-3)
 
 
+def test_a_watcher_sees_documents_as_they_are_read():
+    """For a query, the scores of documents read so far are their final ones, and the ranking is the plain one."""
+    from ccrank.api import rank_tasks
+    from ccrank.lm.watch import Watcher
+    from ccrank.task import Task
+
+    seen: list[dict[str, float]] = []
+    documents = tuple(
+        f"{item} is {'larger ' * place}than the old stone bridge" for place, item in enumerate(ITEMS)
+    )
+    task = Task.of_query("is Russia larger than Canada", documents)
+    watcher = Watcher(lambda tokens: None, lambda scores: seen.append(dict(scores)))
+    [watched] = rank_tasks([task], tiny_reader(), progress=watcher)
+    [plain] = rank_tasks([task], tiny_reader())
+    assert np.allclose(watched.scores, plain.scores, atol=1e-4)
+    assert watched.details == plain.details
+    assert [len(one) for one in seen] == [4, 9]
+    final = dict(zip(documents, plain.scores, strict=True))
+    for scores in seen:
+        assert scores == pytest.approx({item: final[item] for item in scores}, abs=1e-3)
+
+
 def test_labels_survive_the_way_through_rows():
     """Rows of a table of labels hold all that labels hold."""
     labels = Labels.parse({"a": 1.25, "best": ["b"], "worst": ["c"], "orders": [["d", "e", "f"]]})

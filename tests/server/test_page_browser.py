@@ -151,6 +151,28 @@ def test_the_example_runs_with_one_click(opener: Open):
     assert opened.page.input_value("#by") == "hardness"
 
 
+def test_documents_are_ranked_for_a_query(opener: Open, address: str):
+    """In the mode for a query, documents come in the order of the server, and what needs a criterion is not offered."""
+    opened = opener()
+    documents = [f"{item} is larger than the old stone bridge" for item in ITEMS]
+    opened.page.check("input[value=query]", force=True)
+    assert opened.page.locator("#by").is_hidden()
+    opened.page.fill("#items", "\n".join(documents))
+    opened.page.click("#rank")
+    assert "Type the query" in opened.page.inner_text("#error")
+    opened.page.fill("#query", "which bridge is old")
+    order = opened.rank()
+    expected = answer_of(address, items=documents, query="which bridge is old")
+    assert order == [row["item"] for row in expected["items"]]
+    assert opened.page.inner_text("#answer-title") == "For which bridge is old"
+    assert opened.page.locator("#teach, .moves").locator("visible=true").count() == 0
+    opened.page.click("#share")
+    opened.page.wait_for_selector("#link-box")
+    other = opener(opened.page.input_value("#link").removeprefix(address))
+    assert other.page.input_value("#query") == "which bridge is old"
+    assert opened.complaints == []
+
+
 def test_hostile_items_are_shown_as_they_are(opener: Open):
     """Tags in items, criteria and labels are text in every view; nothing of them runs."""
     opened = opener()
