@@ -14,6 +14,7 @@ from ccrank.labelfree.signals import read_likelihood, read_poles
 from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.layers import middle_and_late
 from ccrank.lm.reader import Progress
+from ccrank.lm.watch import Watcher, by_item
 from ccrank.metrics import tau_b
 from ccrank.prompts import Templates
 from ccrank.standardise import z_scores
@@ -126,6 +127,9 @@ def read_signals(
                 signals[index]["axis"] = found.axis[place]
                 if (by_exemplars := found.exemplars[place]) is not None:
                     signals[index][WRITTEN] = by_exemplars
+                if isinstance(progress, Watcher) and len(tasks) == 1:
+                    so_far = Signals({name: z_scores(one) for name, one in signals[index].items()})
+                    progress.partial(by_item(tasks[index].items, so_far.total()))
     if not headless:
         likelihood, spent = read_likelihood(tasks, reader, templates, progress=progress)
         cost += spent

@@ -206,6 +206,31 @@ def _with_labels(
     answers, states = _label_free(
         tasks, reader, templates, anchor, progress, with_states=True, written=written
     )
+    return with_labels(tasks, reader, templates, labels, answers, states)
+
+
+def with_labels(
+    tasks: Sequence[Task],
+    reader: ReaderLike,
+    templates: Templates,
+    labels: Sequence[Labels],
+    label_free: Sequence[Answer],
+    states: Mapping[int, States],
+) -> list[Answer]:
+    """Answers by labels, from label-free answers and states that have been read; nothing is read here.
+
+    Parameters
+    ----------
+    tasks, reader, templates
+        As of any method.
+    labels
+        Those of each task; empty where nothing is known.
+    label_free
+        What `auto` gives for each task without labels.
+    states
+        Task → its states at the slot and at the item.
+    """
+    answers = [*label_free]
     for members in _by_criterion(tasks).values():
         own = [labels[index] for index in members]
         if not any(map(len, own)):

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -20,7 +20,8 @@ from ccrank.exemplars import exemplars_of
 from ccrank.lexicon import Poles, poles_of
 from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
-from ccrank.lm.reading import checked_logits
+from ccrank.lm.reading import Readings, checked_logits, joined
+from ccrank.lm.watch import Watcher, by_item, steps
 from ccrank.prompts import Form, Prompt, Templates
 from ccrank.standardise import z_scores
 from ccrank.task import Task
@@ -115,23 +116,28 @@ def read_poles(
     ]
     prompts = [prompt for own, _ in per_task for prompt in own]
     candidates = [pole_words for own, pole_words in per_task for _ in own]
-    readings = reader.read(
-        prompts,
-        candidates if asked else None,
-        layers,
-        items=bool(layers),
-        log_probabilities=True,
-        progress=progress,
-    )
+
+    def read(part: slice) -> Readings:
+        return reader.read(
+            prompts[part],
+            candidates[part] if asked else None,
+            layers,
+            items=bool(layers),
+            log_probabilities=True,
+            progress=progress,
+        )
+
+    if isinstance(progress, Watcher) and asked and len(tasks) == 1:
+        readings = _read_in_steps(tasks[0], len(prompts), read, progress)
+    else:
+        readings = read(slice(None))
     poles, axis, states, item_states = [], [], [], []
     scored: list[np.ndarray | None] = []
     start = 0
     for task, own_texts, (own, pole_words) in zip(tasks, texts, per_task, strict=True):
         count, size = len(task.items), len(own)
         if readings.logits is not None:
-            split, stop = len(poles_of(task.criterion).low), len(pole_words)
-            table = checked_logits(readings.logits[start : start + count, :stop].astype(float), task.id)
-            poles.append(logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1))
+            poles.append(_log_odds(readings.logits[start : start + count, : len(pole_words)], task))
         if readings.item_states is not None and readings.states is not None:
             both = [one[start : start + size] for one in (readings.item_states, readings.states)]
             made = size - len(own_texts)
@@ -141,6 +147,24 @@ def read_poles(
             states.append(both[1][:count])
         start += size
     return PoleReadings(poles, axis, scored, states, item_states, readings.layers, readings.cost)
+
+
+def _log_odds(logits: np.ndarray, task: Task) -> np.ndarray:
+    """log Σ_h p(h) − log Σ_l p(l) of each row, whose columns are the words of the low pole, then of the high pole."""
+    table = checked_logits(logits.astype(float), task.id)
+    split = len(poles_of(task.criterion).low)
+    return np.asarray(logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1))
+
+
+def _read_in_steps(task: Task, prompts: int, read: Callable[[slice], Readings], watcher: Watcher) -> Readings:
+    """The readings of one list's prompts, some prompts at a time; the watcher is given the pole scores so far."""
+    found: list[Readings] = []
+    for part in steps(prompts):
+        found.append(read(part))
+        logits = [one.logits for one in found if one.logits is not None]
+        scores = _log_odds(np.concatenate(logits)[: len(task.items)], task)
+        watcher.partial(by_item(task.items, z_scores(scores)))
+    return joined(found)
 
 
 def pole_prompts(

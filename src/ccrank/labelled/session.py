@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -83,15 +83,38 @@ class Session:
         for _, item, _ in self.rows:
             if normal_form(item) not in self._place:
                 raise CcrankError(f"an earlier answer names {item!r}, which is not among the items")
+        self._kernel = Kernel([states])
+        self._choose_candidates()
+        self._prior = z_scores(np.asarray(ranking.scores, float))
+        self._draws: np.ndarray | None = None
+        self._fitted: Fitted | None = None
+
+    def _choose_candidates(self) -> None:
+        """An even sample of a long list, with all items that an answer names."""
         count = len(self.items)
         wanted = min(count, MOST_CANDIDATES)
         even = np.unique(np.linspace(0, count - 1, wanted).round().astype(int))
         known = [self._place[name] for name in self.labels.items]
         self.candidates = np.unique(np.concatenate([even, np.array(known, int)]))
-        self._products = Kernel([states]).products(self.candidates, DRAWS, np.random.default_rng(0))
-        self._prior = z_scores(np.asarray(ranking.scores, float))
-        self._draws: np.ndarray | None = None
-        self._fitted: Fitted | None = None
+        self._products = self._kernel.products(self.candidates, DRAWS, np.random.default_rng(0))
+
+    def resume(self, rows: Sequence[Row], skipped: Iterable[str] = ()) -> None:
+        """Take these answers in place of all earlier ones: the session of a client that keeps its answers itself.
+
+        Parameters
+        ----------
+        rows
+            All answers, of any kind that `Labels.of_rows` takes.
+        skipped
+            Items that should not be asked about.
+        """
+        labels = Labels.of_rows(rows)
+        labels.check(self.items)
+        self.skipped = {normal_form(item) for item in skipped}
+        if [*rows] != self.rows:
+            self._change([*rows])
+        if not {self._place[name] for name in labels.items} <= set(self.candidates.tolist()):
+            self._choose_candidates()
 
     @property
     def labels(self) -> Labels:
