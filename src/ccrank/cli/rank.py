@@ -12,22 +12,9 @@ import typer
 
 from ccrank.cli import options as shared
 from ccrank.cli.screen import json_text, reading_progress, spinner
-from ccrank.cli.show import show
 from ccrank.cli.warn import show_warnings, write_warnings_beside
-from ccrank.criterion_phrase import criterion_of
 from ccrank.errors import CcrankError
 from ccrank.files import read_text, write_atomically
-from ccrank.rows import (
-    FORMAT_OF_SUFFIX,
-    RankedRows,
-    Rows,
-    encode_rows,
-    encode_table,
-    read_rows,
-    rows_of_items,
-)
-from ccrank.task import Task
-from ccrank.taskfiles import read_tasks
 
 if TYPE_CHECKING:
     from ccrank.labels import Labels
@@ -35,6 +22,8 @@ if TYPE_CHECKING:
     from ccrank.methods import Method
     from ccrank.prompts import Templates
     from ccrank.ranking import Ranking
+    from ccrank.rows import Rows
+    from ccrank.task import Task
 
 OF_TASKS = "tasks"
 """As --labels: the values that the tasks have themselves."""
@@ -187,6 +176,8 @@ def rank_command(
     if output is not None:
         how = check_output(output, how)
     if how not in (None, "json") and rows is not None:
+        from ccrank.rows import RankedRows, encode_rows
+
         encode_rows(RankedRows.unscored(rows), how)
     with spinner("starting"):
         from ccrank.api import rank_tasks
@@ -221,6 +212,8 @@ def rank_command(
         text = _render(how, rankings, top, reverse, many=tasks is not None).decode("utf-8")
         sys.stdout.writelines(text.splitlines(keepends=True))
     else:
+        from ccrank.cli.show import show
+
         show(rankings, top, reverse, signals)
     show_warnings(rankings)
     if plot is not None:
@@ -258,6 +251,8 @@ def _tasks(
         }
         if several := [name for name, value in given.items() if value]:
             raise CcrankError(f"--tasks contains items and criteria; remove {', '.join(several)}")
+        from ccrank.taskfiles import read_tasks
+
         return read_tasks(tasks), None
     if items and (file or column or id or form):
         raise CcrankError(
@@ -267,6 +262,9 @@ def _tasks(
         raise CcrankError("no criterion: give one, such as --by size or --by 'how positive it is'")
     if not items and file is None and sys.stdin.isatty():
         raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
+    from ccrank.criterion_phrase import criterion_of
+    from ccrank.rows import read_rows, rows_of_items
+
     rows = rows_of_items(items) if items else read_rows(file if file is not None else "-", column, form, id)
     text = None if context is None else read_text(context).strip()
     if text == "":
@@ -337,6 +335,8 @@ def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
 
 def check_output(path: Path, how: str | None) -> str:
     """The output format; raises an error if the file cannot be written."""
+    from ccrank.rows import FORMAT_OF_SUFFIX
+
     how = how or {".json": "json", **FORMAT_OF_SUFFIX}.get(path.suffix.lower())
     if how is None:
         raise CcrankError(
@@ -361,6 +361,8 @@ def _render(how: str, rankings: Sequence[Ranking], top: int | None, reverse: boo
         found = [_json(ranking, top, reverse) for ranking in rankings]
         text = "".join(json_text(one, indent=None) for one in found) if many else json_text(found[0])
         return text.encode("utf-8", "backslashreplace")
+    from ccrank.rows import encode_rows, encode_table
+
     if not many:
         return encode_rows(rankings[0].ranked_rows(top, reverse), how)
     records = [
