@@ -65,6 +65,14 @@ def rank_command(
             rich_help_panel=WHAT,
         ),
     ] = None,
+    input: Annotated[
+        Path | None,
+        typer.Option(
+            "--input",
+            help="Rank a file of any length in bounded memory, into --out FILE.parquet; resumes after a kill.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     column: Annotated[
         str | None, typer.Option("--column", help="The column (or field) of items.", rich_help_panel=WHAT)
     ] = None,
@@ -123,6 +131,24 @@ def rank_command(
     top: Annotated[
         int | None, typer.Option("--top", min=1, help="Show the first K.", rich_help_panel=SHOW)
     ] = None,
+    refine: Annotated[
+        str | None,
+        typer.Option(
+            "--refine",
+            help="Of --input with --top: how finalists are compared, a method or none.",
+            rich_help_panel=SHOW,
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample", min=2, help="Of --input: how many items fix the scale.", rich_help_panel=MODEL
+        ),
+    ] = None,
+    block_rows: Annotated[int | None, typer.Option("--block-rows", min=1, hidden=True)] = None,
+    engine: shared.EngineName = "local",
+    address: shared.Address = None,
+    workers: shared.Workers = None,
     signals: Annotated[
         bool, typer.Option("--signals", help="Show the signals of a combined score.", rich_help_panel=SHOW)
     ] = False,
@@ -160,11 +186,57 @@ def rank_command(
 
     [bold]ccrank rank --file animals.csv --column animal --by weight --category animal --out ranked.csv[/bold]
 
+    [bold]ccrank rank --input items.parquet --column text --by politeness --out ranked.parquet[/bold]
+
     A table keeps its rows and columns; rank and score are added. Results go to stdout, progress and warnings to stderr.
     Exit codes: 0 done, 2 bad input, 130 interrupted, 141 closed pipe.
     """
     if as_json and as_csv:
         raise CcrankError("--json and --csv are mutually exclusive")
+    where = shared.Cluster(engine, address, workers)
+    if input is not None:
+        from ccrank.cli.stream import rank_stream
+
+        others = {
+            "items": items,
+            "--file": file,
+            "--tasks": tasks,
+            "--id": id,
+            "--json": as_json,
+            "--csv": as_csv,
+        }
+        others |= {"--plot": plot, "--signals": signals, "--save-probe": save_probe}
+        if several := [name for name, value in others.items() if value]:
+            raise CcrankError(f"--input ranks a file into another; remove {', '.join(several)}")
+        rank_stream(
+            input,
+            output,
+            (by, comparative, poles, category),
+            context,
+            method=method,
+            option=option,
+            layer=layer,
+            probe=probe,
+            labels=labels,
+            model=model,
+            reader_options=reader_flags.options(),
+            wording=(templates, template),
+            use_cache=not no_cache,
+            given={
+                "column": column,
+                "format": form,
+                "top": top,
+                "reverse": reverse,
+                "refine": refine,
+                "sample": sample,
+                "block_rows": block_rows,
+            },
+            cluster=where,
+        )
+        return
+    for name, value in {"--sample": sample, "--refine": refine, "--block-rows": block_rows}.items():
+        if value is not None:
+            raise CcrankError(f"{name} is for --input; remove it")
     how = "json" if as_json else "csv" if as_csv else None
     comparative = shared.renamed("--more", more, "--comparative", comparative)
     labels = shared.renamed("--gold", gold, "--labels", labels)
@@ -181,19 +253,13 @@ def rank_command(
         encode_rows(RankedRows.unscored(rows), how)
     with spinner("starting"):
         from ccrank.api import rank_tasks
-        from ccrank.methods import DEFAULT_METHOD, SAVED_PROBE, get_method
+        from ccrank.methods import get_method
         from ccrank.prompts import load_templates
-    if probe is not None and method not in (None, SAVED_PROBE):
-        raise CcrankError(f"--probe ranks with the saved probe; remove --method {method}")
-    chosen = SAVED_PROBE if probe is not None else method or DEFAULT_METHOD
-    pairs = shared.parse_pairs(option)
-    pairs |= {"layer": layer} if layer is not None else {}
-    pairs |= {"file": str(probe)} if probe is not None else {}
-    options = get_method(chosen).parse_options(pairs)
+    chosen, options = method_and_options(method, option, layer, probe)
     if labels is not None:
         options["labels"] = _labels(labels, wanted, get_method(chosen))
     wording = load_templates(templates, template or ())
-    reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)
+    reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache, cluster=where)
     with reading_progress(*_expected(wanted, reader, get_method(chosen), wording, options)) as progress:
         rankings = rank_tasks(wanted, reader, chosen, wording, options=options, progress=progress)
     if options.get("labels") == OF_TASKS:
@@ -258,24 +324,51 @@ def _tasks(
         raise CcrankError(
             "give the items as arguments, or with --file (and its --column, --id and --format), not both"
         )
-    if by is None or not by.strip():
-        raise CcrankError("no criterion: give one, such as --by size or --by 'how positive it is'")
+    by = named_criterion(by)
     if not items and file is None and sys.stdin.isatty():
         raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
     from ccrank.criterion_phrase import criterion_of
     from ccrank.rows import read_rows, rows_of_items
 
     rows = rows_of_items(items) if items else read_rows(file if file is not None else "-", column, form, id)
-    text = None if context is None else read_text(context).strip()
-    if text == "":
-        raise CcrankError(
-            f"the --context file {context} is empty; put the text into it, or leave --context out"
-        )
+    text = context_text(context)
     criterion = criterion_of(by, comparative=comparative, poles=poles, category=category)
     task = rows.task(criterion, text, id=f"ranking by {by.strip()}")
     for note in rows.notes():
         sys.stderr.write(f"ccrank: {note}\n")
     return [task], rows
+
+
+def method_and_options(
+    method: str | None, option: Sequence[str] | None, layer: str | None, probe: Path | None
+) -> tuple[str, dict[str, Any]]:
+    """The name of the method, and its options as values."""
+    from ccrank.methods import DEFAULT_METHOD, SAVED_PROBE, get_method
+
+    if probe is not None and method not in (None, SAVED_PROBE):
+        raise CcrankError(f"--probe ranks with the saved probe; remove --method {method}")
+    chosen = SAVED_PROBE if probe is not None else method or DEFAULT_METHOD
+    pairs = shared.parse_pairs(option)
+    pairs |= {"layer": layer} if layer is not None else {}
+    pairs |= {"file": str(probe)} if probe is not None else {}
+    return chosen, get_method(chosen).parse_options(pairs)
+
+
+def named_criterion(by: str | None) -> str:
+    """The criterion, which must be given."""
+    if by is None or not by.strip():
+        raise CcrankError("no criterion: give one, such as --by size or --by 'how positive it is'")
+    return by
+
+
+def context_text(context: Path | None) -> str | None:
+    """The text of the --context file."""
+    text = None if context is None else read_text(context).strip()
+    if text == "":
+        raise CcrankError(
+            f"the --context file {context} is empty; put the text into it, or leave --context out"
+        )
+    return text
 
 
 def _expected(
