@@ -22,8 +22,6 @@ Say = Callable[[str], None]
 def _ray() -> Any:
     # Nothing is reported to anybody.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Without this, Ray hides the GPUs of workers that ask for none, also from the CPU path of torch.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
     except ImportError:
@@ -66,8 +64,8 @@ def connect(
                 ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **common)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise CcrankError(
-                f"there is no Ray cluster at {address or 'this machine'} ({str(error).splitlines()[0]}); start one with "
-                "`ray start --head`, or leave --address out"
+                f"there is no Ray cluster at {address or 'this machine'} ({str(error).splitlines()[0]}); start one "
+                "with `ray start --head`, or leave --address out"
             ) from None
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = int(sum(node.get("GPU", 0) for node in nodes))
@@ -123,7 +121,7 @@ class Pool:
     def _start(self) -> None:
         kind = self.ray.remote(max_restarts=0, scheduling_strategy="SPREAD", **self.resources)(Worker)
         worker = kind.remote(*self.arguments)
-        self.starting[worker.identity.remote()] = worker
+        self.starting[worker.open.remote()] = worker
 
     def _take_ready(self, references: Iterable[Any]) -> None:
         for reference in references:
@@ -131,10 +129,9 @@ class Pool:
             try:
                 self.ray.get(reference)
             except self.ray.exceptions.RayTaskError as error:
-                raise _cause(error) from None  # the model cannot be loaded, here or elsewhere
+                self.close()  # the model cannot be loaded, here or elsewhere
+                raise _cause(error) from None
             except self.ray.exceptions.RayActorError as error:
-                if isinstance(cause := getattr(error, "cause", None), CcrankError):
-                    raise cause from None
                 if not self.ready and not self.starting:
                     raise CcrankError(f"no worker could be started: {str(error).splitlines()[0]}") from None
             else:

@@ -30,19 +30,25 @@ class Worker:
     """
 
     def __init__(self, model: str, options: ReaderOptions, threads: int | None, cache: bool) -> None:
+        self.arguments = model, options, threads, cache
+        self.reader: Any = None
+        self.scorer: Any = None
+        self.fitted = b""
+
+    def open(self) -> tuple[str, int]:
+        """Load the model; returns the identity of its weights and the number of the process.
+
+        It is not loaded where the worker is made: an error there would be reported as the loss of a worker.
+        """
         import torch
 
         from ccrank.lm import Reader, ReadingCache
 
+        model, options, threads, cache = self.arguments
         if threads is not None:
             torch.set_num_threads(threads)
         self.reader = Reader.open(model, options, cache=ReadingCache() if cache else None)
-        self.scorer: Any = None
-        self.fitted = b""
-
-    def identity(self) -> tuple[str, str, int]:
-        """The identity of the weights, the name of the machine and the process, which says that the worker is ready."""
-        return self.reader.loaded.identity, os.uname().nodename, os.getpid()
+        return self.reader.loaded.identity, os.getpid()
 
     def read(self, prompts: Sequence[Prompt], candidates: Any, options: Mapping[str, Any]) -> Readings:
         """See `Reader.read`.
@@ -52,7 +58,8 @@ class Worker:
         prompts, candidates, options
             Its arguments.
         """
-        return self.reader.read(prompts, candidates, **options)
+        found: Readings = self.reader.read(prompts, candidates, **options)
+        return found
 
     def score(
         self, items: Sequence[str], task: Task, templates: Templates, files: Mapping[str, bytes]
