@@ -31,10 +31,10 @@ def lists() -> Iterator[tuple[str, Criterion, dict[str, float]]]:
     """(name, criterion, item → value): the tasks of each criterion pooled where their values are on one scale."""
     generator = np.random.default_rng(0)
     folder = Path(os.environ.get("CCRANK_DATA", "."), "textcriteria")
-    groups = [(path.stem, read_tasks(path)) for path in sorted(folder.glob("*.jsonl"))]
-    groups += [
+    groups = [
         (f"{name}: {task.id}", [task]) for name in ("worldlists", "everyday") for task in load_dataset(name)
     ]
+    groups += [(path.stem, read_tasks(path)) for path in sorted(folder.glob("*.jsonl"))]
     for name, tasks in groups:
         values: dict[str, tuple[str, float]] = {}
         for task in tasks:

@@ -49,7 +49,9 @@ def test_readings_of_blocks_are_joined():
     candidates = [["Yes", "No"], ["Yes"], ["Yes", "No", "Peru"], ["No"], ["No", "Yes"], ["Chad"]]
     wanted = {"layers": [1, 3], "items": True, "log_probabilities": True}
     whole = reader.read(prompts, candidates, **wanted)
-    parts = [reader.read(prompts[at], candidates[at], **wanted) for at in (slice(0, 2), slice(2, 5), slice(5, 6))]
+    parts = [
+        reader.read(prompts[at], candidates[at], **wanted) for at in (slice(0, 2), slice(2, 5), slice(5, 6))
+    ]
     joined = join(parts)
     for name in ("logits", "states", "item_states", "answer_tokens"):
         np.testing.assert_allclose(getattr(joined, name), getattr(whole, name), rtol=1e-5, atol=1e-5)
@@ -126,7 +128,9 @@ def test_a_cluster_gives_the_numbers_of_one_process_even_if_a_node_is_killed(clu
 
     tasks = [Task(SIZE, tuple(ITEMS[place : place + 9]), id=f"t{place}") for place in range(0, 45, 9)]
     for method in ("auto", "prompt-pair", "margin"):
-        for alone, together in zip(rank_tasks(tasks, one, method), rank_tasks(tasks, many, method), strict=True):
+        for alone, together in zip(
+            rank_tasks(tasks, one, method), rank_tasks(tasks, many, method), strict=True
+        ):
             np.testing.assert_allclose(together.scores, alone.scores, atol=1e-3)
 
     path = tmp_path / "items.jsonl"

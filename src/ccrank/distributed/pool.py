@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,9 @@ IN_FLIGHT = 2
 """Blocks that a worker has at a time: one that it computes and one that waits, so that it never idles."""
 MOST_ATTEMPTS = 4
 """A block on which so many workers were lost is given up: it is likely to be the reason."""
+
+LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+"""Ray replaces 127.0.0.1 by an address that other machines can reach."""
 
 Say = Callable[[str], None]
 
@@ -61,7 +65,7 @@ def connect(
             if address:
                 ray.init(address=address, **common)
             else:
-                ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **common)
+                ray.init(include_dashboard=False, _node_ip_address=LOOPBACK, **common)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise CcrankError(
                 f"there is no Ray cluster at {address or 'this machine'} ({str(error).splitlines()[0]}); start one "
