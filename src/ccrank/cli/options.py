@@ -207,7 +207,8 @@ def open_reader(
         if cluster is not None and cluster.engine == "ray":
             from ccrank.distributed import ClusterReader, connect
 
-            pool = connect(cluster.address, cluster.workers, model, options or ReaderOptions(), say)
+            chosen = options or ReaderOptions()
+            pool = connect(cluster.address, cluster.workers, model, chosen, say, cache=use_cache)
             return ClusterReader.open(pool, model, options, cache=cache, say=say)
         return Reader.open(model, options, cache=cache, say=say)
 

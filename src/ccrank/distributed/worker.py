@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -82,7 +83,10 @@ class Worker:
             self.folder = tempfile.TemporaryDirectory(prefix="ccrank-")
             for name, content in files.items():
                 Path(self.folder.name, name).write_bytes(content)
-            self.scorer = BlockScorer.load(Path(self.folder.name), task, self.reader, templates)
+            # None of a stream's readings is read twice.
+            uncached = copy.copy(self.reader)
+            uncached.cache = None
+            self.scorer = BlockScorer.load(Path(self.folder.name), task, uncached, templates)
             self.fitted = key
         found: np.ndarray = self.scorer(items)
         return found

@@ -32,6 +32,18 @@ PER_PLACE = 2
 """Finalists for each row that is wanted."""
 
 
+def check_refinement(method: str) -> None:
+    """Raise an error unless finalists can be compared so.
+
+    Parameters
+    ----------
+    method
+        The name of a method, or "none".
+    """
+    if method != "none" and method not in METHODS:
+        raise CcrankError(f"--refine {method}: there is no such method; choose auto, prompt-pair or none")
+
+
 def refine(
     folder: JobFolder,
     source: Source,
@@ -60,8 +72,6 @@ def refine(
     order
         The column of scores, and the digits to which they are compared.
     """
-    if method not in METHODS:
-        raise CcrankError(f"--refine {method}: there is no such method; choose auto, prompt-pair or none")
     scores = {
         normal_form(text): (score, text)
         for text, score in _best(folder, source, blocks, max(LEAST_FINALISTS, PER_PLACE * top), order)

@@ -26,7 +26,7 @@ from ccrank.opposites import opposite_proposer
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking
 from ccrank.rows.ranked import DECIMALS, added_names
-from ccrank.stream.finalists import DEFAULT_REFINEMENT, refine, write_finalists
+from ccrank.stream.finalists import DEFAULT_REFINEMENT, check_refinement, refine, write_finalists
 from ccrank.stream.folder import SAMPLE, SCAN, JobFolder
 from ccrank.stream.ordering import write_ranked
 from ccrank.stream.scan import BLOCK_CHARACTERS, BLOCK_ROWS, Scan, scan
@@ -167,6 +167,7 @@ def rank_file(
     """
     target, chosen, watcher = Path(out), stream or StreamOptions(), watcher or Watcher()
     given = get_method(method).parse_options(options or {})
+    check_refinement(chosen.refine)
     templates = templates or load_templates()
     source = open_source(Path(path), chosen.column, chosen.format)
     folder = JobFolder(target)
