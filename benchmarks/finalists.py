@@ -1,6 +1,7 @@
 """How the best items of a long list are best compared with each other: `ccrank rank --input --top`.
 
-    python benchmarks/finalists.py                     # default model; $CCRANK_DATA for the text criteria
+    python benchmarks/finalists.py                     # lists of names, packaged
+    python benchmarks/finalists.py --kind texts        # short texts by criteria of $CCRANK_DATA
 
 Lists with gold are ranked by `auto`; the best 16 are finalists and are ranked again by several rules. Reported over
 lists: the mean percentile in gold of the third of the finalists that comes first (0.5 by chance over the whole list),
@@ -27,14 +28,15 @@ from ccrank.taskfiles import read_tasks
 MOST_ITEMS, FINALISTS = 80, 16
 
 
-def lists() -> Iterator[tuple[str, Criterion, dict[str, float]]]:
+def lists(kind: str) -> Iterator[tuple[str, Criterion, dict[str, float]]]:
     """(name, criterion, item → value): the tasks of each criterion pooled where their values are on one scale."""
     generator = np.random.default_rng(0)
-    folder = Path(os.environ.get("CCRANK_DATA", "."), "textcriteria")
-    groups = [
-        (f"{name}: {task.id}", [task]) for name in ("worldlists", "everyday") for task in load_dataset(name)
-    ]
-    groups += [(path.stem, read_tasks(path)) for path in sorted(folder.glob("*.jsonl"))]
+    if kind == "names":
+        packaged = ("worldlists", "everyday")
+        groups = [(f"{name}: {task.id}", [task]) for name in packaged for task in load_dataset(name)]
+    else:
+        folder = Path(os.environ["CCRANK_DATA"], "textcriteria")
+        groups = [(path.stem, read_tasks(path)) for path in sorted(folder.glob("*.jsonl"))]
     for name, tasks in groups:
         values: dict[str, tuple[str, float]] = {}
         for task in tasks:
@@ -53,12 +55,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--model", default="default")
+    parser.add_argument("--kind", choices=["names", "texts"], default="names")
     parser.add_argument("--limit", type=int, help="only so many lists")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore", CcrankWarning)
     reader = Reader.open(chosen.model)
     found: dict[str, list[tuple[float, float]]] = {}
-    for name, criterion, gold in [*lists()][: chosen.limit]:
+    for name, criterion, gold in [*lists(chosen.kind)][: chosen.limit]:
         order = sorted(gold, key=lambda item: gold[item])
         percentile = dict(zip(order, np.linspace(0, 1, len(order)), strict=True))
         [whole] = rank_tasks([Task(criterion, tuple(gold), id=name)], reader)
