@@ -44,6 +44,13 @@ def expressible(config: SimpleNamespace) -> bool:
     )
 
 
+class Linear(nn.Linear):
+    """A matrix whose weights are given later, so that no random ones are drawn."""
+
+    def reset_parameters(self) -> None:
+        """Nothing to do."""
+
+
 class RMSNorm(nn.Module):
     """x / √(mean x² + ε), times a weight; the norm is taken in float32."""
 
@@ -70,10 +77,10 @@ class Attention(nn.Module):
         inner, keys = (
             count * self.head_width for count in (config.num_attention_heads, config.num_key_value_heads)
         )
-        self.q_proj = nn.Linear(width, inner, bias=bias)
-        self.k_proj = nn.Linear(width, keys, bias=bias)
-        self.v_proj = nn.Linear(width, keys, bias=bias)
-        self.o_proj = nn.Linear(inner, width, bias=bias and not qwen)
+        self.q_proj = Linear(width, inner, bias=bias)
+        self.k_proj = Linear(width, keys, bias=bias)
+        self.v_proj = Linear(width, keys, bias=bias)
+        self.o_proj = Linear(inner, width, bias=bias and not qwen)
 
     def forward(self, states: Tensor, mask: Tensor | None, rotation: tuple[Tensor, Tensor]) -> Tensor:
         batch, length, _ = states.shape
@@ -104,9 +111,9 @@ class FeedForward(nn.Module):
     def __init__(self, config: SimpleNamespace) -> None:
         super().__init__()
         width, inner, bias = config.hidden_size, config.intermediate_size, getattr(config, "mlp_bias", False)
-        self.gate_proj = nn.Linear(width, inner, bias=bias)
-        self.up_proj = nn.Linear(width, inner, bias=bias)
-        self.down_proj = nn.Linear(inner, width, bias=bias)
+        self.gate_proj = Linear(width, inner, bias=bias)
+        self.up_proj = Linear(width, inner, bias=bias)
+        self.down_proj = Linear(inner, width, bias=bias)
 
     def forward(self, states: Tensor) -> Tensor:
         found: Tensor = self.down_proj(functional.silu(self.gate_proj(states)) * self.up_proj(states))
@@ -189,7 +196,7 @@ class LightCausalLM(nn.Module):
         super().__init__()
         self.config = config
         self.model = Stack(config)
-        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)
 
     @classmethod
     def of_weights(cls, config: SimpleNamespace, weights: dict[str, Tensor]) -> LightCausalLM:
@@ -226,7 +233,7 @@ class LightCausalLM(nn.Module):
         """Where the weights are."""
         return self.lm_head.weight.device
 
-    def get_output_embeddings(self) -> nn.Linear:
+    def get_output_embeddings(self) -> Linear:
         """The matrix that maps states to logits."""
         return self.lm_head
 
