@@ -28,6 +28,8 @@ LAYERS = (
     ("probe_pipeline",),
     ("methods",),
     ("api", "estimate"),
+    ("stream",),
+    ("distributed",),
     ("experiment",),
     ("report",),
     ("server",),

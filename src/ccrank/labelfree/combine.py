@@ -8,7 +8,7 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from scipy.stats import pearson3
+from scipy.special import gammaincc, ndtr
 
 from ccrank.labelfree.signals import read_likelihood, read_poles
 from ccrank.lm import Cost, ReaderLike
@@ -79,7 +79,11 @@ def chance_of_agreement(mean: float, n_items: int, n_signals: int) -> float:
     taus = comb(n_signals, 2)
     deviation = np.sqrt(trace(2) / pairs**2 / taus)
     skew = 6 * comb(n_signals, 3) * trace(3) / pairs**3 / taus**3 / deviation**3
-    return float(pearson3.sf(mean / deviation, skew))
+    # The survival function of Pearson's type III law with mean 0, variance 1 and this skew: a shifted gamma law, or a
+    # normal law without skew.
+    if not skew:
+        return float(ndtr(-mean / deviation))
+    return float(gammaincc(4 / skew**2, max(0.0, 2 / skew * (mean / deviation + 2 / skew))))
 
 
 @dataclass(frozen=True)

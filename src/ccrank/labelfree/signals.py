@@ -219,12 +219,17 @@ def axis_scores(states: np.ndarray, count: int) -> np.ndarray:
 
     states (N + 2E, L, d): the items, then the exemplars of the high and of the low pole. -> (N,)
     """
-    items, made = states[:count].astype(float), states[count:].astype(float)
+    projections = np.einsum("nld,ld->ln", states[:count].astype(float), axis_direction(states[count:]))
+    return np.asarray(z_scores(z_scores(projections).mean(axis=0)))
+
+
+def axis_direction(exemplar_states: np.ndarray) -> np.ndarray:
+    """The unit vectors from the low to the high pole, layer by layer: (2E, L, d), the high pole first -> (L, d)"""
+    made = exemplar_states.astype(float)
     half = len(made) // 2
-    direction = made[:half].mean(axis=0) - made[half:].mean(axis=0)  # (L, d)
+    direction = made[:half].mean(axis=0) - made[half:].mean(axis=0)
     length = np.linalg.norm(direction, axis=1, keepdims=True)
-    direction /= np.where(length > 0, length, 1.0)
-    return np.asarray(z_scores(z_scores(np.einsum("nld,ld->ln", items, direction)).mean(axis=0)))
+    return np.asarray(direction / np.where(length > 0, length, 1.0))
 
 
 def exemplar_scores(slot: np.ndarray, item: np.ndarray, count: int, made: int) -> np.ndarray:
