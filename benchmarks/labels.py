@@ -27,7 +27,7 @@ from ccrank.labelfree.anchored import smoothed
 from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
 from ccrank.labelled.kernel import Kernel
 from ccrank.labelled.observations import normal_scores, observe
-from ccrank.labelled.questions import next_question
+from ccrank.labelled.questions import FIRST_GRADES, next_question, representative
 from ccrank.metrics import tau_b
 from ccrank.standardise import z_scores
 
@@ -332,15 +332,22 @@ def print_asked(cases: list[Case], draws: int, most: int = 40) -> None:
         for draw in range(draws):
             rng = np.random.default_rng(draw)
             order = rng.permutation(count)
-            items = order[:2].tolist()
+            items = order[:1].tolist()  # draws differ in the first item alone
+            while len(items) < 2:
+                items.append(
+                    representative(case.gram, case.read.auto, items, np.delete(np.arange(count), items))
+                )
             for labels in range(2, most + 1):
                 fitted = case.fit(np.array(items))
                 asked[place, labels] += tau_b(fitted.mean, case.read.values) / draws
                 fit = case.fit(np.random.default_rng([draw, 1]).permutation(count)[:labels])
                 random[place, labels] += tau_b(fit.mean, case.read.values) / draws
                 rest = np.setdiff1d(np.arange(count), items)
-                choice = next_question(fitted.draws(rng), fitted.noise, "grade", rest, rng)
-                items.append(choice.items[0])
+                if labels < FIRST_GRADES:
+                    items.append(representative(case.gram, case.read.auto, items, rest))
+                else:
+                    choice = next_question(fitted.draws(rng), fitted.noise, "grade", rest, rng)
+                    items.append(choice.items[0])
     ours, theirs = asked.mean(axis=0), random.mean(axis=0)
     print("mean τ of all items, labelled ones too, by asked and by random labels:")
     for labels in (5, 10, 20, 30, 40):

@@ -17,7 +17,7 @@ from ccrank.labelled.session import Asked, Session
 from ccrank.labels import Labels
 from ccrank.lm import Reader, ReadingCache
 from ccrank.lm.reader import Progress
-from ccrank.methods import DEFAULT_METHOD, get_method
+from ccrank.methods import DEFAULT_METHOD, Method, get_method
 from ccrank.opposites import opposite_proposer
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Answer, Ranking, canonical, from_canonical, uncertainty_from_canonical
@@ -263,23 +263,42 @@ def _rank_tasks(
     sorted_tasks, orders = zip(*(canonical(task) for task in tasks), strict=True)
     answers = chosen.run(sorted_tasks, reader, templates or load_templates(), progress=progress, **parsed)
     return [
-        Ranking(
-            task,
-            from_canonical(answer.scores, order),
-            chosen.name,
-            reader.name,
-            directed,
-            answer.consistency,
-            answer.cost,
-            answer.details,
-            answer.probe,
-            uncertainty=uncertainty_from_canonical(answer.uncertainty, order),
-            warnings=_warnings(task, answer, directed),
-            confidence=answer.confidence,
-        )
+        ranking_of(task, order, answer, chosen, reader.name)
         for task, order, answer in zip(tasks, orders, answers, strict=True)
-        for directed in [chosen.directed if answer.directed is None else answer.directed]
     ]
+
+
+def ranking_of(task: Task, order: Sequence[int], answer: Answer, method: Method, model: str) -> Ranking:
+    """The ranking that a method's answer makes.
+
+    Parameters
+    ----------
+    task
+        The task as it was given.
+    order
+        For each item of the canonical task, which the answer is about, its index in `task`.
+    answer
+        The method's answer.
+    method
+        The method.
+    model
+        The model's name.
+    """
+    directed = method.directed if answer.directed is None else answer.directed
+    return Ranking(
+        task,
+        from_canonical(answer.scores, order),
+        method.name,
+        model,
+        directed,
+        answer.consistency,
+        answer.cost,
+        answer.details,
+        answer.probe,
+        uncertainty=uncertainty_from_canonical(answer.uncertainty, order),
+        warnings=_warnings(task, answer, directed),
+        confidence=answer.confidence,
+    )
 
 
 def _warnings(task: Task, answer: Answer, directed: bool) -> tuple[str, ...]:

@@ -114,6 +114,16 @@ class Labels:
                 raise CcrankError(f"a label's kind is value, rank, pair, best or worst, not {kind!r}")
         return found
 
+    @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        """The rows of a table of mixed labels, of which `of_rows` makes these labels again."""
+        return [
+            *(("value", item, repr(value)) for item, value in self.values),
+            *(("pair", high, low) for high, low in self.pairs),
+            *(("best", item, "") for item in self.best),
+            *(("worst", item, "") for item in self.worst),
+        ]
+
     def __add__(self, other: Labels) -> Labels:
         return Labels(
             self.values + other.values,

@@ -16,7 +16,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with: ccrank rank Russia Canada Brazil Chad Monaco --by size --category country",
+    epilog="Start with: ccrank rank pizza broccoli candy apple rice --by healthiness --category food",
 )
 app.command("rank")(rank.rank_command)
 app.command("label")(label.label_command)

@@ -39,6 +39,9 @@ def serve_command(
         Path | None,
         typer.Option("--api-keys", help=f"A file of API keys, one per line; or the variable {KEYS}."),
     ] = None,
+    reports: Annotated[
+        Path | None, typer.Option("--reports", help="A folder of studies whose reports the page shows.")
+    ] = None,
     reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
     no_cache: shared.NoCache = False,
     most_items: Annotated[
@@ -86,15 +89,21 @@ def serve_command(
         bool, typer.Option("--log-items", help="Allow texts of requests in the log, in tracebacks.")
     ] = False,
 ) -> None:
-    """Serve rankings over HTTP: POST /v1/rank and /v1/rerank, documented at /docs.
+    """Serve rankings over HTTP: POST /v1/rank and /v1/rerank, documented at /docs, and a page at /.
 
     [bold]ccrank serve --port 8000[/bold]
 
     Listens on this machine only, unless --host is given. SIGTERM finishes the requests in progress and exits with 0.
     """
+    if reports is not None and not reports.is_dir():
+        raise CcrankError(
+            f"--reports {reports} is not a folder; give the folder that `ccrank bench --out` wrote to"
+        )
     if log_level not in ("debug", "info", "warning", "error"):
         raise CcrankError(f"--log-level must be debug, info, warning or error, not {log_level!r}")
     keys = _keys(api_keys)
+    if reports is not None and keys:
+        raise CcrankError("--reports shows files without a key; leave it out where --api-keys are set")
     bound = _listen(host, port)
     with spinner("starting") as say:
         try:
@@ -110,6 +119,7 @@ def serve_command(
             models=tuple(model or ("default",)),
             reader=reader_flags.options(),
             cache=not no_cache,
+            reports=None if reports is None else str(reports),
             keys=keys,
             most_body_bytes=round(most_megabytes * 1e6),
             most_items=most_items,

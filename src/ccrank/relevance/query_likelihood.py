@@ -7,7 +7,7 @@ computed at the tokens of the query only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from ccrank.errors import CcrankError
 from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Request, checked_logits, shares_by_items
+from ccrank.lm.watch import Watcher, by_item, steps
 from ccrank.prompts import Form, Piece, Prompt, Templates
 from ccrank.ranking import Answer
 from ccrank.relevance.first_stage import first_stage_scores
@@ -113,6 +114,11 @@ def read_query_likelihood(
     weighted
         Whether tokens that are unlikely without a document weigh more.
     """
+    if isinstance(progress, Watcher) and len(tasks) == 1:
+        watcher, how = progress, (wordings, passage, weighted, progress.progress)
+        return _read_in_steps(
+            tasks[0], lambda task: read_query_likelihood([task], reader, templates, *how), watcher
+        )
     prompts: list[Prompt] = []
     candidates: list[list[str]] = []
     texts: list[list[list[str]]] = []  # per task and document: its passages
@@ -153,6 +159,21 @@ def read_query_likelihood(
         best.append(chosen)
         start = stop
     return QueryLikelihoods(scores, best, readings.cost)
+
+
+def _read_in_steps(
+    task: Task, read: Callable[[Task], QueryLikelihoods], watcher: Watcher
+) -> QueryLikelihoods:
+    """The documents of one task, some at a time, since none depends on the others; the watcher sees their scores."""
+    found: list[QueryLikelihoods] = []
+    scores = np.zeros(0)
+    for part in steps(len(task.items)):
+        some = Task(task.criterion, task.items[part], task.context, id=task.id, query=task.query)
+        found.append(read(some))
+        scores = np.concatenate([scores, found[-1].scores[0]])
+        watcher.partial(by_item(task.items, scores))
+    best = {item: text for one in found for item, text in one.best[0].items()}
+    return QueryLikelihoods([scores], [best], sum((one.cost for one in found), Cost()))
 
 
 def _gains(tokens: Sequence[np.ndarray], wordings: int, slots: int, weighted: bool) -> np.ndarray:

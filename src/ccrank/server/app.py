@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from ccrank.lm import Reader
-from ccrank.server import health_routes, rank_routes, rerank_routes
+from ccrank.server import health_routes, page_routes, rank_routes, rerank_routes
 from ccrank.server.gate import Gate
 from ccrank.server.metrics import Metrics
 from ccrank.server.models import ServedModels, open_readers
@@ -58,4 +58,5 @@ def create_app(settings: ServerSettings, readers: Mapping[str, Reader] | None = 
     app.include_router(rank_routes.router)
     app.include_router(rerank_routes.router)
     app.include_router(health_routes.router)
+    app.include_router(page_routes.router)
     return app

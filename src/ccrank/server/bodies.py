@@ -42,6 +42,12 @@ class RankBody(BaseModel):
     stream: Annotated[bool, Field(description="Answer with server-sent events: progress, then result.")] = (
         False
     )
+    partial: Annotated[
+        bool,
+        Field(
+            description="In a stream: read the list in steps, with events `partial` that hold the scores so far."
+        ),
+    ] = False
 
 
 class Document(BaseModel):

@@ -8,11 +8,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from ccrank.lm.watch import Watcher
 from ccrank.server.bodies import ErrorReply, RankBody
 from ccrank.server.ranking import RankWork, method_json, served_methods
 from ccrank.server.replies import JSONReply, json_bytes, refusal_of
 from ccrank.server.state import state_of
 from ccrank.server.stopping import Ticket
+from ccrank.server.teaching import watched
+from ccrank.server.watching import Reports
 
 router = APIRouter()
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -64,7 +67,8 @@ async def rank(request: Request, body: RankBody) -> Response:
     """Rank items by a criterion, best first.
 
     The answer is what `ccrank rank --json` prints. With `"stream": true` it comes as server-sent events: `progress`
-    {"done": tokens, "total": tokens or null}, then `result` with that answer, or `error`.
+    {"done": tokens, "total": tokens or null}, then `result` with that answer, or `error`. With `"partial": true` there
+    are also `partial` {"scores": {item: score}}: Z-scores of the items read so far, by the signals read so far.
     """
     state = state_of(request)
     model = state.models.get(body.model)
@@ -73,7 +77,7 @@ async def rank(request: Request, body: RankBody) -> Response:
     state.metrics.items.labels("/v1/rank").inc(len(body.items))
     if body.stream:
         return StreamingResponse(
-            _events(request, work, body.model),
+            _events(request, work, body.model, body.partial),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store"},
         )
@@ -84,20 +88,25 @@ async def rank(request: Request, body: RankBody) -> Response:
     return Response(await state.workers.run(request, run), media_type="application/json")
 
 
-async def _events(request: Request, work: RankWork, model: str | None) -> AsyncIterator[bytes]:
+async def _events(request: Request, work: RankWork, model: str | None, partial: bool) -> AsyncIterator[bytes]:
     state = state_of(request)
     served = state.models.get(model)
     total: list[int | None] = [None]
 
-    def run(ticket: Ticket, report: Any) -> dict[str, Any]:
+    def run(ticket: Ticket, reports: Reports) -> dict[str, Any]:
         reader = served.reader_for(ticket)
         total[0] = work.tokens(reader)
-        return work.run(reader, report).to_json()
+        if partial:
+            watcher = Watcher(reports, reports.partial)
+            return watched(work, reader, watcher, served.name, state.lists).to_json()
+        return work.run(reader, reports).to_json()
 
     try:
         async for kind, value in state.workers.stream(run):
             if kind == "progress":
                 value = {"done": value, "total": None if total[0] is None else max(total[0], value)}
+            elif kind == "partial":
+                value = {"scores": value}
             yield event(kind, value)
     except Exception as error:
         refused = refusal_of(error, state.settings.log_items)

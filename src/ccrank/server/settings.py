@@ -41,5 +41,7 @@ class ServerSettings:
     """Seconds that requests in progress have after SIGTERM."""
     threads: int | None = None
     """Threads of a forward pass; None takes torch's default."""
+    reports: str | None = None
+    """A folder of studies whose reports (.html) are shown under /reports/."""
     log_items: bool = False
     """Whether texts of requests may appear in logs."""

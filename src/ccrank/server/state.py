@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection
 
 from ccrank.server.metrics import Metrics
 from ccrank.server.models import ServedModels
 from ccrank.server.settings import ServerSettings
+from ccrank.server.teaching import ReadLists
 from ccrank.server.work import Workers
 
 
@@ -20,6 +21,8 @@ class ServerState:
     models: ServedModels
     workers: Workers
     metrics: Metrics
+    lists: ReadLists = field(default_factory=ReadLists)
+    """What was read of the lists that questions are asked about."""
     draining: bool = False
     """Whether the server is about to stop, so that no new work should come."""
 

@@ -14,10 +14,9 @@ from starlette.requests import Request
 from ccrank.server.replies import RequestError
 from ccrank.server.settings import ServerSettings
 from ccrank.server.stopping import Cancelled, Ticket, TimedOut
+from ccrank.server.watching import Reports
 
 T = TypeVar("T")
-Report = Callable[[int], None]
-"""Called with the number of tokens just read."""
 RETRY_AFTER = 5
 """Seconds after which a refused client should try again."""
 EVENT_SECONDS = 0.1
@@ -85,10 +84,11 @@ class Workers:
             watch.cancel()
             ticket.cancel()
 
-    async def stream(self, work: Callable[[Ticket, Report], T]) -> AsyncIterator[tuple[str, Any]]:
+    async def stream(self, work: Callable[[Ticket, Reports], T]) -> AsyncIterator[tuple[str, Any]]:
         """Events of `work`: ("progress", tokens so far), a few in a second, then ("result", what it returned).
 
-        Closing the iterator, as a client does that leaves, ends the work.
+        Where the work reports scores while it reads, ("partial", scores) as well: the latest ones. Closing the
+        iterator, as a client does that leaves, ends the work.
 
         Parameters
         ----------
@@ -96,18 +96,17 @@ class Workers:
             Given the request's ticket and a function that takes progress.
         """
         ticket = Ticket(self.settings.timeout)
-        done, shown = 0, -1
-
-        def report(tokens: int) -> None:
-            nonlocal done
-            done += tokens
-
-        future = asyncio.ensure_future(self._start(ticket, lambda own: work(own, report)))
+        reports = Reports()
+        shown, scores = -1, None
+        future = asyncio.ensure_future(self._start(ticket, lambda own: work(own, reports)))
         try:
             while not future.done():
-                if done != shown:
-                    shown = done
+                if reports.tokens != shown:
+                    shown = reports.tokens
                     yield "progress", shown
+                if reports.scores is not scores:
+                    scores = reports.scores
+                    yield "partial", scores
                 await asyncio.wait([future], timeout=EVENT_SECONDS)
             yield "result", await future
         finally:
