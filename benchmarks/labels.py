@@ -62,7 +62,7 @@ class LongList:
 # ---- reading --------------------------------------------------------------------------------------------
 
 
-def read(folder: Path, half: str, device: str, model: str) -> None:
+def read(folder: Path, half: str, device: str, model: str, exemplars: bool = True) -> None:
     """Signals and states of every list of a half that is not in the folder yet."""
     from ccrank import Reader, ReaderOptions, Task
     from ccrank.labelfree.combine import read_signals
@@ -76,7 +76,7 @@ def read(folder: Path, half: str, device: str, model: str) -> None:
         if path.exists():
             continue
         task = Task(criterion, tuple(gold), id=name)
-        found = read_signals([task], reader, load_templates(), with_states=True)
+        found = read_signals([task], reader, load_templates(), with_states=True, written=exemplars)
         slot, item = found.states[0]
         signals = found.signals[0]
         np.savez(
@@ -368,11 +368,12 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--model", default="default")
     parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--no-exemplars", action="store_true", help="read `auto` without exemplars")
     parser.add_argument("--draws", type=int, default=10, help="random draws of labels")
     parser.add_argument("--asked", type=int, default=0, help="draws of the first labels of asked questions")
     options = parser.parse_args()
     if options.stage == "read":
-        read(options.arrays, options.half, options.device, options.model)
+        read(options.arrays, options.half, options.device, options.model, not options.no_exemplars)
     elif options.stage == "embed":
         embed(options.arrays, options.half, options.encoder)
     else:

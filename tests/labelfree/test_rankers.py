@@ -196,6 +196,17 @@ def test_signals_by_item():
         assert found.details["poles"] == ["small", "large"]
 
 
+def test_exemplars_can_be_left_out():
+    """Then a list of a common criterion has the signals of any other: alone, in a pool, and with labels."""
+    labels = {"labels": {ITEMS[0]: 3.0, ITEMS[3]: 1.0}}
+    for tasks, options in (([Task(SIZE, ITEMS)], {}), ([Task(SIZE, ITEMS)], labels), (pool(SIZE), {})):
+        found = rank_tasks(tasks, tiny_reader(), options=options)
+        without = rank_tasks(tasks, tiny_reader(), options={"exemplars": False, **options})
+        for one, other in zip(found, without, strict=True):
+            assert set(one.details["signals"]) - set(other.details["signals"]) == {"exemplars"}
+            assert one.scores != pytest.approx(other.scores)
+
+
 ANIMALS = {
     "a blue whale": 140_000,
     "an elephant": 5_000,

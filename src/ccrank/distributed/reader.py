@@ -68,13 +68,14 @@ class ClusterReader(Reader):
         *,
         items: bool = False,
         log_probabilities: bool = False,
+        per_token: bool = False,
         progress: Progress | None = None,
     ) -> Readings:
         """See `Reader.read`; the numbers are the same up to rounding.
 
         Parameters
         ----------
-        prompts, candidates, layers, items, log_probabilities, progress
+        prompts, candidates, layers, items, log_probabilities, per_token, progress
             As there.
         """
         if not prompts:
@@ -83,6 +84,7 @@ class ClusterReader(Reader):
             "layers": layers if isinstance(layers, str) else tuple(layers),
             "items": items,
             "log_probabilities": log_probabilities,
+            "per_token": per_token,
         }
         shared = candidates is None or isinstance(candidates[0], str)
 
