@@ -157,10 +157,13 @@ def _log_odds(logits: np.ndarray, task: Task) -> np.ndarray:
 
 
 def _read_in_steps(task: Task, prompts: int, read: Callable[[slice], Readings], watcher: Watcher) -> Readings:
-    """The readings of one list's prompts, some prompts at a time; the watcher is given the pole scores so far."""
+    """The readings of one list's prompts, some items at a time; the watcher is given the pole scores so far.
+
+    The prompts after those of the items, of exemplars, are read with the last items.
+    """
     found: list[Readings] = []
-    for part in steps(prompts):
-        found.append(read(part))
+    for part in steps(len(task.items)):
+        found.append(read(part if part.stop < len(task.items) else slice(part.start, prompts)))
         logits = [one.logits for one in found if one.logits is not None]
         scores = _log_odds(np.concatenate(logits)[: len(task.items)], task)
         watcher.partial(by_item(task.items, z_scores(scores)))
