@@ -105,8 +105,8 @@ def serve_command(
     if reports is not None and keys:
         raise CcrankError("--reports shows files without a key; leave it out where --api-keys are set")
     bound = _listen(host, port)
-    # Read when torch is loaded. Threads that wait for each other in a loop hold the cores that the browser, and all else
-    # on the machine, needs: on two busy cores a ranking took four times as long.
+    # Read when torch is loaded. Threads that wait for each other in a loop hold the cores that the browser and others
+    # need: on two busy cores a ranking took four times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with spinner("starting") as say:
         try:
