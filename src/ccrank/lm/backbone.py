@@ -76,6 +76,13 @@ class Head:
         # OPT and T5 call the decoder inside their base model; the others call the base model itself.
         base = model if hasattr(model, "encoder") and hasattr(model, "decoder") else model.base_model
         self.stack = getattr(base, "decoder", base)
+        self._ids: tuple[tuple[int, ...], Tensor] | None = None
+
+    def token_ids(self, ids: tuple[int, ...], device: torch.device) -> Tensor:
+        """Token ids on the device; the last ones are kept, because most batches request the same."""
+        if self._ids is None or self._ids[0] != ids or self._ids[1].device != device:
+            self._ids = ids, torch.as_tensor(ids, device=device)
+        return self._ids[1]
 
     def logits(self, rows: Tensor, token_ids: Tensor | None = None) -> Tensor:
         """Logits (n, token_ids) in float32 of final states (n, d); of the whole vocabulary if no ids are given."""

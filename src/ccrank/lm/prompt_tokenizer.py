@@ -13,23 +13,8 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.lm.prefix_tokens import context_cut, prefix_shared_tokens
+from ccrank.lm.tokenized import TokenizedPrompt, TokenizedPrompts
 from ccrank.prompts import Form, Piece, Prompt
-
-
-@dataclass(frozen=True, slots=True)
-class TokenizedPrompt:
-    """The token ids of a prompt."""
-
-    tokens: tuple[int, ...]
-    """All input tokens, including special ones; for an encoder-decoder model those of the encoder."""
-    slot: int
-    """The position that is read for the answer: in `tokens`, or in `decoder` for encoder-decoder models."""
-    item: int | None
-    """The position of the last token of the last item."""
-    answers: tuple[tuple[int, ...], ...]
-    """The tokens of each candidate in the slot."""
-    decoder: tuple[int, ...] = ()
-    """Decoder input before the answer; empty except for encoder-decoder models."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +33,11 @@ class PromptTokenizer:
     truncate: bool = False
     """Cut tokens from the middle of the context (then of the items) of prompts that are too long, instead of
     failing."""
+
+    def encode_batch(
+        self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
+    ) -> TokenizedPrompts:
+        return TokenizedPrompts.of(self.encode(prompts, candidates, items))
 
     def encode(
         self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
