@@ -84,7 +84,8 @@ class PromptTokenizer:
                 _refuse_blanks(prompt, answers)
             if prompt.answer is not None:
                 _refuse_blanks(prompt, (prompt.answer,))
-        prepared = [self._prepared(prompt) for prompt in prompts]
+        harmless: set[str] = set()
+        prepared = [self._prepared(prompt, harmless) for prompt in prompts]
         if self.form == "causal" and len(prompts) >= FEWEST_SPLICED and self._words.separable:
             spliced = splice(prepared, candidates, self._words, self.bos, items, self._check_answers)
             if spliced is not None and self._fits(spliced):
@@ -105,14 +106,21 @@ class PromptTokenizer:
         lengths = encoded.tokens.lengths + encoded.tail_lengths - 1
         return self.window is None or int(lengths.max(initial=0)) <= self.window
 
-    def _prepared(self, prompt: Prompt) -> Prompt:
-        """Escape special tokens in user text and apply the chat template."""
-        special = self._special_starts
+    def _prepared(self, prompt: Prompt, harmless: set[str]) -> Prompt:
+        """Escape special tokens in user text and apply the chat template; `harmless` collects texts without any."""
         for piece in prompt.pieces:
+            text = piece.text
+            if piece.role == "text" or text in harmless:
+                continue
             # Looking for the few characters that special tokens start with is much faster than for all tokens.
-            if piece.role not in ("text", "slot") and any(start in piece.text for start in special):
-                prompt = replace(prompt, pieces=tuple(map(self._escaped, prompt.pieces)))
-                break
+            for start in self._special_starts:
+                if start in text:
+                    break
+            else:
+                harmless.add(text)
+                continue
+            prompt = replace(prompt, pieces=tuple(map(self._escaped, prompt.pieces)))
+            break
         if self.chat:
             head, tail = self._chat_frame
             # The template's blank before the slot must not end the user message.

@@ -38,9 +38,8 @@ class TreeMasks:
         """
         seen = visible(ends)
         depths = inputs["position_ids"]
-        distance = depths[:, :, None] - depths[:, None, :]
         masks = {
-            kind: _additive(seen if window is None else seen & (distance < window), dtype)
+            kind: _additive(seen if window is None else seen & (_distance(depths) < window), dtype)
             for kind, window in self.windows.items()
         }
         inputs["attention_mask"] = masks[""] if set(masks) == {""} else masks
@@ -76,7 +75,14 @@ def visible(ends: Tensor) -> Tensor:
     return (places[None, :] <= places[:, None]) & (places[:, None] < ends[:, None, :])
 
 
+def _distance(depths: Tensor) -> Tensor:
+    """(B, T, T) how many tokens each key is before each query."""
+    return depths[:, :, None] - depths[:, None, :]
+
+
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
     """(B, T, T) booleans to the (B, 1, T, T) mask that is added to attention scores."""
-    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
-    return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]
+    visible, hidden = (
+        torch.full((), value, dtype=dtype, device=seen.device) for value in (0.0, torch.finfo(dtype).min)
+    )
+    return torch.where(seen, visible, hidden)[:, None]
