@@ -162,9 +162,7 @@ class Engine:
         read_points(points, chosen, indices, rows, layers, self.head, self.backbone.depth, output)
         output.computed += int(batch.lengths.sum())
 
-    def _arguments(
-        self, batch: Batch, flat: np.ndarray
-    ) -> tuple[Tensor, dict[str, Any], Callable[[], None]]:
+    def _arguments(self, batch: Batch, flat: np.ndarray) -> tuple[Tensor, dict[str, Any], Callable[[], None]]:
         """The places to read and the arguments of the forward pass, copied to the device at once."""
         device = self.model.device
         arguments: dict[str, Any] = {"use_cache": False} if self.backbone.takes("use_cache") else {}

@@ -57,16 +57,16 @@ class Seq2SeqEngine(Engine):
         rows, encoded = self.encoder.rows(arguments, places, asked)
         output.computed += int(batch.lengths.sum())
         if at_encoder.any():
-            read_points(
-                points, chosen[at_encoder], indices, rows, layers, None, self.encoder.depth, output
-            )
+            read_points(points, chosen[at_encoder], indices, rows, layers, None, self.encoder.depth, output)
         if not at_encoder.all():
             states, mask = encoded.last_hidden_state, arguments["attention_mask"]
             decoded, rows_of = chosen[~at_encoder], row[~at_encoder]
             per_pass = max(1, self.budget // states.shape[1])
             for start in range(0, len(decoded), per_pass):
                 part = slice(start, start + per_pass)
-                self._decode(states, mask, inputs, points, decoded[part], rows_of[part], indices, layers, output)
+                self._decode(
+                    states, mask, inputs, points, decoded[part], rows_of[part], indices, layers, output
+                )
 
     def _decode(
         self,

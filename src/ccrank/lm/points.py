@@ -32,7 +32,8 @@ class Inputs:
         """(S,) the length of each input; of its longer side where it has two."""
         if self.sources is None or self.source_of is None:
             return self.tokens.lengths
-        return np.maximum(self.tokens.lengths, self.sources.lengths[self.source_of])
+        longer: np.ndarray = np.maximum(self.tokens.lengths, self.sources.lengths[self.source_of])
+        return longer
 
     def take(self, indices: np.ndarray) -> Inputs:
         """The inputs with these indices."""
@@ -133,12 +134,14 @@ class EngineOutput:
         """(n, k) the logits of points that request the same number k of token ids."""
         starts = self.logit_starts[points]
         count = int(self.logit_starts[points[0] + 1] - starts[0]) if len(points) else 0
-        return self.logits[starts[:, None] + np.arange(count)]
+        table: np.ndarray = self.logits[starts[:, None] + np.arange(count)]
+        return table
 
     def states_at(self, points: np.ndarray) -> np.ndarray:
         """(n, layers, width) the states of points that request them."""
         assert self.states is not None
-        return self.states[self.state_row[points]]
+        states: np.ndarray = self.states[self.state_row[points]]
+        return states
 
     def store_states(self, points: np.ndarray, values: np.ndarray) -> None:
         """Set the states (n, layers, width) of these points."""

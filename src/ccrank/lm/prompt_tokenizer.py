@@ -25,7 +25,6 @@ from ccrank.lm.tokenized import TokenizedPrompt, TokenizedPrompts
 from ccrank.lm.words import WordTokens
 from ccrank.prompts import Form, Piece, Prompt
 
-
 FEWEST_SPLICED = 16
 """Fewer prompts are tokenized whole."""
 

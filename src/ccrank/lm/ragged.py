@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Ragged:
         """Each sequence as bytes; they compare as the sequences do."""
         data = self.flat.astype(">u4").tobytes()
         edges = (4 * self.starts).tolist()
-        return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+        return [data[start:end] for start, end in pairwise(edges)]
 
     def followed_by(self, tail: Sequence[int]) -> Ragged:
         """Each sequence with the same tokens appended."""
@@ -98,4 +98,5 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    integers: np.ndarray = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return integers

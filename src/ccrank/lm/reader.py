@@ -378,7 +378,8 @@ def _chunks(prompts: Sequence[Prompt]) -> Iterator[tuple[int, int]]:
         if end < len(prompts):
             task = prompts[end].task
             same = next(
-                (place for place in range(end - 1, start + CHUNK // 2, -1) if prompts[place].task != task), None
+                (place for place in range(end - 1, start + CHUNK // 2, -1) if prompts[place].task != task),
+                None,
             )
             end = end if same is None else same + 1
         yield start, end

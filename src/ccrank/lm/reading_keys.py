@@ -79,14 +79,12 @@ def _digest_of(
         return one
     known = (length - 1) // BLOCK * BLOCK
     head = tokens.flat[first : first + known].tobytes()
-    one = heads.get(head)
-    if one is None:
-        one = start.copy()
-        one.update(b"(")
+    if head not in heads:
+        heads[head] = start.copy()
+        heads[head].update(b"(")
         if known:
-            one.update(f"{_listed(tokens.flat[first : first + known])}, ".encode())
-        heads[head] = one
-    one = one.copy()
+            heads[head].update(f"{_listed(tokens.flat[first : first + known])}, ".encode())
+    one = heads[head].copy()
     one.update(f"{_listed(tokens.flat[first + known : first + length])})".encode())
     return one
 
@@ -110,7 +108,9 @@ def _finished(one: hashlib.blake2b, outputs: Sequence[bytes]) -> Iterator[bytes]
         yield last.digest()
 
 
-def vectors_of(output: EngineOutput, points: Points, keys: Sequence[Sequence[bytes]]) -> dict[bytes, np.ndarray]:
+def vectors_of(
+    output: EngineOutput, points: Points, keys: Sequence[Sequence[bytes]]
+) -> dict[bytes, np.ndarray]:
     """What was read, as entries of the cache.
 
     Parameters

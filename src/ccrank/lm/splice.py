@@ -123,7 +123,12 @@ def _cut(prompts: Sequence[Prompt]) -> _Cut:
             if role == "slot":
                 break
             if role == "item":
-                if pending[-1:] == " " and text and not (pending[-2:-1] or " ").isspace() and not text[0].isspace():
+                if (
+                    pending[-1:] == " "
+                    and text
+                    and not (pending[-2:-1] or " ").isspace()
+                    and not text[0].isspace()
+                ):
                     number = numbers.setdefault(pending[:-1], len(numbers))
                     if mark:
                         item = (len(segments) - first, number, *mark)
@@ -224,7 +229,7 @@ class _Tails:
     def _resolved(self, prompt: Prompt, answers: Sequence[str], lead: str, segment: int) -> tuple[int, int]:
         last = "" if segment < 0 else self.split[segment][-1]
         split = [split_words(last + lead + answer) for answer in answers]
-        known = self.words.learn([last, *(word for parts in split for word in parts)] if last else sum(split, []))
+        known = self.words.learn([*([last] if last else []), *(word for parts in split for word in parts)])
         own = known[last][0] if last else []
         full = [[token for word in parts for token in known[word][0]] for parts in split]
         stem = common_prefix([own, *full])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -79,10 +80,11 @@ class TokenizedPrompts:
         """For each of `tail_sets` the prompts that have it."""
         order = np.argsort(self.tails_of, kind="stable")
         edges = np.searchsorted(self.tails_of[order], np.arange(len(self.tail_sets) + 1))
-        return [order[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+        return [order[start:end] for start, end in itertools.pairwise(edges)]
 
     @property
     def tail_lengths(self) -> np.ndarray:
         """(P,) the length of each prompt's longest candidate; 1 where it has none."""
-        longest = np.array([max(map(len, tails), default=1) for tails in self.tail_sets] + [1])
-        return longest[self.tails_of]
+        longest: np.ndarray = np.array([max(map(len, tails), default=1) for tails in self.tail_sets] + [1])
+        lengths: np.ndarray = longest[self.tails_of]
+        return lengths

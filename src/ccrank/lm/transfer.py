@@ -27,9 +27,7 @@ def to_device(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor
     return [part.view(one.shape) for part, one in zip(parts, arrays, strict=True)]
 
 
-def to_host(
-    values: Tensor, store: Callable[[np.ndarray], object], waiting: list[Callable[[], None]]
-) -> None:
+def to_host(values: Tensor, store: Callable[[np.ndarray], object], waiting: list[Callable[[], None]]) -> None:
     """Have a result stored: at once from a CPU; from a GPU when `waiting` is called, after a copy that it starts now.
 
     Parameters

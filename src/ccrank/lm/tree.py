@@ -64,7 +64,8 @@ class Sorted:
         edges = starts_of(least)
         places = np.append(np.flatnonzero(different), edges[-1])
         first = places[np.searchsorted(places, edges[:-1])]
-        return np.minimum(first - edges[:-1], least)
+        counts: np.ndarray = np.minimum(first - edges[:-1], least)
+        return counts
 
     @property
     def distinct_tokens(self) -> int:
@@ -100,7 +101,8 @@ class Forest:
         for places, starting in _by_level(self._shared, positions[inherited]):
             chosen = inherited[places]
             run[chosen] = starting[np.searchsorted(starting, ranks[chosen], side="right") - 1]
-        return self._runs[run] + positions - self._shared[run]
+        columns: np.ndarray = self._runs[run] + positions - self._shared[run]
+        return columns
 
 
 def pack(ordered: Sorted, row_tokens: int, most_tokens: int | None = None) -> Forest:
@@ -151,13 +153,14 @@ def _row_starts(
 def _ends(shared: np.ndarray, runs: np.ndarray, depths: np.ndarray, row_edges: np.ndarray) -> np.ndarray:
     """One past each node's last descendant: the next run that starts at or above its depth, counted from the start of
     its row."""
-    ends = np.empty_like(depths)
+    ends: np.ndarray = np.empty_like(depths)
     for places, starting in _by_level(shared, depths):
         # A row starts at depth 0, so no subtree extends beyond its row.
         following = np.append(runs[starting], runs[-1])
         ends[places] = following[np.searchsorted(following[:-1], places, side="right")]
     sizes = np.diff(row_edges)
-    return ends - np.repeat(row_edges[:-1], sizes)
+    ends -= np.repeat(row_edges[:-1], sizes)
+    return ends
 
 
 def _by_level(shared: np.ndarray, depths: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

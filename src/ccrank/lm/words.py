@@ -1,12 +1,13 @@
 """Tokens of single words, for tokenizers whose tokens do not cross the blank between two words.
 
-Nearly all tokenizers split a text before each blank that separates two words. The tokens of a text are then those of its
-words, one after another, and most words of many prompts are the same. Whether this holds is decided from the tokenizer
+Nearly all tokenizers split a text before each blank that separates two words. The tokens of a text are then those of
+its words, one after another, and most words of many prompts are the same. Whether this holds is decided from the tokenizer
 itself: no token contains a blank behind another character, and a sample text has the tokens of its words.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -33,9 +34,11 @@ def split_words(text: str) -> list[str]:
     parts = text.split(" ")
     leading = not parts[0]
     if text.split() == (parts[1:] if leading else parts):  # single blanks are its only white space
-        return [f" {part}" for part in parts[1:]] if leading else [parts[0], *(f" {part}" for part in parts[1:])]
+        return (
+            [f" {part}" for part in parts[1:]] if leading else [parts[0], *(f" {part}" for part in parts[1:])]
+        )
     edges = [0, *(found.start() for found in _CUT.finditer(text)), len(text)]
-    return [text[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [text[start:end] for start, end in itertools.pairwise(edges)]
 
 
 class WordTokens:

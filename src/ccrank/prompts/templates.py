@@ -90,7 +90,7 @@ class Template:
         """Fill in the template. User text becomes separate pieces and is never parsed."""
         pieces: list[Piece] = []
         for part in _frames.of(self, task.criterion, task.context, form, context):
-            if type(part) is Piece:
+            if isinstance(part, Piece):
                 pieces.append(part)
             elif part in content:
                 pieces += [piece for piece in content[part] if piece.text]
