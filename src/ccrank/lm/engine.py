@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ccrank.errors import CcrankError
 from ccrank.lm.backbone import Backbone, Head
+from ccrank.lm.graphs import MOST_TOKENS, GraphedPasses, rounded
 from ccrank.lm.layout import Batch, Layout
 from ccrank.lm.points import EngineOutput, Inputs, Points, columns_of
 from ccrank.lm.ragged import ranges
@@ -43,6 +44,8 @@ class Engine:
     masks: TreeMasks | None = None
     most_rows: int | None = None
     """Maximal number of rows per batch; 1 reads one by one."""
+    graphs: GraphedPasses | None = None
+    """Replays small passes on a GPU."""
     halvings: int = field(default=0, init=False)
 
     def run(
@@ -152,11 +155,15 @@ class Engine:
         output: EngineOutput,
     ) -> None:
         """Run one batch and read the `chosen` points, which are at these rows and columns of it."""
+        graphs = self.graphs if self.graphs is not None and batch.ends is not None else None
+        if graphs is not None and batch.tokens.size <= MOST_TOKENS:
+            batch = batch.lengthened(rounded(batch.tokens.shape[1]))
         flat = row * batch.tokens.shape[1] + column
         places, arguments, undo = self._arguments(batch, flat)
         asked = layers_needed(points, chosen, layers, self.backbone.depth)
         try:
-            rows, _ = self.backbone.rows(arguments, places, asked)
+            replayed = None if graphs is None else graphs.rows(arguments, places, asked)
+            rows = self.backbone.rows(arguments, places, asked)[0] if replayed is None else replayed
         finally:
             undo()
         read_points(points, chosen, indices, rows, layers, self.head, self.backbone.depth, output)

@@ -10,6 +10,7 @@ from ccrank.errors import CcrankError
 from ccrank.lm.backbone import Backbone, Head
 from ccrank.lm.engine import Engine
 from ccrank.lm.engine_seq2seq import Seq2SeqEngine
+from ccrank.lm.graphs import GraphedPasses
 from ccrank.lm.layout import ROW_TOKENS
 from ccrank.lm.loading import LoadedModel
 from ccrank.lm.points import Inputs, Points
@@ -42,7 +43,8 @@ def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
     engine = Engine(model, backbone, head, budget, most_rows=most_rows)
     if loaded.form == "causal" and path in ("auto", "tree"):
         masks = _tree_masks(loaded)
-        tree = Engine(model, backbone, head, budget, tree=True, masks=masks)
+        graphs = GraphedPasses(backbone) if model.device.type == "cuda" and masks.alibi is None else None
+        tree = Engine(model, backbone, head, budget, tree=True, masks=masks, graphs=graphs)
         takes = loaded.family.get("tree")
         if takes is None:
             takes = _known_layers(model.config) and _same_numbers(
@@ -63,8 +65,9 @@ def _tree_masks(loaded: LoadedModel) -> TreeMasks:
     kinds = set(getattr(config, "layer_types", None) or ())
     alibi = loaded.model.base_model if loaded.family.get("alibi") else None
     if "sliding_attention" in kinds:
-        return TreeMasks({kind: window if kind == "sliding_attention" else None for kind in kinds}, alibi)
-    return TreeMasks({"": None if kinds else window}, alibi)
+        windows = {kind: window if kind == "sliding_attention" else None for kind in kinds}
+        return TreeMasks(windows, alibi=alibi)
+    return TreeMasks({"": None if kinds else window}, alibi=alibi)
 
 
 def _known_layers(config: Any) -> bool:

@@ -31,6 +31,19 @@ class Batch:
     only descendant."""
 
 
+    def lengthened(self, length: int) -> Batch:
+        """The same tree rows with padding up to a length."""
+        extra = length - self.tokens.shape[1]
+        if extra <= 0 or self.ends is None:
+            return self
+        wider = ((0, 0), (0, extra))
+        ends = np.broadcast_to(np.arange(length) + 1, (len(self.tokens), length)).copy()
+        ends[:, : self.ends.shape[1]] = self.ends
+        return Batch(
+            self.rows, np.pad(self.tokens, wider), np.pad(self.positions, wider), self.lengths, ends
+        )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """S sequences in R rows."""

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ccrank.lm.tree_attention import block_mask
+
 
 @dataclass(frozen=True)
 class TreeMasks:
@@ -16,6 +18,8 @@ class TreeMasks:
 
     windows: dict[str, int | None]
     """Layer type → size of its attention window (None: unlimited); one entry "" for models with one type of layer."""
+    blocks: bool = False
+    """Describe visibility block by block for `tree_attention`, instead of by additive masks."""
     alibi: Any = None
     """The module whose position bias must use depths instead of row indices (MPT); None for the others."""
 
@@ -36,8 +40,12 @@ class TreeMasks:
         dtype
             The precision of the attention scores.
         """
-        seen = visible(ends)
         depths = inputs["position_ids"]
+        if self.blocks:
+            blocks = {kind: block_mask(ends, depths, window) for kind, window in self.windows.items()}
+            inputs["attention_mask"] = blocks[""] if set(blocks) == {""} else blocks
+            return lambda: None
+        seen = visible(ends)
         masks = {
             kind: _additive(seen if window is None else seen & (_distance(depths) < window), dtype)
             for kind, window in self.windows.items()
