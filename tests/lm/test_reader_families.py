@@ -152,7 +152,6 @@ def test_attention_by_blocks_gives_the_same(family):
         blocks = reader.read(prompts, **arguments)
     np.testing.assert_allclose(blocks.logits, plain.logits, atol=1e-4)
     np.testing.assert_allclose(blocks.states, plain.states, atol=1e-4)
-    np.testing.assert_array_equal(reader.read(prompts, **arguments).logits.shape, plain.logits.shape)
 
 
 class Recorded:

@@ -17,6 +17,7 @@ from ccrank.probing.lbfgs import Evaluate, minimise_lbfgs
 from ccrank.probing.objectives import Settings, objective_of, task_losses
 
 CELL_LIMIT = 2**24  # numbers in the largest tensor of a step; larger batches are split
+GPU_FACTOR = 8  # a GPU needs larger batches to be busy, and has the memory for them
 CACHE_LIMIT = 2**21  # numbers of states that fit in a CPU's cache between steps: 8 MB in float32
 WEIGHT_NORM = 3**-0.5  # expected norm of the uniform initial weights, also used for the pca start
 
@@ -75,8 +76,9 @@ def train(batch: Batch, method: str, seeds: Sequence[int], settings: Settings) -
     groups, sets = len(batch.states), batch.sets
     # Losses allocate up to the square of each task's rows.
     cells = len(seeds) * max(bucket.mask.numel() * bucket.mask.shape[-1] for bucket in batch.buckets)
-    crowded = batch.states.device.type == "cpu" and groups > 1 and batch.states.numel() > CACHE_LIMIT
-    if crowded or (cells > CELL_LIMIT and groups * sets > 1):
+    device = batch.states.device.type
+    crowded = device == "cpu" and groups > 1 and batch.states.numel() > CACHE_LIMIT
+    if crowded or (cells > CELL_LIMIT * (GPU_FACTOR if device == "cuda" else 1) and groups * sets > 1):
         first, second, axis = batch.halves()
         parts = [train(part, method, seeds, settings) for part in (first, second)]
         fields = ("weights", "bias", "shape", "loss")
