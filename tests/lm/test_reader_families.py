@@ -139,6 +139,7 @@ def test_tree_with_blocks_of_any_size(family):
     assert whole.cost.computed_tokens < whole.cost.prompt_tokens / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3_text", "gpt_neox", "opt"])
 def test_attention_by_blocks_gives_the_same(family):
     """A kernel that skips hidden blocks gives the readings of the additive masks, windows included."""

@@ -30,7 +30,6 @@ class Batch:
     """(B, T) one past each node's last descendant in its row; None where each row is one sequence. Padding is its own
     only descendant."""
 
-
     def lengthened(self, length: int) -> Batch:
         """The same tree rows with padding up to a length."""
         extra = length - self.tokens.shape[1]
@@ -39,9 +38,7 @@ class Batch:
         wider = ((0, 0), (0, extra))
         ends = np.broadcast_to(np.arange(length) + 1, (len(self.tokens), length)).copy()
         ends[:, : self.ends.shape[1]] = self.ends
-        return Batch(
-            self.rows, np.pad(self.tokens, wider), np.pad(self.positions, wider), self.lengths, ends
-        )
+        return Batch(self.rows, np.pad(self.tokens, wider), np.pad(self.positions, wider), self.lengths, ends)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -105,6 +105,8 @@ class Reader:
             dtype=chosen.dtype,
             allow_pickle=chosen.allow_pickle,
             allow_new_head=chosen.allow_new_head,
+            quantize=chosen.quantize,
+            device_map=chosen.device_map,
             say=say,
         )
         return cls(

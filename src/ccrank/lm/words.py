@@ -1,8 +1,8 @@
 """Tokens of single words, for tokenizers whose tokens do not cross the blank between two words.
 
 Nearly all tokenizers split a text before each blank that separates two words. The tokens of a text are then those of
-its words, one after another, and most words of many prompts are the same. Whether this holds is decided from the tokenizer
-itself: no token contains a blank behind another character, and a sample text has the tokens of its words.
+its words, one after another, and most words of many prompts are the same. Whether this holds is decided from the
+tokenizer itself: no token contains a blank behind another character, and a sample text has the tokens of its words.
 """
 
 from __future__ import annotations
