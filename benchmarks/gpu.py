@@ -22,6 +22,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from ccrank.api import rank_tasks
 from ccrank.lm import LoadedModel, Reader
+from ccrank.lm.chunks import Wish
 from ccrank.lm.tree_attention import using_blocks
 from ccrank.probing import fit_each
 from ccrank.prompts import Prompt, load_templates
@@ -84,7 +85,9 @@ def short_prompts(loaded: LoadedModel, count: int) -> None:
         torch.cuda.synchronize()
         seconds = time.perf_counter() - start
     prompts = [templates.single(task, index) for index in range(4096)]
-    host = timed(lambda: reader._prepare(prompts, [tuple(ANSWERS)] * len(prompts), _wish(), 0))
+    host = timed(
+        lambda: reader._prepare(prompts, [tuple(ANSWERS)] * len(prompts), Wish((), True, False, False), 0)
+    )
     few = GENERATOR.choice(count, 64, replace=False).tolist()
     one = Reader(loaded, path="one").read([templates.single(task, index) for index in few], ANSWERS)
     difference = agree(readings.logits[few], one.logits, "short prompts, tree and one by one")
@@ -98,12 +101,6 @@ def short_prompts(loaded: LoadedModel, count: int) -> None:
 
 def read_singles(templates: Any, reader: Reader, task: Task) -> Any:
     return reader.read([templates.single(task, index) for index in range(len(task.items))], ANSWERS)
-
-
-def _wish() -> Any:
-    from ccrank.lm.reader import _Wish
-
-    return _Wish((), True, False, False)
 
 
 def one_list(loaded: LoadedModel) -> None:

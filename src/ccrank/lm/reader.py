@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.lm.budget import token_budget
 from ccrank.lm.cache import ReadingCache
+from ccrank.lm.chunks import Chunk, Collected, Progress, Wish, chunk_ranges, in_tokens
 from ccrank.lm.engine_factory import make_engine
 from ccrank.lm.hub import Say
 from ccrank.lm.loading import LoadedModel, load_model
@@ -23,11 +23,7 @@ from ccrank.lm.tokenized import TokenizedPrompts
 from ccrank.prompts import Form, Prompt
 from ccrank.reader_options import ReaderOptions
 
-CHUNK = 4096
-"""Prompts that are tokenized and packed together: bounds memory, and is far more than a prefix tree benefits from."""
-
-Progress = Callable[[int], None]
-"""Called with the number of distinct tokens just read, those found in the cache included."""
+__all__ = ["Progress", "Reader"]
 
 
 class Reader:
@@ -177,9 +173,9 @@ class Reader:
             self._check_head()
         if items and not wanted:
             raise CcrankError("items=True needs at least one layer; pass it in `layers`")
-        wish = _Wish(wanted, candidates is not None, items, log_probabilities)
-        readings = _Collected(len(prompts), wish)
-        running: _Chunk | None = None
+        wish = Wish(wanted, candidates is not None, items, log_probabilities)
+        readings = Collected(len(prompts), wish)
+        running: Chunk | None = None
         for chunk in self._prepared(prompts, answers, wish):
             self._start(chunk, wish, progress)
             # The device computes this chunk while the results of the one before it are collected.
@@ -208,14 +204,14 @@ class Reader:
         return Cost(len(encoded), plan.naive_tokens, plan.distinct_tokens)
 
     def _prepared(
-        self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: _Wish
-    ) -> Iterator[_Chunk]:
+        self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish
+    ) -> Iterator[Chunk]:
         """The chunks, tokenized and planned; a second thread prepares the next one while one is read."""
 
-        def prepare(start: int, end: int) -> _Chunk:
+        def prepare(start: int, end: int) -> Chunk:
             return self._prepare(prompts[start:end], answers[start:end], wish, start)
 
-        chunks = list(_chunks(prompts))
+        chunks = list(chunk_ranges(prompts))
         if len(chunks) < 2:
             yield from (prepare(*chunk) for chunk in chunks)
             return
@@ -228,8 +224,8 @@ class Reader:
             yield following.result()
 
     def _prepare(
-        self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: _Wish, start: int
-    ) -> _Chunk:
+        self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish, start: int
+    ) -> Chunk:
         """Everything about a chunk that needs no model."""
         encoded = self.prompt_tokenizer.encode_batch(prompts, answers, wish.items)
         if wish.items:
@@ -243,7 +239,7 @@ class Reader:
             log_probabilities=wish.log_probabilities,
         )
         points = plan.points
-        chunk = _Chunk(start, plan, plan.distinct_tokens, np.arange(len(points)))
+        chunk = Chunk(start, plan, plan.distinct_tokens, np.arange(len(points)))
         if self.cache is not None:
             chunk.keys = reading_keys(self.loaded.identity, self.form, plan.inputs, points, wish.layers)
             chunk.known = self.cache.get(key for group in chunk.keys for key in group)
@@ -252,14 +248,14 @@ class Reader:
                 chunk.missing = np.flatnonzero(np.array(unknown, bool))
         return chunk
 
-    def _start(self, chunk: _Chunk, wish: _Wish, progress: Progress | None) -> None:
+    def _start(self, chunk: Chunk, wish: Wish, progress: Progress | None) -> None:
         """Run the model where the cache has no readings."""
         inputs, points = chunk.plan.inputs, chunk.plan.points
         needed = np.unique(points.sequence[chunk.missing])
         place = np.zeros(len(inputs), np.int64)
         place[needed] = np.arange(len(needed))
         missing = points.take(chunk.missing, place[points.sequence[chunk.missing]])
-        report = _in_tokens(progress, chunk.distinct)
+        report = in_tokens(progress, chunk.distinct)
         done = len(inputs) - len(needed)
 
         def count(more: int) -> None:
@@ -270,7 +266,7 @@ class Reader:
         count(0)
         chunk.output = self.engine.run(inputs.take(needed), missing, wish.layers, count)
 
-    def _finish(self, chunk: _Chunk, wish: _Wish) -> EngineOutput:
+    def _finish(self, chunk: Chunk, wish: Wish) -> EngineOutput:
         """The outputs of all points, those from the cache included; new ones are stored there."""
         assert chunk.output is not None
         read, points = chunk.output.collect(), chunk.plan.points
@@ -302,102 +298,6 @@ class Reader:
                 f"{self.loaded.missing_head[0]}, so its answers would be random. Use a probing method, or choose a "
                 "model with a head (to override, pass allow_new_head=True / --allow-new-head)"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class _Wish:
-    """What is requested of every prompt."""
-
-    layers: tuple[int, ...]
-    scores: bool
-    items: bool
-    log_probabilities: bool
-
-
-@dataclass(slots=True, eq=False)
-class _Chunk:
-    """Prompts that are planned and read together."""
-
-    start: int
-    """The index of the first prompt."""
-    plan: Plan
-    distinct: int
-    missing: np.ndarray
-    """The points that are not in the cache."""
-    keys: list[list[bytes]] = field(default_factory=list)
-    known: dict[bytes, np.ndarray] = field(default_factory=dict)
-    output: EngineOutput | None = None
-
-
-class _Collected:
-    """The readings of all prompts, filled chunk by chunk."""
-
-    def __init__(self, count: int, wish: _Wish) -> None:
-        self.count, self.wish = count, wish
-        self.cost = Cost()
-        self.scores: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        self.states: list[np.ndarray] = []
-        self.items: list[np.ndarray] = []
-
-    def add(self, chunk: _Chunk, output: EngineOutput) -> None:
-        plan, wish = chunk.plan, self.wish
-        prompts = len(plan.encoded)
-        self.cost += Cost(prompts, plan.naive_tokens, chunk.distinct, output.computed)
-        if wish.scores:
-            for group in plan.groups:
-                lengths = np.array([len(tail) for tail in group.tails], np.int64)
-                self.scores.append((chunk.start + group.prompts, group.scores(output), lengths))
-        if wish.layers and prompts:
-            self.states.append(output.states_at(plan.slot_points))
-        if wish.items and prompts:
-            self.items.append(output.states_at(plan.item_points))
-
-    def finished(self, width: int) -> Readings:
-        """All readings; `width` is the length of a state where there is none."""
-        wish = self.wish
-        most = max((len(lengths) for _, _, lengths in self.scores), default=0)
-        logits = np.full((self.count, most), np.nan, np.float32)
-        tokens = np.zeros((self.count, most), int)
-        for prompts, scores, lengths in self.scores:
-            logits[prompts, : len(lengths)] = scores
-            tokens[prompts, : len(lengths)] = lengths
-        nothing = np.zeros((0, len(wish.layers), width), np.float32)
-        return Readings(
-            logits=logits if wish.scores else None,
-            states=np.concatenate(self.states or [nothing]) if wish.layers else None,
-            item_states=np.concatenate(self.items or [nothing]) if wish.items else None,
-            layers=wish.layers,
-            cost=self.cost,
-            answer_tokens=tokens if wish.scores else None,
-        )
-
-
-def _chunks(prompts: Sequence[Prompt]) -> Iterator[tuple[int, int]]:
-    """Ranges of at most `CHUNK` prompts. A chunk ends where a task does, if possible: its prompts share a prefix."""
-    start = 0
-    while start < len(prompts):
-        end = min(start + CHUNK, len(prompts))
-        if end < len(prompts):
-            task = prompts[end].task
-            same = next(
-                (place for place in range(end - 1, start + CHUNK // 2, -1) if prompts[place].task != task),
-                None,
-            )
-            end = end if same is None else same + 1
-        yield start, end
-        start = end
-
-
-def _in_tokens(progress: Progress | None, total: int) -> Callable[[float], None]:
-    """Turns shares of a chunk that is read, from 0 to 1, into tokens for `progress`."""
-    reported = [0]
-
-    def report(share: float) -> None:
-        if progress is not None and (tokens := int(share * total) - reported[0]) > 0:
-            reported[0] += tokens
-            progress(tokens)
-
-    return report
 
 
 def _per_prompt(
