@@ -10,10 +10,10 @@ export CCRANK_DATA ?= $(abspath $(wildcard ../shared/data))
 JOBS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-.PHONY: demo test coverage mutants wheel-test notebooks docs lint bench format clean
+.PHONY: demo test coverage mutants wheel-test clients notebooks docs lint bench format clean recording page-tools
 
 demo: $(VENV)/core
-	$(BIN)/ccrank rank Russia Canada Brazil Chad Monaco --by size --category country
+	$(BIN)/ccrank rank pizza broccoli candy apple rice --by healthiness --category food
 
 test: $(VENV)/dev
 	$(BIN)/ccrank models pull default
@@ -33,6 +33,11 @@ mutants: $(VENV)/dev
 wheel-test: $(VENV)/dev
 	$(BIN)/python -m pytest -m slow tests/test_wheel.py
 
+# Clients of search tools against a local server: the SDKs are larger than what they test, so `make test` has none.
+clients: $(VENV)/dev
+	$(INSTALL) -r requirements/clients.txt
+	$(BIN)/python -m pytest tests/server/test_clients.py -rs
+
 # The notebooks of examples/, executed again; their outputs are compared with the committed ones.
 notebooks: $(VENV)/dev
 	$(BIN)/ccrank models pull default
@@ -41,6 +46,15 @@ notebooks: $(VENV)/dev
 # The documentation, in build/site. A broken link is an error; not with --quiet, which hides the warnings from --strict.
 docs: $(VENV)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+# The picture and the recording of the page, in docs/images.
+recording: $(VENV)/dev
+	$(BIN)/ccrank models pull default
+	$(BIN)/python docs/make_recording.py
+
+# TypeScript and axe-core, with which the tests check the page's types and accessibility; without them they do not.
+page-tools:
+	npm install --silent --no-fund --no-audit --prefix build/page-tools typescript@5 axe-core@4
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks examples

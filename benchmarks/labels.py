@@ -27,7 +27,7 @@ from ccrank.labelfree.anchored import smoothed
 from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
 from ccrank.labelled.kernel import Kernel
 from ccrank.labelled.observations import normal_scores, observe
-from ccrank.labelled.questions import next_question
+from ccrank.labelled.questions import FIRST_GRADES, next_question, representative
 from ccrank.metrics import tau_b
 from ccrank.standardise import z_scores
 
@@ -62,7 +62,7 @@ class LongList:
 # ---- reading --------------------------------------------------------------------------------------------
 
 
-def read(folder: Path, half: str, device: str, model: str) -> None:
+def read(folder: Path, half: str, device: str, model: str, exemplars: bool = True) -> None:
     """Signals and states of every list of a half that is not in the folder yet."""
     from ccrank import Reader, ReaderOptions, Task
     from ccrank.labelfree.combine import read_signals
@@ -76,7 +76,7 @@ def read(folder: Path, half: str, device: str, model: str) -> None:
         if path.exists():
             continue
         task = Task(criterion, tuple(gold), id=name)
-        found = read_signals([task], reader, load_templates(), with_states=True)
+        found = read_signals([task], reader, load_templates(), with_states=True, written=exemplars)
         slot, item = found.states[0]
         signals = found.signals[0]
         np.savez(
@@ -332,15 +332,22 @@ def print_asked(cases: list[Case], draws: int, most: int = 40) -> None:
         for draw in range(draws):
             rng = np.random.default_rng(draw)
             order = rng.permutation(count)
-            items = order[:2].tolist()
+            items = order[:1].tolist()  # draws differ in the first item alone
+            while len(items) < 2:
+                items.append(
+                    representative(case.gram, case.read.auto, items, np.delete(np.arange(count), items))
+                )
             for labels in range(2, most + 1):
                 fitted = case.fit(np.array(items))
                 asked[place, labels] += tau_b(fitted.mean, case.read.values) / draws
                 fit = case.fit(np.random.default_rng([draw, 1]).permutation(count)[:labels])
                 random[place, labels] += tau_b(fit.mean, case.read.values) / draws
                 rest = np.setdiff1d(np.arange(count), items)
-                choice = next_question(fitted.draws(rng), fitted.noise, "grade", rest, rng)
-                items.append(choice.items[0])
+                if labels < FIRST_GRADES:
+                    items.append(representative(case.gram, case.read.auto, items, rest))
+                else:
+                    choice = next_question(fitted.draws(rng), fitted.noise, "grade", rest, rng)
+                    items.append(choice.items[0])
     ours, theirs = asked.mean(axis=0), random.mean(axis=0)
     print("mean τ of all items, labelled ones too, by asked and by random labels:")
     for labels in (5, 10, 20, 30, 40):
@@ -361,11 +368,12 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--model", default="default")
     parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--no-exemplars", action="store_true", help="read `auto` without exemplars")
     parser.add_argument("--draws", type=int, default=10, help="random draws of labels")
     parser.add_argument("--asked", type=int, default=0, help="draws of the first labels of asked questions")
     options = parser.parse_args()
     if options.stage == "read":
-        read(options.arrays, options.half, options.device, options.model)
+        read(options.arrays, options.half, options.device, options.model, not options.no_exemplars)
     elif options.stage == "embed":
         embed(options.arrays, options.half, options.encoder)
     else:

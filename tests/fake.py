@@ -43,6 +43,9 @@ class FakeReader:
             if self.window is not None and len(prompt.text.split()) > self.window:
                 raise CcrankError(f"a prompt of more than {self.window} words")
 
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        return [len(text.split()) for text in texts]
+
     def read(
         self,
         prompts: Sequence[Prompt],
@@ -51,12 +54,14 @@ class FakeReader:
         *,
         items: bool = False,
         log_probabilities: bool = False,
+        per_token: bool = False,
         progress: Progress | None = None,
     ) -> Readings:
         assert candidates is not None, "without a model there are no states to read"
         assert not tuple(layers)
         assert not items
         assert not log_probabilities
+        assert not per_token
         answers = [
             candidates if not candidates or isinstance(candidates[0], str) else candidates[index]
             for index in range(len(prompts))

@@ -34,7 +34,7 @@ def test_names_and_functions_form_a_grid():
 def test_directed_methods_are_those_that_are_given_the_direction():
     """Prompts and labels name the high pole; a probe without labels finds an order of unknown direction."""
     assert {name for name, method in METHODS.items() if method.directed} == {
-        *("auto", "anchored", "poles", "likelihood", "axis"),
+        *("auto", "anchored", "poles", "likelihood", "axis", "query-likelihood", "first-stage"),
         *("prompt-pair", "prompt-point", "prompt-list"),
         *("sup-ccs-pair", "sup-ccs", "sup-margin", "sup-triplet", "sup-ordreg"),
     }

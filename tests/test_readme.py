@@ -61,6 +61,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "reviews.csv").write_text("\n".join(["text", *(f'"{one}"' for one in REVIEWS)]), "utf-8")
     (tmp_path / "animals.csv").write_text("animal\nelephant\nmouse\n", "utf-8")
     (tmp_path / "tasks.jsonl").write_text(TASK, "utf-8")
+    (tmp_path / "pages.jsonl").write_text(
+        '{"text": "Storms form over warm seas."}\n{"text": "Bread."}\n', "utf-8"
+    )
     (tmp_path / "docs" / "images").mkdir(parents=True)
     return tmp_path
 

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ccrank.errors import CcrankError
-from ccrank.task import Criterion, Task, normal_form
+from ccrank.task import Criterion, Task, normal_form, relevance_to
 
 SIZE = Criterion("size")
 words = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cf", "Z")), min_size=1, max_size=10).filter(
@@ -209,3 +209,59 @@ def test_long_values_are_shortened_in_messages():
     with pytest.raises(CcrankError) as caught:
         Task(SIZE, ("word " * 500, "word " * 500))
     assert len(str(caught.value)) < 150
+
+
+DOCUMENTS = ("A gale warning.", "A recipe.", "Rain.")
+SEARCH = {
+    "id": "q1",
+    "query": "storms",
+    "items": list(DOCUMENTS),
+    "item_ids": ["d1", "d2", "d3"],
+    "values": [2.0, 0.0, 2.0],
+    "first_stage": [3.5, 1.0, 2.0],
+}
+
+
+def test_a_query_is_the_criterion():
+    """A task of a query has the criterion of relevance to it, grades with ties, and keeps all in JSON."""
+    task = Task.parse(SEARCH)
+    assert task == Task.of_query(
+        "storms", DOCUMENTS, id="q1", values=(2, 0, 2), first_stage=(3.5, 1, 2), item_ids=("d1", "d2", "d3")
+    )
+    assert task.criterion == relevance_to("storms")
+    assert task.criterion.poles == ("irrelevant", "relevant")
+    assert task.to_json() == SEARCH
+    assert Task.parse(task.to_json()) == task
+    assert Task.parse({"query": "storms", "items": DOCUMENTS, "bm25": [1, 2, 3]}).first_stage == (
+        1.0,
+        2.0,
+        3.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"criterion": "size"}, "has a criterion and a query; a query is the criterion, so keep one"),
+        ({"query": 7}, "query must be a question or keywords, got 7"),
+        ({"query": "\u200b "}, "query must be a question or keywords"),
+        ({"values": [1, 0]}, "2 values for 3 items; give one value per item"),
+        ({"values": [1, 0, -1]}, "is -1; grades of relevance to a query are whole numbers"),
+        ({"first_stage": [1, 0]}, "2 first_stage for 3 items"),
+        ({"first_stage": [1, 0, "x"]}, "the first_stage of 'Rain.' is not a finite number: 'x'"),
+        ({"bm25": [1, 2, 3]}, "given twice, as first_stage and as bm25"),
+        ({"item_ids": ["a", "b"]}, "item_ids must be a list of 3 texts"),
+        ({"item_ids": ["a", "b", "c d"]}, "an item id is a text without white space, got 'c d'"),
+        ({"item_ids": ["a", "b", "a"]}, "two items have the id 'a'"),
+    ],
+)
+def test_wrong_tasks_of_queries_are_refused(changes, message):
+    """The message has the value and the remedy."""
+    with pytest.raises(CcrankError, match=message):
+        Task.parse({**SEARCH, **changes})
+
+
+def test_a_query_beside_another_criterion_is_refused():
+    """In Python too: one of the two would be ignored."""
+    with pytest.raises(CcrankError, match=r"it has a query and the criterion 'size'; .*Task\.of_query"):
+        Task(Criterion("size"), DOCUMENTS, query="storms")

@@ -11,13 +11,13 @@ from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from ccrank.criterion_phrase import criterion_of, resolved
-from ccrank.errors import CcrankWarning
+from ccrank.errors import CcrankError, CcrankWarning
 from ccrank.labelfree.rankers import label_free_states
 from ccrank.labelled.session import Asked, Session
 from ccrank.labels import Labels
 from ccrank.lm import Reader, ReadingCache
 from ccrank.lm.reader import Progress
-from ccrank.methods import DEFAULT_METHOD, get_method
+from ccrank.methods import DEFAULT_METHOD, Method, get_method
 from ccrank.opposites import opposite_proposer
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Answer, Ranking, canonical, from_canonical, uncertainty_from_canonical
@@ -42,8 +42,9 @@ class Ranker:
     def rank(
         self,
         items: Iterable[Any],
-        by: str | Criterion,
+        by: str | Criterion | None = None,
         *,
+        query: str | None = None,
         column: Any | None = None,
         comparative: str | None = None,
         poles: tuple[str, str] | None = None,
@@ -58,12 +59,13 @@ class Ranker:
 
         Parameters
         ----------
-        items, by, column, comparative, poles, category, context, labels, method, templates, options
+        items, by, query, column, comparative, poles, category, context, labels, method, templates, options
             As in `ccrank.rank`.
         """
         return rank(
             items,
             by,
+            query=query,
             column=column,
             comparative=comparative,
             poles=poles,
@@ -123,11 +125,12 @@ def _suggesting(function: Callable[P, T]) -> Callable[P, T]:
 @_suggesting
 def rank(
     items: Iterable[Any],
-    by: str | Criterion,
+    by: str | Criterion | None = None,
     *,
     comparative: str | None = None,
     poles: tuple[str, str] | None = None,
     category: str | None = None,
+    query: str | None = None,
     context: str | None = None,
     column: Any | None = None,
     labels: Labels | Mapping[str, Any] | Sequence[Any] | None = None,
@@ -136,7 +139,7 @@ def rank(
     templates: Templates | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Ranking:
-    """Rank items by a criterion with a language model, without labels.
+    """Rank items by a criterion, or documents by their relevance to a query, with a language model, without labels.
 
     Parameters
     ----------
@@ -152,6 +155,9 @@ def rank(
         Words for the two poles, low and high: ("small", "large"). The high pole comes first.
     category
         What the items are, in the singular: "country".
+    query
+        A question or keywords, in place of a criterion: the items are documents, the most relevant first; see
+        docs/relevance.md.
     context
         A text that the items are about.
     column
@@ -178,11 +184,20 @@ def rank(
     rows = rows_of_items(items, column)
     if rows.unranked:
         warnings.warn(rows.notes()[0], CcrankWarning, stacklevel=3)
-    if isinstance(by, Criterion):
-        criterion = by
+    words = {"by": by, "comparative": comparative, "poles": poles, "category": category}
+    if query is not None:
+        if given_too := [name for name, value in words.items() if value is not None]:
+            raise CcrankError(f"a query is the criterion; leave out {', '.join(given_too)}, or the query")
+        task = rows.task_of_query(query, context, id="ranking by relevance")
+    elif by is None:
+        raise CcrankError(
+            "no criterion: give one, such as by='size', or a query that documents are ranked for"
+        )
     else:
-        criterion = criterion_of(by, comparative=comparative, poles=poles, category=category)
-    task = rows.task(criterion, context, id=f"ranking by {criterion.name}")
+        criterion = by
+        if not isinstance(criterion, Criterion):
+            criterion = criterion_of(criterion, comparative=comparative, poles=poles, category=category)
+        task = rows.task(criterion, context, id=f"ranking by {criterion.name}")
     reader = model if isinstance(model, Reader) else _last_loaded(model)
     given = dict(options or {})
     if labels is not None:
@@ -248,23 +263,42 @@ def _rank_tasks(
     sorted_tasks, orders = zip(*(canonical(task) for task in tasks), strict=True)
     answers = chosen.run(sorted_tasks, reader, templates or load_templates(), progress=progress, **parsed)
     return [
-        Ranking(
-            task,
-            from_canonical(answer.scores, order),
-            chosen.name,
-            reader.name,
-            directed,
-            answer.consistency,
-            answer.cost,
-            answer.details,
-            answer.probe,
-            uncertainty=uncertainty_from_canonical(answer.uncertainty, order),
-            warnings=_warnings(task, answer, directed),
-            confidence=answer.confidence,
-        )
+        ranking_of(task, order, answer, chosen, reader.name)
         for task, order, answer in zip(tasks, orders, answers, strict=True)
-        for directed in [chosen.directed if answer.directed is None else answer.directed]
     ]
+
+
+def ranking_of(task: Task, order: Sequence[int], answer: Answer, method: Method, model: str) -> Ranking:
+    """The ranking that a method's answer makes.
+
+    Parameters
+    ----------
+    task
+        The task as it was given.
+    order
+        For each item of the canonical task, which the answer is about, its index in `task`.
+    answer
+        The method's answer.
+    method
+        The method.
+    model
+        The model's name.
+    """
+    directed = method.directed if answer.directed is None else answer.directed
+    return Ranking(
+        task,
+        from_canonical(answer.scores, order),
+        method.name,
+        model,
+        directed,
+        answer.consistency,
+        answer.cost,
+        answer.details,
+        answer.probe,
+        uncertainty=uncertainty_from_canonical(answer.uncertainty, order),
+        warnings=_warnings(task, answer, directed),
+        confidence=answer.confidence,
+    )
 
 
 def _warnings(task: Task, answer: Answer, directed: bool) -> tuple[str, ...]:

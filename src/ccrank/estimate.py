@@ -48,7 +48,12 @@ def _task_tokens(task: Task, reader: Reader, method: Method, templates: Template
     # Items of average length: the first items of a sorted list are often the shortest or the longest.
     spread = [task.items[index * len(task.items) // many] for index in range(many)]
     low, high = (
-        _distinct(replace(task, items=tuple(spread[:size]), values=None), reader, method, templates)
+        _distinct(
+            replace(task, items=tuple(spread[:size]), values=None, first_stage=None, item_ids=None),
+            reader,
+            method,
+            templates,
+        )
         for size in (few, many)
     )
     per_prompt = (high - low) / max(1.0, method.prompts(many) - method.prompts(few))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.task import normal_form
+from ccrank.task import is_finite_number, normal_form
+from ccrank.text import quoted
 
 FORMS = (
     "labels map items to values, such as {'Russia': 17.1, 'Chad': 1.3}, list orders such as [('Russia', 'Chad')], "
@@ -114,6 +114,16 @@ class Labels:
                 raise CcrankError(f"a label's kind is value, rank, pair, best or worst, not {kind!r}")
         return found
 
+    @property
+    def rows(self) -> list[tuple[str, str, str]]:
+        """The rows of a table of mixed labels, of which `of_rows` makes these labels again."""
+        return [
+            *(("value", item, repr(value)) for item, value in self.values),
+            *(("pair", high, low) for high, low in self.pairs),
+            *(("best", item, "") for item in self.best),
+            *(("worst", item, "") for item in self.worst),
+        ]
+
     def __add__(self, other: Labels) -> Labels:
         return Labels(
             self.values + other.values,
@@ -160,7 +170,7 @@ def _parsed(item: str, number: str) -> float:
         raise CcrankError(f"the value of {normal_form(item)!r} is not a number: {number.strip()!r}") from None
 
 
-def _number(item: object, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise CcrankError(f"labels: the value of {item!r} is not a finite number: {value!r}")
+def _number(item: object, value: Any) -> float:
+    if not is_finite_number(value):
+        raise CcrankError(f"labels: the value of {item!r} is not a finite number: {quoted(value)}")
     return float(value)

@@ -28,6 +28,12 @@ from ccrank.prompting import (
 )
 from ccrank.prompts import Form, Templates
 from ccrank.ranking import Answer
+from ccrank.relevance.first_stage import first_stage
+from ccrank.relevance.query_likelihood import (
+    describe_relevance,
+    query_likelihood,
+    query_likelihood_requests,
+)
 from ccrank.task import Task
 
 Family = Literal["label-free", "prompting", "probing", "supervised", "baseline"]
@@ -184,6 +190,11 @@ for _method in (
     _label_free(
         "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4", labelfree.axis_requests
     ),
+    _label_free(
+        "query-likelihood", "how much more likely a document makes the query",
+        query_likelihood, "3N + 3", query_likelihood_requests, describe=describe_relevance,
+        prompts=lambda count: 3 * count + 3,
+    ),
     Method(
         "prompt-pair", "is A more than B? for ordered pairs, wins counted", prompt_pair, "prompting",
         directed=True, calls="N(N−1)", requests=pair_requests, consistency="both_orders_agree",
@@ -218,6 +229,10 @@ for _method in (
     Method(
         "frequency", "baseline: items more likely to the model higher", baselines.item_frequency, "baseline",
         directed=False, calls="N", requests=baselines.frequency_requests,
+    ),
+    Method(
+        "first-stage", "baseline: the scores of a first stage, BM25 where none are given", first_stage, "baseline",
+        directed=True, calls="0", requests=baselines.no_requests, prompts=lambda count: 0,
     ),
     Method(
         "probe", "a saved probe, applied to new items", probes.apply_probe, "probing",

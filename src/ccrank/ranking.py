@@ -222,6 +222,7 @@ class Ranking:
         result: dict[str, Any] = {
             "task": self.task.id,
             "criterion": self.task.criterion.to_json(),
+            **({} if self.task.query is None else {"query": self.task.query}),
             "model": self.model,
             "method": self.method,
             "directed": self.directed,
@@ -281,9 +282,16 @@ def canonical(task: Task) -> tuple[Task, list[int]]:
     Methods see only this form, so that shuffles, pivots and sums do not depend on the input order.
     """
     order = sorted(range(len(task.items)), key=lambda index: normal_form(task.items[index]))
-    values = None if task.values is None else tuple(task.values[index] for index in order)
-    same = Task(
-        task.criterion, tuple(task.items[index] for index in order), task.context, values, task.id, task.about
+
+    def sorted_like_items(aligned: Sequence[Any] | None) -> tuple[Any, ...] | None:
+        return None if aligned is None else tuple(aligned[index] for index in order)
+
+    same = replace(
+        task,
+        items=tuple(task.items[index] for index in order),
+        values=sorted_like_items(task.values),
+        first_stage=sorted_like_items(task.first_stage),
+        item_ids=sorted_like_items(task.item_ids),
     )
     return same, order
 

@@ -29,7 +29,7 @@ def mean_and_deviation(values: Any, axis: int = -1, rounding: float = ROUNDING) 
     """
     if isinstance(values, np.ndarray):
         mean, deviation = values.mean(axis, keepdims=True), values.std(axis, keepdims=True)
-        largest = np.abs(values).max(axis, keepdims=True)
+        largest = np.maximum(values.max(axis, keepdims=True), -values.min(axis, keepdims=True))  # no copy
         return mean, np.where(deviation <= rounding * largest, 0.0, deviation)
     import torch
 

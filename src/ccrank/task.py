@@ -133,6 +133,25 @@ class Criterion:
         return {key: value for key, value in fields.items() if value is not None}
 
 
+def relevance_to(query: str) -> Criterion:
+    """The criterion of a task that has a query: how relevant a document is to it.
+
+    Parameters
+    ----------
+    query
+        A question or keywords.
+
+    >>> relevance_to("smart cities").name
+    'relevance to the query "smart cities"'
+    """
+    return Criterion(
+        f'relevance to the query "{" ".join(query.split())}"',
+        "more relevant",
+        ("irrelevant", "relevant"),
+        "document",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Task:
     """A criterion and the items to rank by it, with optional context and optional gold.
@@ -146,12 +165,19 @@ class Task:
     context
         A text that precedes every prompt of the task.
     values
-        Gold values aligned with the items, without ties: more = higher. Used only for evaluation and supervised
-        methods.
+        Gold values aligned with the items: more = higher. Used only for evaluation and supervised methods. They have
+        no ties; but grades of relevance to a query may, which are whole numbers, and 0 is not relevant.
     id
         The name of the task in error messages and results.
     about
         Metadata such as unit, year and source; never shown to a model.
+    query
+        What the items, documents then, are to be relevant to; the criterion is `relevance_to(query)`. See
+        `Task.of_query`.
+    first_stage
+        Scores of the items by an earlier search, such as BM25: more = higher.
+    item_ids
+        Names of the items in files of runs, without white space; their places, from 1, if None.
 
     Examples
     --------
@@ -167,6 +193,12 @@ class Task:
     id: str = "task"
     about: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Metadata on the origin of the task (unit, year, source); never shown to a model."""
+    query: str | None = None
+    """What the items are to be relevant to, where that is the criterion."""
+    first_stage: tuple[float, ...] | None = None
+    """Scores of the items by an earlier search: more = higher."""
+    item_ids: tuple[str, ...] | None = None
+    """Names of the items in files of runs."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", tuple(self.items))
@@ -174,8 +206,43 @@ class Task:
         _check_items(self.items, where)
         if self.context is not None and not isinstance(self.context, str):
             raise CcrankError(f"{where}: context must be text, got {self.context!r}")
+        if self.query is not None:
+            check_query(self.query, where)
+            if self.criterion != relevance_to(self.query):
+                raise CcrankError(
+                    f"{where}: it has a query and the criterion {quoted(self.criterion.name)}; a query is the "
+                    "criterion, so keep one of the two (Task.of_query makes a task of a query)"
+                )
         if self.values is not None:
-            object.__setattr__(self, "values", _check_values(self.values, self.items, where))
+            checked = _check_numbers(self.values, self.items, where, "value")
+            _check_gold(checked, self.items, where, graded=self.query is not None)
+            object.__setattr__(self, "values", checked)
+        if self.first_stage is not None:
+            scores = _check_numbers(self.first_stage, self.items, where, "first_stage")
+            object.__setattr__(self, "first_stage", scores)
+        if self.item_ids is not None:
+            object.__setattr__(self, "item_ids", _check_ids(self.item_ids, self.items, where))
+
+    @classmethod
+    def of_query(cls, query: str, items: Sequence[str], **fields: Any) -> Task:
+        """A task whose criterion is relevance to a query.
+
+        Parameters
+        ----------
+        query
+            A question or keywords.
+        items
+            The documents.
+        **fields
+            Further fields of the task.
+
+        Examples
+        --------
+        >>> Task.of_query("storms", ("A gale warning.", "A recipe."), values=(1, 0)).criterion.name
+        'relevance to the query "storms"'
+        """
+        check_query(query, f"task {fields.get('id', 'task')!r}")
+        return cls(relevance_to(query), tuple(items), query=query, **fields)
 
     @property
     def order(self) -> tuple[str, ...] | None:
@@ -210,7 +277,8 @@ class Task:
         Parameters
         ----------
         value
-            An object with the fields of a task; `values` or `order` is the optional gold.
+            An object with the fields of a task, `query` in place of `criterion` where the items are documents;
+            `values` or `order` is the optional gold, `first_stage` (or `bm25`) the scores of an earlier search.
         default_id
             The id of a task without one.
         """
@@ -218,38 +286,59 @@ class Task:
             raise CcrankError(f"{default_id}: a task must be a JSON object, got {quoted(value)}")
         task_id = str(value.get("id", default_id))
         where = f"task {task_id!r}"
-        known = {"id", "criterion", "items", "context", "values", "order", "about"}
+        known = {"id", "criterion", "query", "items", "item_ids", "context", "values", "order", "first_stage"}
+        known |= {"about", "bm25"}
         if unknown := sorted(set(map(str, value)) - known):
             raise CcrankError(f"{where}: unknown fields {unknown}; known are {sorted(known)}")
-        for required in ("criterion", "items"):
+        query = value.get("query")
+        if query is not None and value.get("criterion") is not None:
+            raise CcrankError(f"{where}: has a criterion and a query; a query is the criterion, so keep one")
+        for required in ("items",) if query is not None else ("criterion", "items"):
             if required not in value:
                 raise CcrankError(f"{where}: has no {required!r}")
+        if value.get("first_stage") is not None and value.get("bm25") is not None:
+            raise CcrankError(f"{where}: scores of a first stage are given twice, as first_stage and as bm25")
         if "values" in value and "order" in value:
             raise CcrankError(f"{where}: gold is given twice, as values and as order; keep one")
         items = value["items"]
         if isinstance(items, str) or not isinstance(items, Sequence):
             raise CcrankError(f"{where}: items must be a list of texts, got {quoted(items)}")
-        try:
-            criterion = Criterion.parse(value["criterion"])
-        except CcrankError as error:
-            raise CcrankError(f"{where}: {error}") from None
+        if query is None:
+            try:
+                criterion = Criterion.parse(value["criterion"])
+            except CcrankError as error:
+                raise CcrankError(f"{where}: {error}") from None
+        else:
+            criterion = relevance_to(check_query(query, where))
         _check_items(items, where)
         gold = value.get("values")
         if value.get("order") is not None:
             gold = _values_of_order(value["order"], items, where)
-        return cls(criterion, tuple(items), value.get("context"), gold, task_id, value.get("about") or {})
+        return cls(
+            criterion,
+            tuple(items),
+            value.get("context"),
+            gold,
+            task_id,
+            value.get("about") or {},
+            query,
+            value.get("first_stage", value.get("bm25")),
+            value.get("item_ids"),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, as written to one line of a task file."""
-        line: dict[str, Any] = {
-            "id": self.id,
-            "criterion": self.criterion.to_json(),
-            "items": list(self.items),
-        }
+        line: dict[str, Any] = {"id": self.id}
+        line |= {"criterion": self.criterion.to_json()} if self.query is None else {"query": self.query}
+        line["items"] = list(self.items)
+        if self.item_ids is not None:
+            line["item_ids"] = list(self.item_ids)
         if self.context is not None:
             line["context"] = self.context
         if self.values is not None:
             line["values"] = list(self.values)
+        if self.first_stage is not None:
+            line["first_stage"] = list(self.first_stage)
         if self.about:
             line["about"] = dict(self.about)
         return line
@@ -265,6 +354,16 @@ def is_blank(text: str) -> bool:
     return not any(char.isprintable() and not char.isspace() for char in normal_form(text))
 
 
+def is_finite_number(value: object) -> bool:
+    """Whether a value is a number that a float can hold: no truth value, NaN, infinity or huge integer."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond the range of floats
+        return False
+
+
 def check_text(task: Task) -> None:
     """Raise an error for text that no tokenizer accepts: lone surrogates, as left by decoding bytes that are not
     UTF-8."""
@@ -275,6 +374,7 @@ def check_text(task: Task) -> None:
         criterion.kind,
         *(criterion.poles or ()),
         task.context or "",
+        task.query or "",
     )
     for text in (*task.items, *words):
         try:
@@ -302,22 +402,64 @@ def _check_items(items: Iterable[object], where: str) -> None:
         raise CcrankError(f"{where}: a ranking needs at least 2 items, got {len(seen)}")
 
 
-def _check_values(values: object, items: Sequence[str], where: str) -> tuple[float, ...]:
+def check_query(query: object, where: str) -> str:
+    """The query; raises an error unless it is a text that has something to read.
+
+    Parameters
+    ----------
+    query
+        What was given.
+    where
+        The task, for the error message.
+    """
+    if not isinstance(query, str) or is_blank(query):
+        raise CcrankError(f"{where}: query must be a question or keywords, got {quoted(query)}")
+    return query
+
+
+def _check_numbers(values: object, items: Sequence[str], where: str, name: str) -> tuple[float, ...]:
+    """One finite number for each item; `name` is that of the field, in the singular or as it is written."""
+    plural = name if name == "first_stage" else f"{name}s"
     if isinstance(values, str) or not isinstance(values, Sequence):
-        raise CcrankError(f"{where}: values must be a list of numbers, got {quoted(values)}")
+        raise CcrankError(f"{where}: {plural} must be a list of numbers, got {quoted(values)}")
     if len(values) != len(items):
-        raise CcrankError(f"{where}: {len(values)} values for {len(items)} items; give one value per item")
+        raise CcrankError(f"{where}: {len(values)} {plural} for {len(items)} items; give one {name} per item")
+    for item, value in zip(items, values, strict=True):
+        if not is_finite_number(value):
+            raise CcrankError(f"{where}: the {name} of {quoted(item)} is not a finite number: {value!r}")
+    return tuple(float(value) for value in values)
+
+
+def _check_gold(values: Sequence[float], items: Sequence[str], where: str, graded: bool) -> None:
+    """Raise an error for ties, or for grades of relevance below 0."""
     seen: dict[float, str] = {}
     for item, value in zip(items, values, strict=True):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise CcrankError(f"{where}: the value of {quoted(item)} is not a finite number: {value!r}")
-        if value in seen:
+        if graded and (value < 0 or value != int(value)):
+            raise CcrankError(
+                f"{where}: the value of {quoted(item)} is {value:g}; grades of relevance to a query are whole numbers, "
+                "and 0 is not relevant"
+            )
+        if value in seen and not graded:
             raise CcrankError(
                 f"{where}: gold has a tie: {quoted(seen[value])} and {quoted(item)} are both {value:g}; "
                 "drop one of the two items"
             )
         seen[value] = item
-    return tuple(float(value) for value in values)
+
+
+def _check_ids(ids: object, items: Sequence[str], where: str) -> tuple[str, ...]:
+    if isinstance(ids, str) or not isinstance(ids, Sequence) or len(ids) != len(items):
+        raise CcrankError(
+            f"{where}: item_ids must be a list of {len(items)} texts, one per item, got {quoted(ids)}"
+        )
+    seen: set[str] = set()
+    for one in ids:
+        if not isinstance(one, str) or not one or one.split() != [one]:
+            raise CcrankError(f"{where}: an item id is a text without white space, got {quoted(one)}")
+        if one in seen:
+            raise CcrankError(f"{where}: two items have the id {quoted(one)}; give each its own")
+        seen.add(one)
+    return tuple(ids)
 
 
 def _values_of_order(order: object, items: Sequence[str], where: str) -> tuple[float, ...]:

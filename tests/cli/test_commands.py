@@ -138,6 +138,7 @@ def test_cost(ccrank, model_folder):
     calls = {(row["items"], row["method"]): row["calls"] for row in rows}
     for count in (3, 6):
         assert calls[count, "prompt-pair"] == count * (count - 1)
+        assert calls[count, "query-likelihood"] == 3 * count + 3
         assert calls[count, "prompt-point"] == count
         assert calls[count, "prompt-list, one shuffle"] == count - 1
         assert calls[count, "probes on ItemPair states"] == 2 * count * (count - 1)
@@ -145,7 +146,11 @@ def test_cost(ccrank, model_folder):
             assert calls[count, name] == eval(METHODS[name].calls, {"N": count})
     for row in rows:
         assert row["distinct_tokens"] <= row["prompt_tokens"]
-        assert (row["calls"] > 0) == (row["distinct_tokens"] > 0) == (row["method"] != "length")
+        assert (
+            (row["calls"] > 0)
+            == (row["distinct_tokens"] > 0)
+            == (row["method"] not in ("length", "first-stage"))
+        )
     out = ok(ccrank("cost", "--items", "3", "--context-tokens", "50", "--model", model_folder))
     assert "50 tokens of context" in out
     assert "prompt-pair" in out

@@ -17,7 +17,8 @@ from ccrank.task import Criterion, Task
 from tiny import tiny_reader
 
 TEMPLATES = load_templates()
-SIZE = Criterion("size", category="country")
+SIZE = Criterion("population", poles=("small", "large"), category="country")
+"""A criterion without exemplars."""
 ITEMS = ("Russia", "Chad", "Peru", "Monaco")
 PLAIN = Task(SIZE, ITEMS, id="plain")
 WITH_CONTEXT = Task(SIZE, ITEMS, "Chad is large. Peru is small.", id="told")
@@ -149,3 +150,33 @@ def test_states_come_along_where_they_are_wanted():
     assert "axis" not in read.signals[0].scores
     assert "axis" in read.signals[1].scores
     assert [*read_signals([WITH_CONTEXT, PLAIN], tiny_reader(), TEMPLATES).states] == [1]
+
+
+def test_exemplars_count_the_more_the_less_the_others_agree():
+    """A third beside signals that agree, and most where they contradict each other; without exemplars the mean."""
+    rng = np.random.default_rng(0)
+    written, order = rng.standard_normal(9), np.arange(9.0)
+    order = (order - order.mean()) / order.std()
+    agreeing = Signals({"poles": order, "axis": order, "exemplars": written})
+    opposed = Signals({"poles": order, "axis": -order, "exemplars": written})
+    assert agreeing.written_share() == pytest.approx(0.33)
+    assert agreeing.total() == pytest.approx(0.33 * written + 0.67 * order)
+    assert opposed.written_share() == pytest.approx(0.7)
+    assert agreeing.agreement()[0] == pytest.approx(1)
+    alone = Signals({"axis": order, "exemplars": written})
+    assert 0.33 < alone.written_share() < 0.7
+
+
+def test_written_exemplars_are_read_where_there_are_some():
+    """Things for names, texts for texts, nothing for a task with a context; a task alone has the same scores."""
+    requests = Task(
+        Criterion("politeness"), tuple(f"Could you please send {item} the map?" for item in ITEMS)
+    )
+    weights = Task(Criterion("weight"), ITEMS)
+    tasks = [PLAIN, weights, requests, Task(Criterion("weight"), ITEMS, "Chad is heavy.")]
+    read = read_signals(tasks, tiny_reader(), TEMPLATES)
+    assert ["exemplars" in one.scores for one in read.signals] == [False, True, True, False]
+    for task, together in zip(tasks[1:3], read.signals[1:3], strict=True):
+        [alone] = read_signals([task], tiny_reader(), TEMPLATES).signals
+        assert together.scores["exemplars"] == pytest.approx(alone.scores["exemplars"], abs=1e-3)
+        assert together.scores["exemplars"].std() == pytest.approx(1)

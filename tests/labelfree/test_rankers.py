@@ -22,6 +22,8 @@ from tiny import scores_by_item, tiny_model, tiny_reader
 
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco", "the tower")
 SIZE = Criterion("size", poles=("small", "large"), category="country")
+PLAIN = Criterion("population", poles=("small", "large"), category="country")
+"""A criterion without exemplars."""
 DIRECTED = ("auto", "poles", "likelihood", "axis")
 
 
@@ -156,11 +158,15 @@ def test_a_saved_probe_scores_as_it_was_fitted(tmp_path):
 
 def test_a_model_without_head():
     """auto goes by states alone and knows of no agreement; what needs words is refused with a way out."""
-    found = rank(ITEMS, SIZE, model=tiny_reader(headless=True))
+    found = rank(ITEMS, PLAIN, model=tiny_reader(headless=True))
     assert set(found.details["signals"]) == {"axis"}
     assert found.to_json()["consistency"] == {"signals_agree": None, "signals_p_value": None}
-    axis = rank(ITEMS, SIZE, model=tiny_reader(headless=True), method="axis")
+    axis = rank(ITEMS, PLAIN, model=tiny_reader(headless=True), method="axis")
     assert kendall_tau(found.scores, axis.scores) == 1
+    assert set(rank(ITEMS, SIZE, model=tiny_reader(headless=True)).details["signals"]) == {
+        "axis",
+        "exemplars",
+    }
     assert all(one.probe for one in rank_tasks(pool(SIZE), tiny_reader(headless=True), "anchored"))
     for method in ("poles", "likelihood"):
         with pytest.raises(CcrankError, match="no language-model head"):
@@ -182,12 +188,23 @@ def test_signals_by_item():
     """Signals stand by item, beside the poles, and their mean is the score of a short list."""
     for seed in range(6):
         reader = Reader(tiny_model("llama", seed=seed, max_position_embeddings=512))
-        found = rank(ITEMS, SIZE, model=reader)
+        found = rank(ITEMS, PLAIN, model=reader)
         total = np.mean(
             [[signal[item] for item in ITEMS] for signal in found.details["signals"].values()], axis=0
         )
         assert found.scores == pytest.approx(total, abs=1e-3)
         assert found.details["poles"] == ["small", "large"]
+
+
+def test_exemplars_can_be_left_out():
+    """Then a list of a common criterion has the signals of any other: alone, in a pool, and with labels."""
+    labels = {"labels": {ITEMS[0]: 3.0, ITEMS[3]: 1.0}}
+    for tasks, options in (([Task(SIZE, ITEMS)], {}), ([Task(SIZE, ITEMS)], labels), (pool(SIZE), {})):
+        found = rank_tasks(tasks, tiny_reader(), options=options)
+        without = rank_tasks(tasks, tiny_reader(), options={"exemplars": False, **options})
+        for one, other in zip(found, without, strict=True):
+            assert set(one.details["signals"]) - set(other.details["signals"]) == {"exemplars"}
+            assert one.scores != pytest.approx(other.scores)
 
 
 ANIMALS = {

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from ccrank.errors import CcrankError
 from ccrank.labelfree.signals import (
     Wording,
+    are_sentences,
     axis_scores,
+    exemplar_scores,
     exemplars,
     read_likelihood,
     read_poles,
@@ -234,3 +236,43 @@ def test_standard_scores(values, shift, scale):
         assert found.std() == pytest.approx(1)
         assert z_scores(scores * scale + shift) == pytest.approx(found, abs=1e-5)
     assert not z_scores(np.full(3, shift)).any()
+
+
+def with_texts(seed=0, texts=14, count=30, layers=3, width=40):
+    """Items and exemplar texts whose states have a planted direction, beside noise; and the items' places on it."""
+    rng = np.random.default_rng(seed)
+    direction, place = rng.standard_normal((layers, width)), rng.standard_normal(count)
+    poles = np.repeat([1.0, -1.0], texts)
+    tables = []
+    for _ in range(2):
+        own = np.concatenate([place, poles])[:, None, None] * direction
+        tables.append((own + 2 * rng.standard_normal(own.shape)).astype(np.float32))
+    return tables, place, count
+
+
+def test_exemplar_scores_find_a_planted_direction():
+    """A probe that was fitted to the exemplars alone orders the items; exchanged poles reverse it exactly."""
+    (slot, item), place, count = with_texts()
+    scores = exemplar_scores(slot, item, count, count)
+    assert np.corrcoef(scores, place)[0, 1] > 0.9
+    half = (len(slot) - count) // 2
+    order = [*range(count), *range(count + half, count + 2 * half), *range(count, count + half)]
+    assert exemplar_scores(slot[order], item[order], count, count) == pytest.approx(-scores, abs=1e-9)
+
+
+def test_exemplar_scores_do_not_depend_on_units_of_the_states():
+    """Dimensions are standardised by the exemplars, so that a large one does not decide; a constant one is ignored."""
+    (slot, item), _, count = with_texts()
+    scale = np.geomspace(0.1, 100, slot.shape[2]).astype(np.float32)
+    scores = exemplar_scores(slot, item, count, count)
+    assert exemplar_scores(slot * scale + 5, item * scale, count, count) == pytest.approx(scores, abs=1e-3)
+    constant = np.concatenate([slot, np.full((*slot.shape[:2], 1), 7, np.float32)], axis=2)
+    assert exemplar_scores(constant, item, count, count) == pytest.approx(scores, abs=0.05)
+
+
+def test_what_counts_as_a_sentence():
+    """Names do not, short sentences and long words' texts do."""
+    assert not are_sentences(["Russia", "Chad"])
+    assert not are_sentences(["the tall tower", "a very large country"])
+    assert are_sentences(["Could you send me the map?", "Give me that map right now."])
+    assert are_sentences(["Donaudampfschifffahrtsgesellschaft" * 2])

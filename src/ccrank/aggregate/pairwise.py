@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg, sparse, special
-from scipy.sparse.linalg import LinearOperator, cg
+from scipy import special
 
 from ccrank.errors import CcrankError
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 Floats = NDArray[np.float64]
 
@@ -157,6 +160,8 @@ def bradley_terry_pairs(
         raise CcrankError(f"each of {len(asked)} pairs needs one finite margin, got {len(answers)}")
     if len(asked) and (asked.min() < 0 or asked.max() >= n_items or (asked[:, 0] == asked[:, 1]).any()):
         raise CcrankError(f"each pair must consist of two different items of 0..{n_items - 1}")
+    from scipy import sparse  # imported where it is used, since most rankings fit no such model
+
     outcomes = special.expit(answers) if soft else (1 + np.sign(answers)) / 2
     # Row m of the design: +1 at the first item, −1 at the second, and 1 in the last column if the bias is fitted.
     rows = np.arange(len(asked))
@@ -222,6 +227,9 @@ def _fit_logistic(design: sparse.csr_array, outcomes: Floats, prior: float) -> F
 
 def _newton_step(design: sparse.csr_array, curvature: Floats, prior: float, gradient: Floats) -> Floats:
     """(XᵀDX + prior I)⁻¹ gradient."""
+    from scipy import linalg
+    from scipy.sparse.linalg import LinearOperator, cg
+
     hessian = design.T @ (design.multiply(curvature[:, None]))
     if len(gradient) <= _DENSE_ITEMS:
         dense = hessian.toarray() + prior * np.eye(len(gradient))

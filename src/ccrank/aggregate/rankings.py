@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csgraph
 
 from ccrank.errors import CcrankError
 
@@ -104,6 +103,8 @@ def kemeny(preferences: ArrayLike) -> KemenyOrder:
     np.fill_diagonal(weights, 0)
     lead = weights - weights.T
     at_least_even = lead >= 0
+    from scipy.sparse import csgraph  # imported where it is used, since most rankings need none
+
     n_groups, group = csgraph.connected_components(at_least_even, directed=True, connection="strong")
     # Every item of a higher group beats more items than any item of a lower one.
     beaten = at_least_even.sum(axis=1)

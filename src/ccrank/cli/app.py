@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ccrank.cli import bench, cache, cost, data, label, list_methods, models, rank, results
+from ccrank.cli import bench, cache, cost, data, label, list_methods, models, rank, results, serve
 from ccrank.version import __version__
 
 app = typer.Typer(
@@ -16,7 +16,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Start with: ccrank rank Russia Canada Brazil Chad Monaco --by size --category country",
+    epilog="Start with: ccrank rank pizza broccoli candy apple rice --by healthiness --category food",
 )
 app.command("rank")(rank.rank_command)
 app.command("label")(label.label_command)
@@ -24,6 +24,7 @@ app.command("methods")(list_methods.methods_command)
 app.command("cost")(cost.cost_command)
 app.command("bench")(bench.bench_command)
 app.command("results")(results.results_command)
+app.command("serve")(serve.serve_command)
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
 app.add_typer(cache.app, name="cache")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +18,7 @@ from ccrank.errors import CcrankError
 if TYPE_CHECKING:
     from ccrank.experiment.runner import StudyReport
     from ccrank.experiment.study import Study
+    from ccrank.lm import Reader
 
 EXIT_WITH_FAILURES = 3
 WHAT, HOW, RUN = "What to compare", "Models and prompts", "The run"
@@ -73,6 +74,9 @@ def bench_command(
     ] = None,
     data_dir: DataDir = None,
     reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
+    engine: shared.EngineName = "local",
+    address: shared.Address = None,
+    workers: shared.Workers = None,
     templates: shared.TemplateFile = None,
     template: shared.TemplateChange = None,
     cache: Annotated[
@@ -118,6 +122,7 @@ def bench_command(
         "templates": None if templates is None else str(templates),
         "template": template or None,
     }
+    where = shared.Cluster(engine, address, workers)
     study = study_of(folder, preset, config, flags, method_options(option), reader_flags.given())
     start = time.perf_counter()
     with study_view() as watcher:
@@ -129,11 +134,29 @@ def bench_command(
             force_new=force_new,
             retry=retry,
             watcher=watcher,
+            open_reader=_on_cluster(where, study) if where.engine == "ray" else None,
         )
     page = _write_report(folder) if report and done.rows else None
     _print_outcome(folder, done, page, time.perf_counter() - start)
     if done.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)
+
+
+def _on_cluster(where: shared.Cluster, study: Study) -> Callable[[str], Reader]:
+    """Opens each model of a study on the workers of a cluster, after those of the model before it have ended."""
+    from ccrank.distributed import ClusterReader, Pool, connect
+    from ccrank.reader_options import ReaderOptions
+
+    options = ReaderOptions(**study.reader)
+    open_pools: list[Pool] = []
+
+    def opened(name: str) -> Reader:
+        while open_pools:
+            open_pools.pop().close()
+        open_pools.append(connect(where.address, where.workers, name, options))
+        return ClusterReader.open(open_pools[-1], name, options)
+
+    return opened
 
 
 def study_of(

@@ -101,6 +101,12 @@ def show_command(
         table.add_row(key, str(value))
     out().print(table)
     for task in loaded[:tasks]:
+        if task.query is not None:
+            relevant = sum(value > 0 for value in task.values or ())
+            typer.echo(
+                f"\n{task.id}: {task.query}\n  {len(task.items)} documents, {relevant} of them relevant"
+            )
+            continue
         typer.echo(f"\n{task.id}: by {task.criterion.name}, {task.criterion.comparative_phrase}")
         if task.context:
             typer.echo(f"  context: {task.context[:200]}{'…' if len(task.context) > 200 else ''}")

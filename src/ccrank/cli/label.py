@@ -14,7 +14,6 @@ from ccrank.cli import options as shared
 from ccrank.cli.screen import out, spinner
 from ccrank.errors import CcrankError
 from ccrank.files import read_text
-from ccrank.taskfiles import read_items
 from ccrank.text import one_line
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ def label_command(
         raise CcrankError("by what? Give a criterion, such as --by politeness")
     if bool(items) == (file is not None):
         raise CcrankError("give the items as arguments or with --file; the answers come from the terminal")
+    from ccrank.taskfiles import read_items
+
     texts = list(items) if items else read_items(file or "", column)
     earlier = read_rows(labels) if labels.exists() else []
     reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)

@@ -58,6 +58,32 @@ TemplateChange = Annotated[
         rich_help_panel=READER_PANEL,
     ),
 ]
+CLUSTER_PANEL = "Cluster"
+EngineName = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        help="Where models are read: local, or ray for a Ray cluster.",
+        rich_help_panel=CLUSTER_PANEL,
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address",
+        help="Of --engine ray: the cluster's address, such as 10.0.0.1:6379. [default: this machine]",
+        rich_help_panel=CLUSTER_PANEL,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="Of --engine ray: how many copies of the model. [default: one for each GPU, or for each node]",
+        rich_help_panel=CLUSTER_PANEL,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -136,6 +162,21 @@ class ReaderFlags:
 NO_FLAGS = ReaderFlags()
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """Where models are read."""
+
+    engine: str = "local"
+    address: str | None = None
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine not in ("local", "ray"):
+            raise CcrankError(f"--engine must be local or ray, not {self.engine!r}")
+        if self.engine == "local" and (self.address is not None or self.workers is not None):
+            raise CcrankError("--address and --workers are for --engine ray; add it, or remove them")
+
+
 def with_reader_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Decorator: add the flags of `ReaderFlags` to a command, which receives them in its parameter `reader_flags`.
 
@@ -163,12 +204,25 @@ def with_reader_flags(command: Callable[..., None]) -> Callable[..., None]:
     return wrapper
 
 
-def open_reader(model: str, options: ReaderOptions | None = None, *, use_cache: bool = True) -> Reader:
-    """Open a model, with a status line while it loads."""
+def open_reader(
+    model: str,
+    options: ReaderOptions | None = None,
+    *,
+    use_cache: bool = True,
+    cluster: Cluster | None = None,
+) -> Reader:
+    """Open a model, with a status line while it loads; on a cluster, a copy for each worker."""
     with spinner("starting") as say:
         from ccrank.lm import Reader, ReadingCache
 
-        return Reader.open(model, options, cache=ReadingCache() if use_cache else None, say=say)
+        cache = ReadingCache() if use_cache else None
+        if cluster is not None and cluster.engine == "ray":
+            from ccrank.distributed import ClusterReader, connect
+
+            chosen = options or ReaderOptions()
+            pool = connect(cluster.address, cluster.workers, model, chosen, say, cache=use_cache)
+            return ClusterReader.open(pool, model, options, cache=cache, say=say)
+        return Reader.open(model, options, cache=cache, say=say)
 
 
 def parse_pairs(pairs: Iterable[str] | None) -> dict[str, str]:

@@ -12,22 +12,9 @@ import typer
 
 from ccrank.cli import options as shared
 from ccrank.cli.screen import json_text, reading_progress, spinner
-from ccrank.cli.show import show
 from ccrank.cli.warn import show_warnings, write_warnings_beside
-from ccrank.criterion_phrase import criterion_of
 from ccrank.errors import CcrankError
 from ccrank.files import read_text, write_atomically
-from ccrank.rows import (
-    FORMAT_OF_SUFFIX,
-    RankedRows,
-    Rows,
-    encode_rows,
-    encode_table,
-    read_rows,
-    rows_of_items,
-)
-from ccrank.task import Task
-from ccrank.taskfiles import read_tasks
 
 if TYPE_CHECKING:
     from ccrank.labels import Labels
@@ -35,6 +22,8 @@ if TYPE_CHECKING:
     from ccrank.methods import Method
     from ccrank.prompts import Templates
     from ccrank.ranking import Ranking
+    from ccrank.rows import Rows
+    from ccrank.task import Task
 
 OF_TASKS = "tasks"
 """As --labels: the values that the tasks have themselves."""
@@ -49,6 +38,12 @@ def rank_command(
     by: Annotated[
         str | None,
         typer.Option("--by", help="The criterion: size, cheapest, least risky …", rich_help_panel=WHAT),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--query", help="Rank documents by relevance to this text, instead of --by.", rich_help_panel=WHAT
+        ),
     ] = None,
     comparative: Annotated[
         str | None,
@@ -76,6 +71,14 @@ def rank_command(
             rich_help_panel=WHAT,
         ),
     ] = None,
+    input: Annotated[
+        Path | None,
+        typer.Option(
+            "--input",
+            help="Rank a file of any length in bounded memory, into --out FILE.parquet; resumes after a kill.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
     column: Annotated[
         str | None, typer.Option("--column", help="The column (or field) of items.", rich_help_panel=WHAT)
     ] = None,
@@ -99,6 +102,14 @@ def rank_command(
         typer.Option(
             "--labels",
             help="A few labels: item,value (CSV, TSV, JSON) or lines A > B; tasks: the values of --tasks.",
+            rich_help_panel=WHAT,
+        ),
+    ] = None,
+    first_stage: Annotated[
+        str | None,
+        typer.Option(
+            "--first-stage",
+            help="With a query, add these scores: bm25, given (in --tasks), none, or a TREC run file.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -134,6 +145,24 @@ def rank_command(
     top: Annotated[
         int | None, typer.Option("--top", min=1, help="Show the first K.", rich_help_panel=SHOW)
     ] = None,
+    refine: Annotated[
+        str | None,
+        typer.Option(
+            "--refine",
+            help="Of --input with --top: how finalists are compared, a method or none.",
+            rich_help_panel=SHOW,
+        ),
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            "--sample", min=2, help="Of --input: how many items fix the scale.", rich_help_panel=MODEL
+        ),
+    ] = None,
+    block_rows: Annotated[int | None, typer.Option("--block-rows", min=1, hidden=True)] = None,
+    engine: shared.EngineName = "local",
+    address: shared.Address = None,
+    workers: shared.Workers = None,
     signals: Annotated[
         bool, typer.Option("--signals", help="Show the signals of a combined score.", rich_help_panel=SHOW)
     ] = False,
@@ -153,6 +182,10 @@ def rank_command(
             rich_help_panel=SHOW,
         ),
     ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option("--run", help="Also write a TREC run to this file.", rich_help_panel=SHOW),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(
@@ -163,46 +196,99 @@ def rank_command(
     gold: Annotated[Path | None, typer.Option("--gold", hidden=True)] = None,
     parts: Annotated[bool, typer.Option("--parts", hidden=True)] = False,
 ) -> None:
-    """Rank items by a criterion, best first.
+    """Rank items by a criterion, or documents by relevance to a query, best first.
 
-    [bold]ccrank rank Russia Canada Brazil Chad Monaco --by size --category country[/bold]
+    [bold]ccrank rank pizza broccoli candy apple rice --by healthiness --category food[/bold]
 
     [bold]ccrank rank --file reviews.csv --column text --by sentiment --poles negative positive --json[/bold]
 
+    [bold]ccrank rank --file pages.jsonl --column text --query "how do storms form?" --first-stage bm25[/bold]
+
     [bold]ccrank rank --file animals.csv --column animal --by weight --category animal --out ranked.csv[/bold]
+
+    [bold]ccrank rank --input items.parquet --column text --by politeness --out ranked.parquet[/bold]
 
     A table keeps its rows and columns; rank and score are added. Results go to stdout, progress and warnings to stderr.
     Exit codes: 0 done, 2 bad input, 130 interrupted, 141 closed pipe.
     """
     if as_json and as_csv:
         raise CcrankError("--json and --csv are mutually exclusive")
+    where = shared.Cluster(engine, address, workers)
+    if input is not None:
+        from ccrank.cli.stream import rank_stream
+
+        others = {
+            "items": items,
+            "--file": file,
+            "--tasks": tasks,
+            "--id": id,
+            "--json": as_json,
+            "--csv": as_csv,
+        }
+        others |= {"--plot": plot, "--signals": signals, "--save-probe": save_probe}
+        others |= {"--query": query, "--first-stage": first_stage, "--run": run}
+        if several := [name for name, value in others.items() if value]:
+            raise CcrankError(f"--input ranks a file into another; remove {', '.join(several)}")
+        rank_stream(
+            input,
+            output,
+            (by, comparative, poles, category),
+            context,
+            method=method,
+            option=option,
+            layer=layer,
+            probe=probe,
+            labels=labels,
+            model=model,
+            reader_options=reader_flags.options(),
+            wording=(templates, template),
+            use_cache=not no_cache,
+            given={
+                "column": column,
+                "format": form,
+                "top": top,
+                "reverse": reverse,
+                "refine": refine,
+                "sample": sample,
+                "block_rows": block_rows,
+            },
+            cluster=where,
+        )
+        return
+    for name, value in {"--sample": sample, "--refine": refine, "--block-rows": block_rows}.items():
+        if value is not None:
+            raise CcrankError(f"{name} is for --input; remove it")
     how = "json" if as_json else "csv" if as_csv else None
     comparative = shared.renamed("--more", more, "--comparative", comparative)
     labels = shared.renamed("--gold", gold, "--labels", labels)
     signals = shared.renamed("--parts", parts, "--signals", signals)
-    wanted, rows = _tasks(items, by, comparative, poles, category, context, file, column, id, form, tasks)
+    wanted, rows = _tasks(
+        items, by, query, comparative, poles, category, context, file, column, id, form, tasks
+    )
+    if first_stage is not None:
+        from ccrank.cli.relevance import take_first_stage
+
+        wanted, first_stage = take_first_stage(wanted, first_stage)
+    if run is not None:
+        _check_place(run)
     # Validate the arguments before any slow work.
     if plot is not None:
         check_plot(plot, wanted)
     if output is not None:
         how = check_output(output, how)
     if how not in (None, "json") and rows is not None:
+        from ccrank.rows import RankedRows, encode_rows
+
         encode_rows(RankedRows.unscored(rows), how)
     with spinner("starting"):
         from ccrank.api import rank_tasks
-        from ccrank.methods import DEFAULT_METHOD, SAVED_PROBE, get_method
+        from ccrank.methods import get_method
         from ccrank.prompts import load_templates
-    if probe is not None and method not in (None, SAVED_PROBE):
-        raise CcrankError(f"--probe ranks with the saved probe; remove --method {method}")
-    chosen = SAVED_PROBE if probe is not None else method or DEFAULT_METHOD
-    pairs = shared.parse_pairs(option)
-    pairs |= {"layer": layer} if layer is not None else {}
-    pairs |= {"file": str(probe)} if probe is not None else {}
-    options = get_method(chosen).parse_options(pairs)
+    chosen, options = method_and_options(method, option, layer, probe, first_stage)
     if labels is not None:
         options["labels"] = _labels(labels, wanted, get_method(chosen))
     wording = load_templates(templates, template or ())
-    reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)
+    reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache, cluster=where)
     with reading_progress(*_expected(wanted, reader, get_method(chosen), wording, options)) as progress:
         rankings = rank_tasks(wanted, reader, chosen, wording, options=options, progress=progress)
     if options.get("labels") == OF_TASKS:
@@ -212,6 +298,10 @@ def rank_command(
         rankings = [replace(rankings[0], rows=rows)]
     if save_probe is not None:
         _save_probe(rankings, save_probe)
+    if run is not None:
+        from ccrank.cli.relevance import run_of
+
+        write_atomically(run, run_of(rankings))
     if output is not None and how:
         write_atomically(output, _render(how, rankings, top, reverse, many=tasks is not None))
         if how != "json":
@@ -221,6 +311,8 @@ def rank_command(
         text = _render(how, rankings, top, reverse, many=tasks is not None).decode("utf-8")
         sys.stdout.writelines(text.splitlines(keepends=True))
     else:
+        from ccrank.cli.show import show
+
         show(rankings, top, reverse, signals)
     show_warnings(rankings)
     if plot is not None:
@@ -232,6 +324,7 @@ def rank_command(
 def _tasks(
     items: Sequence[str] | None,
     by: str | None,
+    query: str | None,
     comparative: str | None,
     poles: tuple[str, str] | None,
     category: str | None,
@@ -247,6 +340,7 @@ def _tasks(
         given: dict[str, object] = {
             "items": items,
             "--by": by,
+            "--query": query,
             "--comparative": comparative,
             "--poles": poles,
             "--category": category,
@@ -258,26 +352,73 @@ def _tasks(
         }
         if several := [name for name, value in given.items() if value]:
             raise CcrankError(f"--tasks contains items and criteria; remove {', '.join(several)}")
+        from ccrank.taskfiles import read_tasks
+
         return read_tasks(tasks), None
     if items and (file or column or id or form):
         raise CcrankError(
             "give the items as arguments, or with --file (and its --column, --id and --format), not both"
         )
-    if by is None or not by.strip():
-        raise CcrankError("no criterion: give one, such as --by size or --by 'how positive it is'")
+    words = {"--by": by, "--comparative": comparative, "--poles": poles, "--category": category}
+    if query is not None and (given_too := [name for name, value in words.items() if value]):
+        raise CcrankError(f"--query is the criterion; remove {', '.join(given_too)}")
+    if query is None and (by is None or not by.strip()):
+        raise CcrankError(
+            "no criterion: give one, such as --by size or --by 'how positive it is', or --query for documents"
+        )
     if not items and file is None and sys.stdin.isatty():
         raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
+    from ccrank.criterion_phrase import criterion_of
+    from ccrank.rows import read_rows, rows_of_items
+
     rows = rows_of_items(items) if items else read_rows(file if file is not None else "-", column, form, id)
+    text = context_text(context)
+    if query is not None:
+        task = rows.task_of_query(query, text, id="ranking by relevance")
+    else:
+        assert by is not None
+        criterion = criterion_of(by, comparative=comparative, poles=poles, category=category)
+        task = rows.task(criterion, text, id=f"ranking by {by.strip()}")
+    for note in rows.notes():
+        sys.stderr.write(f"ccrank: {note}\n")
+    return [task], rows
+
+
+def method_and_options(
+    method: str | None,
+    option: Sequence[str] | None,
+    layer: str | None,
+    probe: Path | None,
+    first_stage: str | None = None,
+) -> tuple[str, dict[str, Any]]:
+    """The name of the method, and its options as values."""
+    from ccrank.methods import DEFAULT_METHOD, SAVED_PROBE, get_method
+
+    if probe is not None and method not in (None, SAVED_PROBE):
+        raise CcrankError(f"--probe ranks with the saved probe; remove --method {method}")
+    chosen = SAVED_PROBE if probe is not None else method or DEFAULT_METHOD
+    pairs = shared.parse_pairs(option)
+    pairs |= {"layer": layer} if layer is not None else {}
+    pairs |= {"file": str(probe)} if probe is not None else {}
+    pairs |= {"first_stage": first_stage} if first_stage is not None else {}
+    return chosen, get_method(chosen).parse_options(pairs)
+
+
+def named_criterion(by: str | None) -> str:
+    """The criterion, which must be given."""
+    if by is None or not by.strip():
+        raise CcrankError("no criterion: give one, such as --by size or --by 'how positive it is'")
+    return by
+
+
+def context_text(context: Path | None) -> str | None:
+    """The text of the --context file."""
     text = None if context is None else read_text(context).strip()
     if text == "":
         raise CcrankError(
             f"the --context file {context} is empty; put the text into it, or leave --context out"
         )
-    criterion = criterion_of(by, comparative=comparative, poles=poles, category=category)
-    task = rows.task(criterion, text, id=f"ranking by {by.strip()}")
-    for note in rows.notes():
-        sys.stderr.write(f"ccrank: {note}\n")
-    return [task], rows
+    return text
 
 
 def _expected(
@@ -337,6 +478,8 @@ def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
 
 def check_output(path: Path, how: str | None) -> str:
     """The output format; raises an error if the file cannot be written."""
+    from ccrank.rows import FORMAT_OF_SUFFIX
+
     how = how or {".json": "json", **FORMAT_OF_SUFFIX}.get(path.suffix.lower())
     if how is None:
         raise CcrankError(
@@ -361,6 +504,8 @@ def _render(how: str, rankings: Sequence[Ranking], top: int | None, reverse: boo
         found = [_json(ranking, top, reverse) for ranking in rankings]
         text = "".join(json_text(one, indent=None) for one in found) if many else json_text(found[0])
         return text.encode("utf-8", "backslashreplace")
+    from ccrank.rows import encode_rows, encode_table
+
     if not many:
         return encode_rows(rankings[0].ranked_rows(top, reverse), how)
     records = [
@@ -373,7 +518,11 @@ def _render(how: str, rankings: Sequence[Ranking], top: int | None, reverse: boo
 
 def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:
     result = ranking.to_json(top, reverse)
-    if ranking.task.values is not None:
+    if ranking.task.values is not None and ranking.task.query is not None:
+        from ccrank.cli.relevance import relevance_json
+
+        result |= relevance_json(ranking)
+    elif ranking.task.values is not None:
         from ccrank.metrics import evaluate
         from ccrank.ranking import finite
 

@@ -49,11 +49,13 @@ def results_command(
     """Summarise a study: mean over seeds, then over tasks, with 95 % bootstrap intervals over tasks.
 
     τ is signed and its chance level is 0; |τ| and free accuracy take the better of two directions, so they are
-    shown with the chance floor of tasks of the same sizes.
+    shown with the chance floor of tasks of the same sizes. Tasks with a query have nDCG@10, MRR, MAP and recall@10,
+    with the expected nDCG@10 of a random order.
     """
     if sum((as_json, as_csv, as_latex)) > 1:
         raise CcrankError("--json, --csv and --latex are mutually exclusive")
     from ccrank.results import choose, export, load_failures, load_results, load_tasks, summarise_results
+    from ccrank.results.relevance import add_relevance
 
     wanted = {"model": model, "dataset": dataset, "method": method, "split": split, "layer": layer}
     frame = choose(load_results(folder), **{name: _list(text) for name, text in wanted.items()})
@@ -67,6 +69,8 @@ def results_command(
             _write_lines(qrels, export.trec_judgements(chosen))
         return
     entries = summarise_results(frame, by)
+    if by == "dataset":
+        entries = add_relevance(entries, frame, load_tasks(folder))
     if as_json:
         print_json([{key: _finite(value) for key, value in entry.items()} for entry in entries])
     elif as_csv:
@@ -92,6 +96,9 @@ def show(entries: Sequence[Mapping[str, Any]]) -> None:
         sets = f", mean of {rows[0]['datasets']} datasets" if where == "kind" else ""
         console.print(f"{model} · {name}{sets}", style="bold")
         # The method with its split and layer, for terminals too narrow for separate columns.
+        if rows[0].get("queries"):
+            console.print(fitted_table(RELEVANCE_COLUMNS, [_relevance_cells(row) for row in rows])[0])
+            continue
         table, kept = fitted_table(COLUMNS, [_cells(row, fold=False) for row in rows])
         if "split" not in kept:
             table, _ = fitted_table(COLUMNS, [_cells(row, fold=True) for row in rows])
@@ -114,6 +121,39 @@ COLUMNS = (
     Column("s/task", number=True, drop=7),
     Column("tokens/task", number=True, drop=7),
 )
+
+
+RELEVANCE_COLUMNS = (
+    Column("method"),
+    Column("queries", number=True, drop=3),
+    Column("nDCG@10", number=True),
+    Column("95 %", drop=2),
+    Column("chance", number=True),
+    Column("MRR", number=True, drop=4),
+    Column("MAP", number=True, drop=4),
+    Column("recall@10", number=True, drop=4),
+    Column("s/task", number=True, drop=7),
+    Column("tokens/task", number=True, drop=7),
+)
+
+
+def _relevance_cells(row: Mapping[str, Any]) -> list[str]:
+    """A row of a dataset with queries; the direction of a method that has none is not guessed."""
+    split = "" if row["split"] == "none" else f":{row['split']}"
+    layer = "" if row["layer"] < 0 else f" {row['layer']}"
+    known = not math.isnan(row["ndcg_10_low"])
+    return [
+        f"{row['method']}{split}{layer}",
+        str(row["queries"]),
+        _number(row["ndcg_10"], ".3f"),
+        f"[{row['ndcg_10_low']:.2f}, {row['ndcg_10_high']:.2f}]" if known else "",
+        _number(row["chance_ndcg_10"], ".3f"),
+        _number(row["mrr"], ".3f"),
+        _number(row["map"], ".3f"),
+        _number(row["recall_10"], ".3f"),
+        _number(row["seconds"], ".2f"),
+        _number(row["distinct_tokens"], ",.0f"),
+    ]
 
 
 def _cells(row: Mapping[str, Any], fold: bool) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ccrank.cli.relevance import show_relevance
 from ccrank.cli.screen import Column, bar, fitted_table, out
 from ccrank.confidence import RIGHT, Confidence
 from ccrank.rows import cell_text
@@ -103,10 +104,11 @@ def _show_summary(rankings: Sequence[Ranking]) -> None:
 
     from ccrank.metrics import evaluate, summarise
 
+    show_relevance([one for one in rankings if one.task.query is not None and one.task.values is not None])
     found = [
         evaluate(ranking.scores, ranking.task.values)
         for ranking in rankings
-        if ranking.task.values is not None
+        if ranking.task.values is not None and ranking.task.query is None
     ]
     if not found:
         return

@@ -30,7 +30,8 @@ class Dataset:
 
     name: str
     kind: str
-    """"facts" (the model must know the answer) or "context" (the task's context contains it)."""
+    """"facts" (the model must know the answer), "context" (the task's context contains it) or "relevance" (documents to
+    a query)."""
     summary: str
     licence: str
     source: str

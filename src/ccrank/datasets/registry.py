@@ -20,11 +20,12 @@ _NAMES = (
     "synthcontext",
     "reviews",
     "entsalience",
+    "cisi",
 )
 
 
 def datasets() -> dict[str, Dataset]:
-    """All datasets by name: facts first, then contexts."""
+    """All datasets by name: facts first, then contexts, then documents with queries."""
     return {name: get_dataset(name) for name in _NAMES}
 
 

@@ -140,7 +140,8 @@ def run_probe(
 def row_of(unit: Unit, kind: str, scored: Scored) -> Row:
     """One row of results; metrics are NaN for a task without gold."""
     task, count = scored.task, len(scored.task.items)
-    found = None if task.values is None else evaluate(scored.scores, task.values)
+    # Grades of relevance have ties: `ccrank results` gives the metrics of retrieval instead, from the scores.
+    found = None if task.values is None or task.query is not None else evaluate(scored.scores, task.values)
     return {
         "dataset": unit.dataset,
         "task": task.id,

@@ -21,6 +21,8 @@ OWN_ANCHOR = 0.5
 
 SMOOTHING = 0.5
 """The weight of the prediction from the other items beside an item's own anchor, in a single list."""
+RIDGE = 3.0
+"""The penalty of that prediction, relative to the width of the states."""
 LEAST_SMOOTHED = 8
 """Shorter lists are not smoothed: too few items to fit on."""
 
@@ -104,7 +106,7 @@ def _better_half(agreement: np.ndarray, places: Sequence[Place]) -> np.ndarray:
     return own[np.argsort(-agreement[own], kind="stable")][: -(-len(own) // 2)]
 
 
-def smoothed(states: np.ndarray, anchor: np.ndarray, ridge: float = 3.0) -> np.ndarray:
+def smoothed(states: np.ndarray, anchor: np.ndarray, ridge: float = RIDGE) -> np.ndarray:
     """The anchor of one list, smoothed over items with similar states: a + ½ σ(a) · mean over layers of z(â).
 
     â_i = wᵀx_i with w = argmin Σ_{j≠i} (wᵀx_j − a_j)² + ridge · d · |w|², the states x Z-scored within the list. Items
@@ -119,6 +121,20 @@ def smoothed(states: np.ndarray, anchor: np.ndarray, ridge: float = 3.0) -> np.n
         for layer in range(states.shape[1])
     ]
     return np.asarray(anchor + SMOOTHING * anchor.std() * np.mean(predicted, axis=0))
+
+
+def fitted_and_left_out(
+    rows: np.ndarray, target: np.ndarray, ridge: float = RIDGE
+) -> tuple[np.ndarray, np.ndarray]:
+    """The weights of the prediction that `smoothed` uses, fitted on all items, for items that are not in the list; and
+    the predictions of its own items from the others. (N, d) Z-scored states, (N,) -> (d,), (N,)"""
+    count, width = rows.shape
+    penalty = ridge * width
+    if count <= width:
+        weights = rows.T @ np.linalg.solve(rows @ rows.T + penalty * np.eye(count), target)
+    else:
+        weights = np.linalg.solve(rows.T @ rows + penalty * np.eye(width), rows.T @ target)
+    return np.asarray(weights), _left_out(rows, target, penalty)
 
 
 def _left_out(rows: np.ndarray, target: np.ndarray, penalty: float) -> np.ndarray:

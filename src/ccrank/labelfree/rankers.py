@@ -21,6 +21,7 @@ from ccrank.labelfree.signals import (
     read_likelihood,
     read_poles,
     wordings_of,
+    written_prompts,
 )
 from ccrank.labelled.kernel import States
 from ccrank.labelled.lists import label_warnings, score_lists
@@ -33,6 +34,11 @@ from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Request, shares_by_items
 from ccrank.prompts import Form, Templates
 from ccrank.ranking import Answer, Uncertainty
+from ccrank.relevance.query_likelihood import (
+    describe_relevance,
+    query_likelihood,
+    query_likelihood_requests,
+)
 from ccrank.standardise import z_scores
 from ccrank.task import Criterion, Task
 
@@ -48,27 +54,63 @@ def auto(
     templates: Templates,
     *,
     anchor: bool = True,
+    exemplars: bool = True,
     labels: Any = None,
+    first_stage: str = "auto",
     progress: Progress | None = None,
 ) -> list[Answer]:
     """The mean of several label-free signals, each of which is directed.
 
     Without context: the pole words that the model prefers for the item (poles), the items that it finds likely at
-    either pole (likelihood, in two wordings), and the item's state between exemplars of both poles (axis). With a
-    context: the items that the context makes likely. Scores are then smoothed over items with similar states: within a
-    list, or by a probe across four or more tasks of one criterion (see `anchored`). `anchor=no` leaves the plain
-    mean. The words for both poles come from --poles, --comparative or the criterion's name.
+    either pole (likelihood, in two wordings), and the item's state between exemplars of both poles (axis). For common
+    criteria (politeness, weight) the item's state is also scored by a probe fitted to exemplars that were written for
+    them; `exemplars=no` leaves it out. With a context: the items that the context makes likely. Scores are then
+    smoothed over items with similar states: within a list, or by a probe across four or more tasks of one criterion
+    (see `anchored`). `anchor=no` leaves the plain mean. The words for both poles come from --poles, --comparative or
+    the criterion's name.
 
     A few labels (`labels`: item → value, pairs (higher, lower), best and worst picks, mixed; --labels FILE) turn this
     score into the prior mean of a Gaussian process whose kernel are the states; see docs/labels.md. `labels="tasks"`
     takes the tasks' own values, so that lists with values serve the other lists of the criterion. Without a single
     label the scores are those of `auto`. `details["labels"]` says what the labels changed and which of them disagree.
+
+    Tasks with a query are ranked by `query-likelihood`, plus scores of a first stage where they have them, or
+    `first_stage=bm25`.
     """
+    asked = [index for index, task in enumerate(tasks) if task.query is not None]
+    if asked:
+        return _with_queries(tasks, asked, reader, templates, anchor, labels, first_stage, progress)
     if labels is not None:
         known = task_labels(tasks, labels)
         if any(map(len, known)):
-            return _with_labels(tasks, reader, templates, known, anchor, progress)
-    return _label_free(tasks, reader, templates, anchor, progress)[0]
+            return _with_labels(tasks, reader, templates, known, anchor, exemplars, progress)
+    return _label_free(tasks, reader, templates, anchor, progress, written=exemplars)[0]
+
+
+def _with_queries(
+    tasks: Sequence[Task],
+    asked: Sequence[int],
+    reader: ReaderLike,
+    templates: Templates,
+    anchor: bool,
+    labels: Any,
+    first_stage: str,
+    progress: Progress | None,
+) -> list[Answer]:
+    """Tasks with a query by query likelihood, the others by signals."""
+    if labels is not None:
+        raise CcrankError(
+            f"task {tasks[asked[0]].id!r} has a query, and labels do not change a ranking by query; leave them out"
+        )
+    relevance = query_likelihood(
+        [tasks[index] for index in asked], reader, templates, first_stage=first_stage, progress=progress
+    )
+    answers = dict(zip(asked, relevance, strict=True))
+    others = [index for index in range(len(tasks)) if index not in answers]
+    if others:
+        found, _ = _label_free([tasks[index] for index in others], reader, templates, anchor, progress)
+        answers.update(zip(others, found, strict=True))
+    return [answers[index] for index in range(len(tasks))]
 
 
 def task_labels(tasks: Sequence[Task], labels: object) -> list[Labels]:
@@ -107,8 +149,12 @@ def _label_free(
     anchor: bool,
     progress: Progress | None,
     with_states: bool = False,
+    written: bool = True,
 ) -> tuple[list[Answer], dict[int, States]]:
-    """The label-free answers, and the states that were read on the way; of all tasks on request."""
+    """The label-free answers, and the states that were read on the way; of all tasks on request.
+
+    `written`: take the exemplars that were written for a criterion, if there are any.
+    """
     groups = _by_criterion(tasks)
     pooled = {criterion for criterion, members in groups.items() if anchor and len(members) >= LEAST_TASKS}
     answers: dict[int, Answer] = {}
@@ -118,7 +164,7 @@ def _label_free(
     ]
     if together:
         own = [tasks[index] for index in together]
-        read = read_signals(own, reader, templates, progress, with_states)
+        read = read_signals(own, reader, templates, progress, with_states, written)
         for place, (index, cost) in enumerate(zip(together, shares_by_items(read.cost, own), strict=True)):
             scores = read.signals[place].total()
             if place in read.states:
@@ -128,7 +174,7 @@ def _label_free(
             answers[index] = _answer(tasks[index], read.signals[place], scores, cost)
     for criterion in pooled:
         own = [tasks[index] for index in groups[criterion]]
-        found, own_states = _anchored(own, reader, templates, 1.0, progress)
+        found, own_states = _anchored(own, reader, templates, 1.0, progress, written)
         answers.update(zip(groups[criterion], found, strict=True))
         states.update({groups[criterion][place]: one for place, one in own_states.items()})
     return [answers[index] for index in range(len(tasks))], states
@@ -154,9 +200,37 @@ def _with_labels(
     templates: Templates,
     labels: Sequence[Labels],
     anchor: bool,
+    written: bool,
     progress: Progress | None,
 ) -> list[Answer]:
-    answers, states = _label_free(tasks, reader, templates, anchor, progress, with_states=True)
+    answers, states = _label_free(
+        tasks, reader, templates, anchor, progress, with_states=True, written=written
+    )
+    return with_labels(tasks, reader, templates, labels, answers, states)
+
+
+def with_labels(
+    tasks: Sequence[Task],
+    reader: ReaderLike,
+    templates: Templates,
+    labels: Sequence[Labels],
+    label_free: Sequence[Answer],
+    states: Mapping[int, States],
+) -> list[Answer]:
+    """Answers by labels, from label-free answers and states that have been read; nothing is read here.
+
+    Parameters
+    ----------
+    tasks, reader, templates
+        As of any method.
+    labels
+        Those of each task; empty where nothing is known.
+    label_free
+        What `auto` gives for each task without labels.
+    states
+        Task → its states at the slot and at the item.
+    """
+    answers = [*label_free]
     for members in _by_criterion(tasks).values():
         own = [labels[index] for index in members]
         if not any(map(len, own)):
@@ -201,9 +275,14 @@ def anchored(
 
 
 def _anchored(
-    tasks: Sequence[Task], reader: ReaderLike, templates: Templates, ridge: float, progress: Progress | None
+    tasks: Sequence[Task],
+    reader: ReaderLike,
+    templates: Templates,
+    ridge: float,
+    progress: Progress | None,
+    written: bool = True,
 ) -> tuple[list[Answer], Mapping[int, States]]:
-    read = read_signals(tasks, reader, templates, progress, with_states=True)
+    read = read_signals(tasks, reader, templates, progress, with_states=True, written=written)
     costs = shares_by_items(read.cost, tasks)
     answers: dict[int, Answer] = {}
     for criterion, members in _by_criterion(tasks).items():
@@ -331,6 +410,8 @@ def _by_criterion(tasks: Sequence[Task]) -> dict[Criterion, list[int]]:
 
 def auto_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
     """The prompts of `auto`: pole words and states in one reading, then items as answers."""
+    if task.query is not None:
+        return query_likelihood_requests(task, form, templates)
     likely = likelihood_requests(task, form, templates)
     return likely if task.context else [*_with_exemplars(task, form, templates), *likely]
 
@@ -357,7 +438,7 @@ def likelihood_requests(task: Task, form: Form, templates: Templates) -> list[Re
 
 
 def _with_exemplars(task: Task, form: Form, templates: Templates) -> list[Request]:
-    return [pole_prompts(task, form, templates, with_exemplars=True)]
+    return [written_prompts(task, form, templates)]
 
 
 def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
@@ -366,6 +447,7 @@ def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any
     if isfinite(agree := consistency.get("signals_agree", nan)):
         low, high = details["poles"]
         phrases += [f"from {low} to {high}", f"the signals agree (mean τ = {agree:.2f}; 0 by chance)"]
+    phrases += describe_relevance(consistency, details)
     if "labels" in details:
         labels = details["labels"]
         phrases.append(f"{labels['labels']} labels on {labels['labelled']} items")

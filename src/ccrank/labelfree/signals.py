@@ -2,12 +2,13 @@
 
 - poles: the log-odds of the high pole's words against the low pole's, said of the item;
 - likelihood: the log-probability of the item where the high pole is named, less that where the low pole is;
-- axis: the projection of the item's state on the direction from exemplars of the low pole to those of the high pole.
+- axis: the projection of the item's state on the direction from exemplars of the low pole to those of the high pole;
+- exemplars: the item's state scored by a probe fitted to texts that were written for the criterion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -15,10 +16,12 @@ import numpy as np
 from scipy.special import logsumexp
 
 from ccrank.errors import CcrankError
+from ccrank.exemplars import exemplars_of
 from ccrank.lexicon import Poles, poles_of
 from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
-from ccrank.lm.reading import checked_logits
+from ccrank.lm.reading import Readings, checked_logits, joined
+from ccrank.lm.watch import Watcher, by_item, steps
 from ccrank.prompts import Form, Prompt, Templates
 from ccrank.standardise import z_scores
 from ccrank.task import Task
@@ -28,6 +31,10 @@ EXEMPLAR_WORDS = 2
 
 LONGEST_NAME = 60
 """Items with more characters than this, on average, are treated as texts and not as names."""
+LEAST_WORDS = 4.5
+"""Shorter items, on average, are not scored by exemplar texts: those are sentences, and states of names differ."""
+SLOT_SHARE = 2 / 3
+"""The weight of the slot's states in the signal `exemplars`; the rest is that of the item's last token."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class PoleReadings:
     """Per task (N,); empty if no words were asked for, as of a model without a language-model head."""
     axis: list[np.ndarray]
     """Per task (N,)."""
+    exemplars: list[np.ndarray | None]
+    """Per task (N,), or None where no texts were written for the criterion or the items are names."""
     states: list[np.ndarray]
     """Per task (N, L, d), at the slot."""
     item_states: list[np.ndarray]
@@ -91,49 +100,108 @@ def read_poles(
     words: bool = True,
     layers: Sequence[int] = (),
     progress: Progress | None = None,
+    written: bool = False,
 ) -> PoleReadings:
     """Score each item by the pole words; with `layers`, read its states and those of the exemplars as well.
+
+    With `written`, the texts written for a criterion are read too, where there are any for such items.
 
     The score is log Σ_h p(h) − log Σ_l p(l) over the adjectives h of the high pole and l of the low pole.
     """
     asked = words and not reader.loaded.missing_head
-    per_task = [pole_prompts(task, reader.form, templates, template, bool(layers)) for task in tasks]
+    texts = [_texts_for(task) if written and layers else [] for task in tasks]
+    per_task = [
+        pole_prompts(task, reader.form, templates, template, bool(layers), own)
+        for task, own in zip(tasks, texts, strict=True)
+    ]
     prompts = [prompt for own, _ in per_task for prompt in own]
     candidates = [pole_words for own, pole_words in per_task for _ in own]
-    readings = reader.read(
-        prompts,
-        candidates if asked else None,
-        layers,
-        items=bool(layers),
-        log_probabilities=True,
-        progress=progress,
-    )
+
+    def read(part: slice) -> Readings:
+        return reader.read(
+            prompts[part],
+            candidates[part] if asked else None,
+            layers,
+            items=bool(layers),
+            log_probabilities=True,
+            progress=progress,
+        )
+
+    if isinstance(progress, Watcher) and asked and len(tasks) == 1:
+        readings = _read_in_steps(tasks[0], len(prompts), read, progress)
+    else:
+        readings = read(slice(None))
     poles, axis, states, item_states = [], [], [], []
+    scored: list[np.ndarray | None] = []
     start = 0
-    for task, (own, pole_words) in zip(tasks, per_task, strict=True):
+    for task, own_texts, (own, pole_words) in zip(tasks, texts, per_task, strict=True):
         count, size = len(task.items), len(own)
         if readings.logits is not None:
-            split, stop = len(poles_of(task.criterion).low), len(pole_words)
-            table = checked_logits(readings.logits[start : start + count, :stop].astype(float), task.id)
-            poles.append(logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1))
+            poles.append(_log_odds(readings.logits[start : start + count, : len(pole_words)], task))
         if readings.item_states is not None and readings.states is not None:
             both = [one[start : start + size] for one in (readings.item_states, readings.states)]
-            axis.append(sum((axis_scores(one, count) for one in both), np.zeros(count)))
+            made = size - len(own_texts)
+            axis.append(sum((axis_scores(one[:made], count) for one in both), np.zeros(count)))
+            scored.append(exemplar_scores(both[1], both[0], count, made) if own_texts else None)
             item_states.append(both[0][:count])
             states.append(both[1][:count])
         start += size
-    return PoleReadings(poles, axis, states, item_states, readings.layers, readings.cost)
+    return PoleReadings(poles, axis, scored, states, item_states, readings.layers, readings.cost)
+
+
+def _log_odds(logits: np.ndarray, task: Task) -> np.ndarray:
+    """log Σ_h p(h) − log Σ_l p(l) of each row, whose columns are the words of the low pole, then of the high pole."""
+    table = checked_logits(logits.astype(float), task.id)
+    split = len(poles_of(task.criterion).low)
+    return np.asarray(logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1))
+
+
+def _read_in_steps(task: Task, prompts: int, read: Callable[[slice], Readings], watcher: Watcher) -> Readings:
+    """The readings of one list's prompts, some prompts at a time; the watcher is given the pole scores so far."""
+    found: list[Readings] = []
+    for part in steps(prompts):
+        found.append(read(part))
+        logits = [one.logits for one in found if one.logits is not None]
+        scores = _log_odds(np.concatenate(logits)[: len(task.items)], task)
+        watcher.partial(by_item(task.items, z_scores(scores)))
+    return joined(found)
 
 
 def pole_prompts(
-    task: Task, form: Form, templates: Templates, template: str = "poles", with_exemplars: bool = False
+    task: Task,
+    form: Form,
+    templates: Templates,
+    template: str = "poles",
+    with_exemplars: bool = False,
+    texts: Sequence[str] = (),
 ) -> tuple[list[Prompt], list[str]]:
-    """A prompt for each item and, if asked for, each exemplar; and the words for the low and the high pole."""
+    """A prompt for each item and, if asked for, each exemplar; and the words for the low and the high pole.
+
+    `texts` are further exemplars, after those made of the pole words.
+    """
     poles = poles_of(task.criterion)
     prompts = [templates.single(task, index, form, template) for index in range(len(task.items))]
-    if with_exemplars:
-        prompts += [templates.exemplar(task, text, form, template) for text in exemplars(task, poles)]
+    made = exemplars(task, poles) if with_exemplars else []
+    prompts += [templates.exemplar(task, text, form, template) for text in [*made, *texts]]
     return prompts, [*poles.low, *poles.high]
+
+
+def written_prompts(task: Task, form: Form, templates: Templates) -> tuple[list[Prompt], list[str]]:
+    """All prompts of `read_poles` with states and with the texts written for the criterion."""
+    return pole_prompts(task, form, templates, with_exemplars=True, texts=_texts_for(task))
+
+
+def _texts_for(task: Task) -> list[str]:
+    """What was written for the criterion, texts or things as the items are; those of the high pole first."""
+    if task.context:
+        return []
+    found = exemplars_of(task.criterion, "texts" if are_sentences(task.items) else "things")
+    return [] if found is None else [*found.high, *found.low]
+
+
+def are_sentences(items: Sequence[str]) -> bool:
+    """Whether items are sentences or longer texts, by their mean length."""
+    return are_texts(items) or sum(len(item.split()) for item in items) >= LEAST_WORDS * len(items)
 
 
 def exemplars(task: Task, poles: Poles) -> list[str]:
@@ -151,12 +219,47 @@ def axis_scores(states: np.ndarray, count: int) -> np.ndarray:
 
     states (N + 2E, L, d): the items, then the exemplars of the high and of the low pole. -> (N,)
     """
-    items, made = states[:count].astype(float), states[count:].astype(float)
+    projections = np.einsum("nld,ld->ln", states[:count].astype(float), axis_direction(states[count:]))
+    return np.asarray(z_scores(z_scores(projections).mean(axis=0)))
+
+
+def axis_direction(exemplar_states: np.ndarray) -> np.ndarray:
+    """The unit vectors from the low to the high pole, layer by layer: (2E, L, d), the high pole first -> (L, d)"""
+    made = exemplar_states.astype(float)
     half = len(made) // 2
-    direction = made[:half].mean(axis=0) - made[half:].mean(axis=0)  # (L, d)
+    direction = made[:half].mean(axis=0) - made[half:].mean(axis=0)
     length = np.linalg.norm(direction, axis=1, keepdims=True)
-    direction /= np.where(length > 0, length, 1.0)
-    return np.asarray(z_scores(z_scores(np.einsum("nld,ld->ln", items, direction)).mean(axis=0)))
+    return np.asarray(direction / np.where(length > 0, length, 1.0))
+
+
+def exemplar_scores(slot: np.ndarray, item: np.ndarray, count: int, made: int) -> np.ndarray:
+    """Scores of a probe for each layer and position, fitted to exemplar texts; (N + …, L, d) twice -> (N,)
+
+    Parameters
+    ----------
+    slot, item
+        States at both positions: of the items, of other prompts, and from `made` on of the texts, high ones first.
+    count
+        N
+    made
+        Where the texts begin.
+    """
+    both = [z_scores(_by_texts(one[:count], one[made:])) for one in (slot, item)]
+    return np.asarray(z_scores(SLOT_SHARE * both[0] + (1 - SLOT_SHARE) * both[1]))
+
+
+def _by_texts(states: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    """Mean over layers of z(x · w), w = argmin ‖Aw − y‖² + d‖w‖² with A the Z-scored states of the texts, y = ±1."""
+    half = len(texts) // 2
+    target = np.repeat([1.0, -1.0], half)
+    scores = []
+    for layer in range(states.shape[1]):
+        own = texts[:, layer].astype(float)
+        scale = np.where((deviation := own.std(axis=0)) > 0, deviation, 1.0)
+        table = (own - own.mean(axis=0)) / scale
+        dual = np.linalg.solve(table @ table.T + table.shape[1] * np.eye(len(table)), target)
+        scores.append(z_scores(states[:, layer].astype(float) @ (table.T @ dual / scale)))
+    return np.asarray(np.mean(scores, axis=0))
 
 
 def read_likelihood(

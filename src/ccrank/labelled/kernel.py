@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccrank.standardise import FLOAT32_ROUNDING, z_scores
+from ccrank.standardise import FLOAT32_ROUNDING, mean_and_deviation
 
 GROUPS = ("slot, middle", "slot, late", "item, middle", "item, late")
 """Where states are read, and in which half of the layers that are read."""
@@ -66,8 +66,10 @@ class Kernel:
             for layer in range(depth):
                 late = layer >= half
                 share = half if not late else depth - half
-                table = np.concatenate([standardised(own[position][:, layer]) for own in self.lists])
-                yield 2 * position + late, table / np.float32(np.sqrt(width * share))
+                tables = [standardised(own[position][:, layer]) for own in self.lists]
+                table = tables[0] if len(tables) == 1 else np.concatenate(tables)
+                table /= np.float32(np.sqrt(width * share))
+                yield 2 * position + late, table
 
     def products(self, others: np.ndarray, directions: int, rng: np.random.Generator) -> Products:
         """What a fit needs of the states, in one pass over them.
@@ -85,13 +87,18 @@ class Kernel:
         variances = np.zeros((len(GROUPS), self.count), np.float32)
         draws = np.zeros((len(GROUPS), self.count, directions), np.float32)
         for group, table in self.layers():
-            kernels[group] += table @ table[others].T
+            weights = rng.standard_normal((table.shape[1], directions), np.float32)
+            both = table @ np.concatenate([table[others].T, weights], axis=1)
+            kernels[group] += both[:, : len(others)]
+            draws[group] += both[:, len(others) :]
             variances[group] += np.einsum("nd,nd->n", table, table)
-            if directions:
-                draws[group] += table @ rng.standard_normal((table.shape[1], directions), np.float32)
         return Products(kernels, others, variances, draws)
 
 
 def standardised(states: np.ndarray) -> np.ndarray:
     """Z-scores of each dimension within a list, in float32. (N, d) -> (N, d)"""
-    return np.asarray(z_scores(states.astype(np.float32), axis=0, rounding=FLOAT32_ROUNDING), np.float32)
+    table = np.array(states, np.float32)  # the only copy: there may be many items
+    mean, deviation = mean_and_deviation(table, axis=0, rounding=FLOAT32_ROUNDING)
+    table -= mean
+    table *= np.divide(1, deviation, where=deviation > 0, out=np.zeros_like(deviation))
+    return table

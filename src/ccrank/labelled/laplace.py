@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import log_ndtr
 
 STEPS = 50
@@ -35,6 +34,8 @@ class Posterior:
 
     def solve(self, values: np.ndarray) -> np.ndarray:
         """(G + W⁻¹)⁻¹ v, which is √W (I + √W G √W)⁻¹ √W v. (M,) or (M, T)"""
+        from scipy.linalg import cho_solve  # imported where it is used, since most rankings have no labels
+
         root = np.sqrt(self.precision).reshape(-1, *[1] * (values.ndim - 1))
         return np.asarray(root * cho_solve((self.factor, True), root * values))
 
@@ -44,6 +45,8 @@ class Posterior:
 
     def half(self, values: np.ndarray) -> np.ndarray:
         """A square root of the above: L⁻¹ √W v, whose squared columns are what the variance is reduced by."""
+        from scipy.linalg import solve_triangular
+
         root = np.sqrt(self.precision)[:, None]
         return np.asarray(solve_triangular(self.factor, root * values, lower=True))
 
@@ -77,6 +80,8 @@ def posterior(
     The log-likelihood is Σ log N(y; g, noise) over values and Σ log Φ((g − y)/√noise) over thresholds. It is
     log-concave, so that the mode is unique; with values alone it is Gaussian, and one step is exact.
     """
+    from scipy.linalg import cho_solve
+
     mode = mean if start is None else start
     identity = np.eye(len(mean))
     scale = np.sqrt(noise)

@@ -8,7 +8,6 @@ from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 BROAD_PICK = 0.1
 """A best or worst pick says that an item is in the top or bottom tenth, or in a smaller share if more items of a long
@@ -154,6 +153,8 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
     """
     if len(values) == 0:
         return np.zeros(0)
+    from scipy.stats import rankdata  # half a second, which ranking without labels does not need
+
     scores = ndtri((rankdata(values) - 0.5) / len(values))
     deviation = scores.std()
     return np.asarray(scores / deviation if deviation > 0 else scores)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,9 +10,14 @@ import numpy as np
 from scipy.special import ndtr
 
 Kind = Literal["grade", "pair"]
-CANDIDATES = 20
+CANDIDATES = 60
 """Questions are looked for among so many items, drawn anew each time. The best of all items is often an outlier, whose
 states are unlike those of any other item, and teaches less than its variance promises."""
+FIRST_GRADES = 5
+"""So many items are graded because they stand for the list; before that the model knows too little to choose by."""
+STATES_SHARE, PRIOR_SHARE, OWN_SHARE = 0.35, 0.1, 0.3
+"""The variances of a score by which items are said to stand for others: what the states explain, what the label-free
+score explains, and what is an item's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,35 @@ def next_question(
     """
     some = np.sort(rng.permutation(candidates)[:CANDIDATES])
     return (best_grade if kind == "grade" else best_pair)(draws, noise, some)
+
+
+def representative(
+    kernel: np.ndarray, prior: np.ndarray, known: Sequence[int], candidates: Sequence[int]
+) -> int:
+    """The candidate that tells most about all items, given those that are known; no answer is needed for that.
+
+    Parameters
+    ----------
+    kernel
+        (N, N) of the items' states. Each item's own variance is made 1, so that outliers do not stand for others.
+    prior
+        (N,) the label-free score.
+    known
+        Items that have been asked about.
+    candidates
+        Items that may be asked about.
+
+    With C the covariance of all scores given the known ones, item i reduces their summed variance by
+    Σ_j C_ji² / (C_ii + its own variance).
+    """
+    size = np.sqrt(np.maximum(np.diag(kernel), 1e-12))
+    covariance = STATES_SHARE * kernel / np.outer(size, size) + PRIOR_SHARE * np.outer(prior, prior)
+    for item in known:
+        column = covariance[:, item]
+        covariance = covariance - np.outer(column, column) / (column[item] + OWN_SHARE)
+    places = np.asarray(candidates)
+    gains = np.sum(covariance[:, places] ** 2, axis=0) / (covariance[places, places] + OWN_SHARE)
+    return int(places[gains.argmax()])
 
 
 def _rank_covariance(draws: np.ndarray, centred: np.ndarray) -> np.ndarray:

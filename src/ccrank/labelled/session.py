@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,7 +12,7 @@ from ccrank.errors import CcrankError
 from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
 from ccrank.labelled.kernel import Kernel, States
 from ccrank.labelled.lists import PROBABILITY, observations_of
-from ccrank.labelled.questions import Kind, next_question
+from ccrank.labelled.questions import FIRST_GRADES, Kind, next_question, representative
 from ccrank.labelled.settings import LABEL_NOISE
 from ccrank.labels import Labels
 from ccrank.ranking import Ranking, Uncertainty
@@ -83,15 +83,38 @@ class Session:
         for _, item, _ in self.rows:
             if normal_form(item) not in self._place:
                 raise CcrankError(f"an earlier answer names {item!r}, which is not among the items")
+        self._kernel = Kernel([states])
+        self._choose_candidates()
+        self._prior = z_scores(np.asarray(ranking.scores, float))
+        self._draws: np.ndarray | None = None
+        self._fitted: Fitted | None = None
+
+    def _choose_candidates(self) -> None:
+        """An even sample of a long list, with all items that an answer names."""
         count = len(self.items)
         wanted = min(count, MOST_CANDIDATES)
         even = np.unique(np.linspace(0, count - 1, wanted).round().astype(int))
         known = [self._place[name] for name in self.labels.items]
         self.candidates = np.unique(np.concatenate([even, np.array(known, int)]))
-        self._products = Kernel([states]).products(self.candidates, DRAWS, np.random.default_rng(0))
-        self._prior = z_scores(np.asarray(ranking.scores, float))
-        self._draws: np.ndarray | None = None
-        self._fitted: Fitted | None = None
+        self._products = self._kernel.products(self.candidates, DRAWS, np.random.default_rng(0))
+
+    def resume(self, rows: Sequence[Row], skipped: Iterable[str] = ()) -> None:
+        """Take these answers in place of all earlier ones: the session of a client that keeps its answers itself.
+
+        Parameters
+        ----------
+        rows
+            All answers, of any kind that `Labels.of_rows` takes.
+        skipped
+            Items that should not be asked about.
+        """
+        labels = Labels.of_rows(rows)
+        labels.check(self.items)
+        self.skipped = {normal_form(item) for item in skipped}
+        if [*rows] != self.rows:
+            self._change([*rows])
+        if not {self._place[name] for name in labels.items} <= set(self.candidates.tolist()):
+            self._choose_candidates()
 
     @property
     def labels(self) -> Labels:
@@ -142,7 +165,7 @@ class Session:
         kind: Kind = "grade" if self.kind == "grade" else "pair"
         if self.kind == "both":
             kind = "pair" if len(self.rows) % 2 else "grade"
-        graded = {normal_form(item) for what, item, _ in self.rows if what == "value"} | self.skipped
+        graded = {normal_form(self.items[place]) for place in self._graded()} | self.skipped
         left = np.array(
             [place for place in self.candidates if normal_form(self.items[place]) not in graded], int
         )
@@ -152,10 +175,28 @@ class Session:
             )
         if len(left) < (1 if kind == "grade" else 2):
             return None
+        if kind == "grade" and len(known := self._graded()) < FIRST_GRADES:
+            return Question(kind, (self.items[self._representative(known, left)],), self)
         noise = LABEL_NOISE * FIRST[2] if self.fitted is None else self.fitted.noise
         rng = np.random.default_rng([len(self.rows), len(self.skipped)])
         found = next_question(self.draws, noise, kind, left, rng)
         return Question(kind, tuple(self.items[place] for place in found.items), self)
+
+    def _graded(self) -> list[int]:
+        """The items that have been graded."""
+        return sorted({self._place[normal_form(item)] for what, item, _ in self.rows if what == "value"})
+
+    def _representative(self, known: list[int], left: np.ndarray) -> int:
+        """The item among `left` that stands for most of the list, beside the known ones."""
+        own = self._products.kernels[:, self.candidates].mean(axis=0).astype(float)
+        place = {int(item): index for index, item in enumerate(self.candidates)}
+        found = representative(
+            own,
+            self._prior[self.candidates],
+            [place[one] for one in known],
+            [place[int(one)] for one in left],
+        )
+        return int(self.candidates[found])
 
     def _compared(self) -> set[str]:
         """Items that have been compared twice or more: others are less known."""

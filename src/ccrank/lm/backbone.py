@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccrank.errors import CcrankError
+from ccrank.lm.light.llama import LightCausalLM
 
 
 class _StopForward(Exception):  # noqa: N818 (control flow, not an error)
@@ -88,6 +89,8 @@ class Head:
         """Logits (n, token_ids) in float32 of final states (n, d); of the whole vocabulary if no ids are given."""
         if self.decoder is None:
             return self._deberta_logits(rows, token_ids).float()
+        if isinstance(self.model, LightCausalLM):
+            return _few_tokens(self.decoder, slice(None) if token_ids is None else token_ids)(rows).float()
         from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
         states = BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=rows[None])
@@ -166,8 +169,9 @@ def _swapped(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
             module.forward = before  # type: ignore[method-assign]
 
 
-def _few_tokens(decoder: Any, token_ids: Tensor) -> Callable[[Tensor], Tensor]:
+def _few_tokens(decoder: Any, token_ids: Tensor | slice) -> Callable[[Tensor], Tensor]:
     bias = getattr(decoder, "bias", None)
-    token_ids = token_ids.to(decoder.weight.device)
+    if isinstance(token_ids, Tensor):
+        token_ids = token_ids.to(decoder.weight.device)
     weight, bias = decoder.weight[token_ids], None if bias is None else bias[token_ids]
     return lambda states: functional.linear(states.to(weight.device), weight, bias)

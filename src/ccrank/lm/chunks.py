@@ -27,6 +27,7 @@ class Wish:
     scores: bool
     items: bool
     log_probabilities: bool
+    per_token: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -80,10 +81,11 @@ class Collected:
         """All readings; `width` is the length of a state where there is none."""
         wish = self.wish
         most = max((len(lengths) for _, _, lengths in self.scores), default=0)
-        logits = np.full((self.count, most), np.nan, np.float32)
+        widest = max((scores.shape[1] for _, scores, _ in self.scores), default=0)
+        logits = np.full((self.count, widest), np.nan, np.float32)
         tokens = np.zeros((self.count, most), int)
         for prompts, scores, lengths in self.scores:
-            logits[prompts, : len(lengths)] = scores
+            logits[prompts, : scores.shape[1]] = scores
             tokens[prompts, : len(lengths)] = lengths
         nothing = np.zeros((0, len(wish.layers), width), np.float32)
         return Readings(

@@ -6,7 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -28,6 +28,27 @@ Progress = Callable[[int], None]
 
 _LOCKS: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 """Reading adds hooks to a model and replaces submodules, so each model is read by one thread at a time."""
+
+
+class EngineLike(Protocol):
+    """What a reader needs of an engine."""
+
+    @property
+    def backbone(self) -> Backbone:
+        """The model's layers."""
+
+    @property
+    def tree(self) -> bool:
+        """Whether sequences are packed as prefix trees."""
+
+    @property
+    def budget(self) -> int:
+        """Token positions per forward pass."""
+
+    def run(
+        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Progress | None = None
+    ) -> EngineOutput:
+        """See `Engine.run`."""
 
 
 @dataclass

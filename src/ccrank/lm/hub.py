@@ -82,7 +82,7 @@ def locate(name: str, *, allow_pickle: bool = False, source: str = "auto", say: 
             raise CcrankError(
                 f"{name} is a file but not a .gguf; a model is a folder, a .gguf file or a hub id"
             )
-        digest = file_sha256(path)
+        digest = _remembered_sha256(path.resolve())
         return _once(
             cache_folder("models", f"gguf-{digest[:16]}"), lambda into: convert_gguf(path, into, say)
         )

@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from ccrank.errors import CcrankError
 from ccrank.lm.hf_logging import quiet_transformers
 from ccrank.lm.hub import Say, locate, weights_identity
+from ccrank.lm.light import open_prepared, prepare
 from ccrank.lm.quantize import quantization
 from ccrank.paths import cache_folder
 from ccrank.prompts import Form
@@ -109,8 +110,6 @@ def load_model(
     say
         Called with a short status message before anything slow.
     """
-    from transformers import AutoConfig, AutoTokenizer
-
     folder = locate(name, allow_pickle=allow_pickle, say=say)
     files = weight_files(folder, allow_pickle)
     check_weights(files, folder)
@@ -119,6 +118,13 @@ def load_model(
     quantized, quantized_as = quantization(quantize, where, precision)
     placed = _placement(device_map, where, quantized is not None)
     say(f"loading {name}")
+    # On a GPU, `transformers` chooses among attention kernels.
+    light = where.type == "cpu" and not trust_remote_code and quantized is None and placed is None
+    if light and (opened := open_prepared(folder, files, precision)):
+        identity = _identity(folder, files, opened[0])
+        return LoadedModel(name, folder, *opened, "causal", identity)
+    from transformers import AutoConfig, AutoTokenizer
+
     with quiet_transformers():
         try:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
@@ -153,12 +159,19 @@ def load_model(
             f"the checkpoint {name} lacks {len(body)} weights of the model's body, such as {body[0]}: "
             "it belongs to another architecture or is damaged"
         )
-    identity = f"{weights_identity(folder, files)}-{str(model.dtype).removeprefix('torch.')}"
-    if quantized_as:
-        identity += f"-{quantized_as}"
     if placed is None:
         model = model.to(where)
-    return LoadedModel(name, folder, model.eval(), tokenizer, form, identity, () if allow_new_head else head)
+    model = model.eval()
+    if light and not missing:
+        prepare(folder, files, model, tokenizer)
+    identity = _identity(folder, files, model)
+    if quantized_as:
+        identity += f"-{quantized_as}"
+    return LoadedModel(name, folder, model, tokenizer, form, identity, () if allow_new_head else head)
+
+
+def _identity(folder: Path, files: list[Path], model: Any) -> str:
+    return f"{weights_identity(folder, files)}-{str(model.dtype).removeprefix('torch.')}"
 
 
 def _placement(device_map: str, where: torch.device, quantized: bool) -> Any:

@@ -50,6 +50,8 @@ class Plan:
         Read the states at the last token of each prompt's last item.
     log_probabilities
         Score candidates by log-probability.
+    per_token
+        The log-probability of each token of a prompt's one candidate, instead of scores; needs log_probabilities.
     """
 
     def __init__(
@@ -61,8 +63,9 @@ class Plan:
         states: bool = False,
         items: bool = False,
         log_probabilities: bool = False,
+        per_token: bool = False,
     ) -> None:
-        self.encoded, self.form, self.mask = encoded, form, mask
+        self.encoded, self.form, self.mask, self.per_token = encoded, form, mask, per_token
         self._parts: list[tuple[Ragged, np.ndarray]] = []
         self._sequences = 0
         self._points: list[tuple[np.ndarray, np.ndarray, int, bool, bool, bool]] = []
@@ -187,6 +190,9 @@ class Plan:
             for prefix, token_ids in tree.steps.items()
         }
         self.naive_tokens += len(prompts) * sum(len(answer) - 1 for answer in tails)
+        if self.per_token:
+            [answer] = tails
+            return _per_token([points[answer[:length]] for length in range(len(answer))])
         if set(points) == {()} and not log_probabilities:
             return lambda output: output.token_logits(points[()])
         return lambda output: tree.scores(
@@ -220,6 +226,10 @@ class Plan:
                     normaliser=not plain,
                 )
 
+        if self.per_token:
+            [length] = lengths
+            return _per_token([points[length, place] for place in range(length)])
+
         def score(output: EngineOutput) -> np.ndarray:
             scores = np.zeros((len(prompts), len(tails)))
             for index, answer in enumerate(tails):
@@ -244,6 +254,13 @@ class Plan:
                 for row, slot in zip(own, self.encoded.slots[prompts].tolist(), strict=True)
             ]
         )
+
+
+def _per_token(points: Sequence[np.ndarray]) -> Scorer:
+    """The log-probability of the one token that is asked for at each of k points of n prompts: (n, k)."""
+    return lambda output: np.stack(
+        [output.token_logits(one)[:, 0] - output.normalisers[one] for one in points], axis=-1
+    )
 
 
 def _distinct(tokens: Ragged) -> tuple[Ragged, np.ndarray]:

@@ -96,6 +96,11 @@ class PromptTokenizer:
         }[self.form]
         return TokenizedPrompts.of(encode(prepared, candidates, items))
 
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, without special tokens."""
+        rows = self._tokens([self._spell_out(text) for text in texts], special=False, offsets=False)
+        return [len(row.ids) for row in rows]
+
     @cached_property
     def _words(self) -> WordTokens:
         return WordTokens(self.tokenizer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from ccrank.errors import CcrankError
 from ccrank.lm.budget import token_budget
 from ccrank.lm.cache import ReadingCache
 from ccrank.lm.chunks import Chunk, Collected, Progress, Wish, chunk_ranges, in_tokens
+from ccrank.lm.engine import EngineLike
 from ccrank.lm.engine_factory import make_engine
 from ccrank.lm.hub import Say
 from ccrank.lm.loading import LoadedModel, load_model
@@ -70,7 +72,7 @@ class Reader:
             chat=chat,
             truncate=truncate,
         )
-        self.engine = make_engine(loaded, token_budget(batch_tokens, loaded.model), path)
+        self.engine: EngineLike = make_engine(loaded, token_budget(batch_tokens, loaded.model), path)
 
     @classmethod
     def open(
@@ -113,6 +115,18 @@ class Reader:
             truncate=chosen.truncate,
         )
 
+    def with_engine(self, engine: EngineLike) -> Reader:
+        """The same reader, with its own count of what it spent, whose passes another engine runs.
+
+        Parameters
+        ----------
+        engine
+            For example one that shares passes with other readers of the model.
+        """
+        other = copy(self)
+        other.engine, other.spent = engine, Cost()
+        return other
+
     @property
     def name(self) -> str:
         """The name by which the model was requested."""
@@ -134,6 +148,21 @@ class Reader:
         config = self.loaded.model.config
         return int(getattr(config, "hidden_size", None) or config.d_model)
 
+    @property
+    def window(self) -> int | None:
+        """The maximal input length in tokens; None if the model has no limit."""
+        return self.loaded.window
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, without special tokens.
+
+        Parameters
+        ----------
+        texts
+            Any texts.
+        """
+        return self.prompt_tokenizer.count(texts)
+
     def read(
         self,
         prompts: Sequence[Prompt],
@@ -142,6 +171,7 @@ class Reader:
         *,
         items: bool = False,
         log_probabilities: bool = False,
+        per_token: bool = False,
         progress: Progress | None = None,
     ) -> Readings:
         """Read candidate scores and hidden states at the slot of each prompt.
@@ -159,6 +189,9 @@ class Reader:
             Also return the states at the last token of each prompt's last item.
         log_probabilities
             Return log-probabilities over the vocabulary instead of logits.
+        per_token
+            Return the log-probability of each token of a prompt's candidate, of which there must be one: the logits are
+            (P, T), NaN after the last token.
         progress
             Called with the number of distinct tokens just read.
 
@@ -173,7 +206,9 @@ class Reader:
             self._check_head()
         if items and not wanted:
             raise CcrankError("items=True needs at least one layer; pass it in `layers`")
-        wish = Wish(wanted, candidates is not None, items, log_probabilities)
+        if per_token and any(len(own) != 1 for own in answers):
+            raise CcrankError("per_token=True needs exactly one candidate for each prompt")
+        wish = Wish(wanted, candidates is not None, items, log_probabilities or per_token, per_token)
         readings = Collected(len(prompts), wish)
         running: Chunk | None = None
         for chunk in self._prepared(prompts, answers, wish):
@@ -237,6 +272,7 @@ class Reader:
             states=bool(wish.layers),
             items=wish.items,
             log_probabilities=wish.log_probabilities,
+            per_token=wish.per_token,
         )
         points = plan.points
         chunk = Chunk(start, plan, plan.distinct_tokens, np.arange(len(points)))

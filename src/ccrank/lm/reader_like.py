@@ -55,6 +55,13 @@ class ReaderLike(Protocol):
     def prompt_tokenizer(self) -> PromptTokenizerLike:
         """Turns prompts into tokens."""
 
+    @property
+    def window(self) -> int | None:
+        """The maximal input length in tokens; None if the model has no limit."""
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """See `Reader.count_tokens`."""
+
     def read(
         self,
         prompts: Sequence[Prompt],
@@ -63,6 +70,7 @@ class ReaderLike(Protocol):
         *,
         items: bool = False,
         log_probabilities: bool = False,
+        per_token: bool = False,
         progress: Progress | None = None,
     ) -> Readings:
         """See `Reader.read`."""

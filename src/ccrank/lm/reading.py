@@ -53,6 +53,29 @@ class Readings:
     """(P, C) how many tokens each candidate has in its slot; 0 where a prompt has fewer candidates than others."""
 
 
+def joined(parts: Sequence[Readings]) -> Readings:
+    """The readings of prompts that were read in several steps, all with as many candidates.
+
+    Parameters
+    ----------
+    parts
+        One reading or more, of the same layers.
+    """
+
+    def column(tables: list[np.ndarray | None]) -> np.ndarray | None:
+        found = [table for table in tables if table is not None]
+        return np.concatenate(found) if found else None
+
+    return Readings(
+        logits=column([one.logits for one in parts]),
+        states=column([one.states for one in parts]),
+        item_states=column([one.item_states for one in parts]),
+        layers=parts[0].layers,
+        cost=sum((one.cost for one in parts), Cost()),
+        answer_tokens=column([one.answer_tokens for one in parts]),
+    )
+
+
 def share_of(cost: Cost, part: int, whole: int) -> Cost:
     """The proportional share of a common cost, `part` of `whole`."""
     share = part / max(1, whole)

@@ -11,6 +11,7 @@ with the one before it. The nodes that sequence k adds are its run: depths share
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +21,14 @@ from ccrank.lm.ragged import Ragged, ranges, starts_of
 
 BLOCK = 1 << 20
 """Tokens that are compared at once when prefixes are counted: bounds memory."""
+
+
+def shared_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many leading tokens two sequences share."""
+    for place, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            return place
+    return min(len(first), len(second))
 
 
 class Sorted:

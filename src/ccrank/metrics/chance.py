@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, stats
+from scipy.special import ndtr, ndtri
 
 from ccrank.errors import CcrankError
 
@@ -96,7 +96,7 @@ def chance_abs_tau_quantile(n_items: int, level: float = 0.95) -> float:
     _check_items(n_items)
     _check_level(level)
     if n_items > EXACT_ITEMS:
-        return float(chance_tau_sd(n_items) * stats.norm.ppf((1 + level) / 2))
+        return float(chance_tau_sd(n_items) * ndtri((1 + level) / 2))
     tau, probability = _tau_law(n_items)
     order = np.argsort(np.abs(tau), kind="stable")
     cumulative = np.cumsum(probability[order])
@@ -124,6 +124,8 @@ def chance_pairs(n_pairs: int) -> float:
     middle = (n_pairs + 1) // 2
     if n_pairs <= 1000:
         return 0.5 + math.comb(n_pairs, middle) * middle / (n_pairs << n_pairs)
+    from scipy import stats  # half a second, which ranking does not need
+
     return float(0.5 + middle * stats.binom.pmf(middle, n_pairs, 0.5) / n_pairs)
 
 
@@ -179,10 +181,10 @@ class _Normal:
     deviation: float
 
     def quantile(self, level: float) -> float:
-        return float(stats.norm.ppf(level, self.mean, self.deviation))
+        return float(self.mean + self.deviation * ndtri(level))
 
     def at_least(self, value: float) -> float:
-        return float(stats.norm.sf(value, self.mean, self.deviation))
+        return float(ndtr((self.mean - value) / self.deviation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,8 @@ def _law_of_mean(n_items: Sequence[int], signed: bool) -> _Normal | _Lattice:
         return _Normal(
             sum(count * means[n] for n, count in counts.items()) / tasks, math.sqrt(variance) / tasks
         )
+    from scipy import fft
+
     # (1 + τ)/2 and |τ| are multiples of 1/P, so on a grid of lcm(P) steps the convolution is exact.
     common = math.lcm(*(n * (n - 1) // 2 for n in counts))
     exact = common <= _FINEST_GRID and max(counts) <= EXACT_ITEMS
@@ -255,7 +259,7 @@ def _tau_law(n_items: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     _check_items(n_items)
     if n_items > EXACT_ITEMS:
         levels = (np.arange(_COARSE_GRID) + 0.5) / _COARSE_GRID
-        tau = np.clip(stats.norm.ppf(levels) * chance_tau_sd(n_items), -1, 1)
+        tau = np.clip(ndtri(levels) * chance_tau_sd(n_items), -1, 1)
         probability = np.full(_COARSE_GRID, 1 / _COARSE_GRID)
     else:
         probability = np.ones(1)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from ccrank.errors import CcrankError
 from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy
@@ -202,6 +201,8 @@ def _count_pairs(first: ArrayLike, second: ArrayLike) -> tuple[int, int, int, in
     ordered = (pairs - tied_first) * (pairs - tied_second)
     if not ordered:
         return 0, tied_first, tied_second, pairs
+    from scipy import stats  # half a second, which a short list does not need
+
     tau = stats.kendalltau(scores, others, method="asymptotic").statistic
     return round(float(tau) * math.sqrt(ordered)), tied_first, tied_second, pairs
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from ccrank.errors import CcrankError
 from ccrank.metrics.chance import Floor, chance_floor, p_value_abs_tau, p_value_tau
@@ -17,8 +16,6 @@ from ccrank.metrics.order import TaskMetrics
 ENUMERATED_TASKS = 16
 """Largest number of tasks for which the paired test enumerates all 2ⁿ sign flips."""
 
-# scipy 1.15 renamed the argument that takes a generator.
-_GENERATOR_ARGUMENT = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"
 _CHUNK_ENTRIES = 2**22  # resamples × tasks drawn at once: bounds memory to about 32 MB
 
 
@@ -102,6 +99,10 @@ def macro_mean_with_interval(
     drawn = [values for values in observed if len(values) > 1]
     if not drawn:
         return Estimate(mean, float("nan"), float("nan"))
+    from scipy import stats  # half a second, which ranking does not need
+
+    # scipy 1.15 renamed the argument that takes a generator.
+    argument = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"
     found = stats.bootstrap(
         drawn,
         lambda *samples, axis: (single + sum(sample.mean(axis=axis) for sample in samples)) / len(observed),
@@ -111,7 +112,7 @@ def macro_mean_with_interval(
         batch=max(1, _CHUNK_ENTRIES // max(map(len, drawn))),
         vectorized=True,
         paired=False,
-        **{_GENERATOR_ARGUMENT: generator},
+        **{argument: generator},
     )
     return Estimate(mean, float(found.confidence_interval.low), float(found.confidence_interval.high))
 

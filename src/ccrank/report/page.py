@@ -15,8 +15,11 @@ import pandas as pd
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from ccrank.metrics.retrieval import have_measures
 from ccrank.report.figures_style import image_bytes
 from ccrank.report.rankings import pack_rankings, script_json
+from ccrank.results.relevance import add_relevance
+from ccrank.results.summary import summarise_results
 from ccrank.results.tables import Best, Headline, headlines, kind_summary
 
 if TYPE_CHECKING:
@@ -65,7 +68,10 @@ def render_page(study: Study, table: pd.DataFrame, figures: Sequence[DrawnFigure
         counts=_counts(study.results),
         headlines=_by_dataset(found),
         verdict=_verdict(found),
-        tables=[_kinds_table(study.results), _summary_table(main)] if len(table) else [],
+        tables=[
+            *([_kinds_table(study.results), _summary_table(main)] if len(table) else []),
+            *_relevance_tables(study),
+        ],
         rows_left_out=max(0, len(main) - MOST_ROWS),
         several_layers=len(main) < len(table),
         figures=_embedded(figures),
@@ -240,7 +246,50 @@ def _summary_table(rows: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-MAJOR = ("Method", "Dataset", "Kind", "τ", "|τ|", "Chance |τ| (95 %)")
+def _relevance_tables(study: Study) -> list[dict[str, Any]]:
+    """A table of the metrics of retrieval, for studies with queries; none where their package is not installed."""
+    if not have_measures():
+        return []
+    entries = add_relevance(summarise_results(study.results), study.results, study.tasks)
+    rows = pd.DataFrame([entry for entry in entries if entry.get("queries")])
+    if rows.empty:
+        return []
+    heads = [
+        "Method", "Family", "Model", "Dataset", "Queries", "nDCG@10", "Chance nDCG@10", "MRR", "MAP", "Recall@10",
+        "Tokens / task", "Seconds / task",
+    ]  # fmt: skip
+    body = [
+        [
+            Cell(row.method),
+            Cell(row.family),
+            Cell(row.model),
+            Cell(row.dataset),
+            Cell(str(row.queries), float(row.queries), True),
+            Cell(
+                f"{row.ndcg_10:.2f}",
+                row.ndcg_10,
+                True,
+                detail=f" ({row.ndcg_10_low:.2f}–{row.ndcg_10_high:.2f})",
+            ),
+            *(_number(value) for value in (row.chance_ndcg_10, row.mrr, row.map, row.recall_10)),
+            _number(row.distinct_tokens, 0),
+            _number(row.seconds, 3),
+        ]
+        for row in rows.head(MOST_ROWS).itertuples()
+    ]
+    return [
+        {
+            "id": "relevance",
+            "caption": "Relevance to queries, with 95 % intervals of nDCG@10 over queries",
+            "heads": heads,
+            "minor": _minor(heads, rows),
+            "rows": body,
+            "filters": ["Model", "Dataset", "Family"],
+        }
+    ]
+
+
+MAJOR = ("Method", "Dataset", "Kind", "τ", "|τ|", "Chance |τ| (95 %)", "nDCG@10", "Chance nDCG@10")
 """The columns that a phone shows; the others need a wider screen."""
 
 

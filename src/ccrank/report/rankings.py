@@ -120,7 +120,8 @@ def _pack_task(dataset: str, task: Task, entries: list[list[Any]]) -> dict[str, 
     if task.context is not None:
         packed["context"] = _cut(task.context, MOST_CONTEXT)
     if task.values is not None:
-        packed["gold"] = [int(place) for place in np.argsort(np.argsort(-np.asarray(task.values)))]
+        gold = np.asarray(task.values)
+        packed["gold"] = [int((gold > value).sum()) for value in gold]  # equal grades share a place
     return packed
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccrank.task import Task, normal_form
-from ccrank.text import encodable
+from ccrank.trec import document_ids, query_id, safe
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,34 +117,12 @@ def trec_run(frame: pd.DataFrame, tasks: Tasks) -> Iterator[str]:
 
 
 def trec_judgements(tasks: Tasks) -> Iterator[str]:
-    """Lines `qid 0 docid grade` for tasks with gold: the lowest item has grade 0, the next 1, and so on."""
+    """Lines `qid 0 docid grade` for tasks with gold: the lowest item has grade 0, the next 1, and so on; grades of
+    relevance to a query are as they are."""
     for (dataset, name), task in tasks.items():
         if task.values is not None:
             grades = {value: grade for grade, value in enumerate(sorted(task.values))}
+            if task.query is not None:
+                grades = {value: int(value) for value in task.values}
             for document, value in zip(document_ids(task), task.values, strict=True):
                 yield f"{query_id(dataset, name)} 0 {document} {grades[value]}\n"
-
-
-def query_id(dataset: str, task: str) -> str:
-    """A task's query id in TREC files."""
-    return f"{safe(dataset)}/{safe(task)}"
-
-
-def document_ids(task: Task) -> list[str]:
-    """Unique ids of the items, without white space."""
-    ids: list[str] = []
-    taken: set[str] = set()
-    for item in task.items:
-        base = name = safe(item)
-        number = 2
-        while name in taken:
-            name, number = f"{base}#{number}", number + 1
-        taken.add(name)
-        ids.append(name)
-    return ids
-
-
-def safe(text: str) -> str:
-    """A text without white space or control characters, never empty."""
-    folded = "_".join(encodable(text).split())
-    return "".join(char if char.isprintable() else "_" for char in folded) or "_"

@@ -99,7 +99,7 @@ def load_environment(folder: str | Path) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CcrankError(f"{path} is not JSON: {error}") from None
     return value if isinstance(value, dict) else {"environment": value}
 
@@ -117,5 +117,5 @@ def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
         if line.strip():
             try:
                 yield number, json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise CcrankError(f"{path}, line {number} is not JSON: {error}") from None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ccrank.rows.table import Rows
 from ccrank.task import normal_form
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DECIMALS = 6
 """Digits of a score in files and JSON."""

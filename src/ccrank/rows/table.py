@@ -80,12 +80,26 @@ class Rows:
         criterion, context, id
             As in `Task`.
         """
+        self._check_different()
+        return Task(criterion, self.items, context, id=id)
+
+    def task_of_query(self, query: str, context: str | None = None, id: str = "task") -> Task:
+        """The task of ranking the distinct items by their relevance to a query.
+
+        Parameters
+        ----------
+        query, context, id
+            As in `Task`.
+        """
+        self._check_different()
+        return Task.of_query(query, self.items, context=context, id=id)
+
+    def _check_different(self) -> None:
         if len(self.items) == 1 and self.repeated:
             raise CcrankError(
                 f"all {len(self.texts) - self.unranked} items are the same, {quoted(self.items[0])}; "
                 "a ranking needs at least 2 different items"
             )
-        return Task(criterion, self.items, context, id=id)
 
     def notes(self) -> list[str]:
         """What a user should know about how the rows were read, one sentence each."""

@@ -1,0 +1,99 @@
+"""The cost of ranking 10⁶, 10⁸ and 10¹⁰ items by `auto` in a stream: tokens, operations, hours and bytes.
+
+    python benchmarks/stream_cost.py                   # a table; the model is not run
+    python benchmarks/stream_cost.py --check 2000      # tokens and seconds of a real run beside the prediction
+
+Tokens are counted with the default model's tokenizer on names of packaged lists and on headlines ($CCRANK_DATA). Rates
+are operations per second that reading attains: those of docs/reading.md unless given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from ccrank import Criterion, Reader, Task, load_dataset
+from ccrank.lm.speed import tokens_per_second
+from ccrank.prompts import load_templates
+from ccrank.stream import StreamOptions, Watcher, rank_file
+from ccrank.stream.cost import StreamCost, multiplied_parameters, tokens_per_item
+from ccrank.stream.scale import plan_of
+from ccrank.taskfiles import read_tasks
+
+SEVEN_BILLION = 6_476_000_000
+"""Multiplied parameters of a Llama of 7B shape, without its embedding table."""
+
+
+def items_of(kind: str) -> tuple[Criterion, list[str]]:
+    """A criterion and different items of one kind."""
+    if kind == "names":
+        tasks = [*load_dataset("worldlists"), *load_dataset("everyday")]
+        criterion = Criterion("size", poles=("small", "large"))
+    else:
+        tasks = read_tasks(Path(os.environ["CCRANK_DATA"], "textcriteria", "headline-positive.jsonl"))
+        criterion = tasks[0].criterion
+    return criterion, sorted({item for task in tasks for item in task.items})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cpu", type=float, default=106e9, help="operations per second of two cores")
+    parser.add_argument("--gpu", type=float, default=170e12, help="operations per second of one GPU")
+    parser.add_argument("--check", type=int, help="run so many items and compare")
+    chosen = parser.parse_args()
+    reader, templates = Reader.open("default"), load_templates()
+    small = multiplied_parameters(reader.loaded.model)
+    print(
+        "| items | kind | tokens | 135M: operations | two cores, hours | 7B: operations | GPU-hours | disk, GB |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for kind in ("names", "headlines"):
+        criterion, items = items_of(kind)
+        task = Task(criterion, tuple(items))
+        each = tokens_per_item(task, reader, templates, plan_of("auto", {}, task, reader))
+        row = sum(len(item.encode()) for item in items) / len(items) + 8
+        for power in (6, 8, 10):
+            own = StreamCost(10**power, each, small, row)
+            large = StreamCost(10**power, each, SEVEN_BILLION, row)
+            print(
+                f"| 10^{power} | {kind} | {own.tokens:.1e} | {own.operations:.1e} | {own.hours(chosen.cpu):,.3g} | "
+                f"{large.operations:.1e} | {large.hours(chosen.gpu):,.3g} | {own.disk_bytes / 1e9:,.1f} |"
+            )
+    if chosen.check:
+        check(reader, chosen.check)
+
+
+def check(reader: Reader, count: int) -> None:
+    """Rank names in a stream; print tokens and seconds as predicted and as measured."""
+    criterion, names = items_of("names")
+    items = [f"{name} {number}" for number in range(1 + count // len(names)) for name in names][:count]
+    sample = Task(criterion, tuple(items[:: max(1, count // 256)][:256]))
+    each = tokens_per_item(sample, reader, load_templates(), plan_of("auto", {}, sample, reader))
+    cost = StreamCost(count, each, multiplied_parameters(reader.loaded.model), 30)
+    rate = tokens_per_second(reader.loaded.model)
+
+    class Clock(Watcher):
+        def begin(self, rows: int, done: int) -> None:
+            self.start, self.before = time.perf_counter(), reader.spent.distinct_tokens
+
+        def ordering(self) -> None:
+            self.seconds = time.perf_counter() - self.start
+
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "items.txt").write_text("\n".join(items))
+        out = Path(folder, "out.parquet")
+        options = StreamOptions(sample=64)
+        rank_file(Path(folder, "items.txt"), out, criterion, reader, stream=options, watcher=clock)
+    print(
+        f"{count} items: predicted {cost.tokens:,.0f} tokens, {cost.tokens / rate:.0f} s; took {clock.seconds:.0f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""Workers of a Ray cluster, and work that survives the loss of some of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccrank.distributed.worker import Worker
+from ccrank.errors import CcrankError
+from ccrank.reader_options import ReaderOptions
+
+IN_FLIGHT = 2
+"""Blocks that a worker has at a time: one that it computes and one that waits, so that it never idles."""
+MOST_ATTEMPTS = 4
+"""A block on which so many workers were lost is given up: it is likely to be the reason."""
+
+LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+"""Ray replaces 127.0.0.1 by an address that other machines can reach."""
+
+Say = Callable[[str], None]
+
+
+def _ray() -> Any:
+    # Nothing is reported to anybody.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError:
+        raise CcrankError("--engine ray needs Ray: pip install 'ccrank[distributed]'") from None
+    return ray
+
+
+def connect(
+    address: str | None,
+    workers: int | None,
+    model: str,
+    options: ReaderOptions,
+    say: Say = lambda _: None,
+    *,
+    cache: bool = False,
+) -> Pool:
+    """Connect to a cluster and start the workers.
+
+    Parameters
+    ----------
+    address
+        The address of the head node, such as 10.0.0.1:6379; None starts Ray on this machine alone, on loopback.
+    workers
+        How many copies of the model; by default one for each GPU, or one for each node without GPUs.
+    model, options
+        As in `Reader.open`.
+    say
+        Called with a short status message.
+    cache
+        Whether workers store readings in the cache of their machine.
+    """
+    ray = _ray()
+    if not ray.is_initialized():
+        say("connecting to the Ray cluster" if address else "starting Ray")
+        common: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
+        try:
+            if address:
+                ray.init(address=address, **common)
+            else:
+                ray.init(include_dashboard=False, _node_ip_address=LOOPBACK, **common)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise CcrankError(
+                f"there is no Ray cluster at {address or 'this machine'} ({str(error).splitlines()[0]}); start one "
+                "with `ray start --head`, or leave --address out"
+            ) from None
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpus = int(sum(node.get("GPU", 0) for node in nodes))
+    count = workers or gpus or len(nodes)
+    resources: dict[str, Any] = {"num_gpus": 1, "num_cpus": 1}
+    threads = None
+    if not gpus or options.device == "cpu":
+        # As many workers on each node as the cluster has for each, which share its cores.
+        per_node = -(-count // len(nodes))
+        threads = max(1, int(min(node.get("CPU", 1) for node in nodes)) // per_node)
+        resources = {"num_cpus": threads}
+    say(f"loading {model} on {count} workers")
+    return Pool(ray, count, resources, (model, options, threads, cache)).started()
+
+
+@dataclass
+class Pool:
+    """Workers, some of which may be lost at any time.
+
+    Parameters
+    ----------
+    ray
+        The module.
+    count
+        How many workers there should be.
+    resources
+        What each of them needs.
+    arguments
+        Those of `Worker`.
+    """
+
+    ray: Any
+    count: int
+    resources: dict[str, Any]
+    arguments: tuple[Any, ...]
+    ready: list[Any] = field(default_factory=list)
+    """Workers whose model is loaded."""
+    starting: dict[Any, Any] = field(default_factory=dict)
+    """The reference that says when a worker is ready → the worker."""
+    lost: int = 0
+    """How many workers were lost so far."""
+
+    def started(self) -> Pool:
+        """Start the workers and wait for the first of them."""
+        for _ in range(self.count):
+            self._start()
+        while self.starting and not self.ready:
+            self._take_ready(self.ray.wait([*self.starting], num_returns=1)[0])
+        if not self.ready:
+            raise CcrankError("no worker could be started; see the logs of Ray")
+        return self
+
+    def _start(self) -> None:
+        kind = self.ray.remote(max_restarts=0, scheduling_strategy="SPREAD", **self.resources)(Worker)
+        worker = kind.remote(*self.arguments)
+        self.starting[worker.open.remote()] = worker
+
+    def _take_ready(self, references: Iterable[Any]) -> None:
+        for reference in references:
+            worker = self.starting.pop(reference)
+            try:
+                self.ray.get(reference)
+            except self.ray.exceptions.RayTaskError as error:
+                self.close()  # the model cannot be loaded, here or elsewhere
+                raise _cause(error) from None
+            except self.ray.exceptions.RayActorError as error:
+                if not self.ready and not self.starting:
+                    raise CcrankError(f"no worker could be started: {str(error).splitlines()[0]}") from None
+            else:
+                self.ready.append(worker)
+
+    def run(self, method: str, blocks: Iterable[tuple[Any, tuple[Any, ...]]]) -> Iterator[tuple[Any, Any]]:
+        """Call a method of the workers on every block: (key, arguments) → (key, result), in the order of completion.
+
+        A block whose worker is lost is given to another one. Lost workers are replaced as soon as the cluster has room.
+
+        Parameters
+        ----------
+        method
+            The name of a method of `Worker`.
+        blocks
+            Keys and arguments; taken only as fast as workers finish.
+        """
+        source, again = iter(blocks), list[tuple[Any, tuple[Any, ...], int]]()
+        flying: dict[Any, tuple[Any, Any, tuple[Any, ...], int]] = {}
+        exhausted = False
+        while True:
+            for worker in self._free(flying):
+                if again:
+                    key, arguments, attempt = again.pop(0)
+                elif not exhausted and (block := next(source, None)) is not None:
+                    (key, arguments), attempt = block, 1
+                else:
+                    exhausted = True
+                    break
+                reference = getattr(worker, method).remote(*arguments)
+                flying[reference] = worker, key, arguments, attempt
+            if not flying and exhausted and not again:
+                return
+            if not flying and not self.starting:
+                raise CcrankError("all workers are lost, and the cluster has no room for new ones")
+            done, _ = self.ray.wait([*flying, *self.starting], num_returns=1)
+            self._take_ready(one for one in done if one in self.starting)
+            for reference in (one for one in done if one in flying):
+                worker, key, arguments, attempt = flying.pop(reference)
+                try:
+                    result = self.ray.get(reference)
+                except self.ray.exceptions.RayTaskError as error:
+                    raise _cause(error) from None
+                except self.ray.exceptions.RayError:
+                    if attempt == MOST_ATTEMPTS:
+                        raise CcrankError(
+                            f"{attempt} workers were lost on the same block; it may need more memory than they have"
+                        ) from None
+                    again.append((key, arguments, attempt + 1))
+                    self._replace(worker)
+                else:
+                    yield key, result
+
+    def _free(self, flying: dict[Any, tuple[Any, ...]]) -> list[Any]:
+        """Workers that can take a block, the least busy first; twice where they can take two."""
+        busy = [worker for worker, *_ in flying.values()]
+        return [
+            worker
+            for load in range(IN_FLIGHT)
+            for worker in self.ready
+            if sum(worker is one for one in busy) <= load
+        ]
+
+    def _replace(self, worker: Any) -> None:
+        """Several blocks of one worker report its loss; one new worker is started."""
+        if any(worker is one for one in self.ready):
+            self.ready = [one for one in self.ready if one is not worker]
+            self.lost += 1
+            self._start()
+
+    def close(self) -> None:
+        """End the workers."""
+        for worker in [*self.ready, *self.starting.values()]:
+            self.ray.kill(worker)
+        self.ready.clear()
+        self.starting.clear()
+
+
+def _cause(error: Any) -> BaseException:
+    """What was raised on the worker, without Ray's wrapping."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, CcrankError) else error

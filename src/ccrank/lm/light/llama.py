@@ -1,0 +1,272 @@
+"""The Llama architecture (Llama, Qwen2) in plain PyTorch.
+
+It has the module and weight names of `transformers` and applies the same operations in the same order, so that the
+numbers are the same. It computes states and logits only: no generation, no key-value cache, no dropout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2"}
+"""Class of `transformers` → model type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The result of a forward pass, with the names that `transformers` uses."""
+
+    last_hidden_state: Tensor
+    logits: Tensor | None = None
+
+
+def expressible(config: SimpleNamespace) -> bool:
+    """Whether this module implements everything that a configuration asks for.
+
+    Parameters
+    ----------
+    config
+        A configuration of `transformers`, with its defaults filled in.
+    """
+    kinds = set(getattr(config, "layer_types", None) or ())
+    return (
+        config.model_type in ARCHITECTURES.values()
+        and config.hidden_act == "silu"
+        and config.rope_parameters.get("rope_type") == "default"
+        and config.rope_parameters.get("partial_rotary_factor", 1.0) == 1.0
+        and kinds <= {"full_attention"}
+    )
+
+
+class Linear(nn.Linear):
+    """A matrix whose weights are given later, so that no random ones are drawn."""
+
+    def reset_parameters(self) -> None:
+        """Nothing to do."""
+
+
+class RMSNorm(nn.Module):
+    """x / √(mean x² + ε), times a weight; the norm is taken in float32."""
+
+    def __init__(self, width: int, epsilon: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.epsilon = epsilon
+
+    def forward(self, states: Tensor) -> Tensor:
+        exact = states.to(torch.float32)
+        exact = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + self.epsilon)
+        return self.weight * exact.to(states.dtype)
+
+
+class Attention(nn.Module):
+    """Grouped-query attention with rotary positions."""
+
+    def __init__(self, config: SimpleNamespace) -> None:
+        super().__init__()
+        qwen = config.model_type == "qwen2"
+        bias, width = qwen or bool(getattr(config, "attention_bias", False)), config.hidden_size
+        self.head_width = getattr(config, "head_dim", None) or width // config.num_attention_heads
+        self.groups = config.num_attention_heads // config.num_key_value_heads
+        inner, keys = (
+            count * self.head_width for count in (config.num_attention_heads, config.num_key_value_heads)
+        )
+        self.q_proj = Linear(width, inner, bias=bias)
+        self.k_proj = Linear(width, keys, bias=bias)
+        self.v_proj = Linear(width, keys, bias=bias)
+        self.o_proj = Linear(inner, width, bias=bias and not qwen)
+
+    def forward(self, states: Tensor, mask: Tensor | None, rotation: tuple[Tensor, Tensor]) -> Tensor:
+        batch, length, _ = states.shape
+        query, key, value = (
+            project(states).view(batch, length, -1, self.head_width).transpose(1, 2)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )  # (batch, heads, length, head width)
+        query, key = _rotate(query, *rotation), _rotate(key, *rotation)
+        if mask is not None and self.groups > 1:
+            # With a mask, kernels take grouped heads only on some devices, so each key head is repeated.
+            key, value = (_repeated(one, self.groups) for one in (key, value))
+        mixed = functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=mask,
+            scale=self.head_width**-0.5,
+            is_causal=mask is None and length > 1,
+            **({"enable_gqa": True} if mask is None and self.groups > 1 else {}),
+        )
+        found: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
+        return found
+
+
+class FeedForward(nn.Module):
+    """down(silu(gate(x)) · up(x))."""
+
+    def __init__(self, config: SimpleNamespace) -> None:
+        super().__init__()
+        width, inner, bias = config.hidden_size, config.intermediate_size, getattr(config, "mlp_bias", False)
+        self.gate_proj = Linear(width, inner, bias=bias)
+        self.up_proj = Linear(width, inner, bias=bias)
+        self.down_proj = Linear(inner, width, bias=bias)
+
+    def forward(self, states: Tensor) -> Tensor:
+        found: Tensor = self.down_proj(functional.silu(self.gate_proj(states)) * self.up_proj(states))
+        return found
+
+
+class Layer(nn.Module):
+    """Attention and a feed-forward network, each with a norm before it and a residual around it."""
+
+    def __init__(self, config: SimpleNamespace) -> None:
+        super().__init__()
+        self.self_attn = Attention(config)
+        self.mlp = FeedForward(config)
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, states: Tensor, mask: Tensor | None, rotation: tuple[Tensor, Tensor]) -> Tensor:
+        states = states + self.self_attn(self.input_layernorm(states), mask, rotation)
+        found: Tensor = states + self.mlp(self.post_attention_layernorm(states))
+        return found
+
+
+class Stack(nn.Module):
+    """Embeddings, layers and the final norm."""
+
+    def __init__(self, config: SimpleNamespace) -> None:
+        super().__init__()
+        shape = (config.vocab_size, config.hidden_size)
+        # Given weights, no random ones are drawn: on a device without data that would import the compiler.
+        self.embed_tokens = nn.Embedding(*shape, _weight=torch.empty(shape))
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.theta: float = config.rope_parameters["rope_theta"]
+        self.head_width: int = (
+            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        )
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+    ) -> Output:
+        """States (batch, length, width) after the final norm.
+
+        `attention_mask` is (batch, length), 1 for tokens and 0 for padding on the right, or an additive mask
+        (batch, 1, length, length).
+        """
+        states = self.embed_tokens(input_ids)
+        if position_ids is None:
+            position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)[None]
+        rotation = self._rotation(position_ids, states.dtype)
+        mask = _causal(attention_mask)
+        for layer in self.layers:
+            states = layer(states, mask, rotation)
+        return Output(self.norm(states))
+
+    def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Cosines and sines (batch, 1, length, head width) of the rotary angles."""
+        # Not a buffer: casting a model to bfloat16 would cast the frequencies too.
+        steps = torch.arange(0, self.head_width, 2, dtype=torch.float, device=positions.device)
+        frequencies = 1.0 / (self.theta ** (steps / self.head_width))
+        angles = positions[..., None].float() * frequencies
+        angles = torch.cat((angles, angles), dim=-1)[:, None]
+        return angles.cos().to(dtype), angles.sin().to(dtype)
+
+
+class LightCausalLM(nn.Module):
+    """A causal language model that `Reader` reads like one of `transformers`.
+
+    Parameters
+    ----------
+    config
+        The configuration, with the names of `transformers`.
+    """
+
+    base_model_prefix = "model"
+
+    def __init__(self, config: SimpleNamespace) -> None:
+        super().__init__()
+        self.config = config
+        self.model = Stack(config)
+        self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)
+
+    @classmethod
+    def of_weights(cls, config: SimpleNamespace, weights: dict[str, Tensor]) -> LightCausalLM:
+        """A model that uses these tensors as they are: nothing is initialised or copied.
+
+        Parameters
+        ----------
+        config
+            The configuration.
+        weights
+            Name → tensor. Where embeddings are tied, the head's matrix may be missing.
+        """
+        with torch.device("meta"):
+            model = cls(config)
+        if getattr(config, "tie_word_embeddings", False):
+            weights = {**weights, "lm_head.weight": weights["model.embed_tokens.weight"]}
+        model.load_state_dict(weights, assign=True)
+        if getattr(config, "tie_word_embeddings", False):
+            model.lm_head.weight = model.model.embed_tokens.weight
+        return model.requires_grad_(False)
+
+    @property
+    def base_model(self) -> Stack:
+        """The stack of layers, without the head."""
+        return self.model
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The precision of the weights."""
+        return self.lm_head.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.lm_head.weight.device
+
+    def get_output_embeddings(self) -> Linear:
+        """The matrix that maps states to logits."""
+        return self.lm_head
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        """The embeddings of tokens."""
+        return self.model.embed_tokens
+
+    def forward(self, input_ids: Tensor, **inputs: Any) -> Output:
+        """Logits (batch, length, vocabulary), from the inputs of `Stack`."""
+        states = self.model(input_ids, **inputs).last_hidden_state
+        return Output(states, self.lm_head(states))
+
+
+def _rotate(states: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    low, high = states.chunk(2, dim=-1)
+    return (states * cosines) + (torch.cat((-high, low), dim=-1) * sines)
+
+
+def _repeated(states: Tensor, times: int) -> Tensor:
+    batch, heads, length, width = states.shape
+    return (
+        states[:, :, None]
+        .expand(batch, heads, times, length, width)
+        .reshape(batch, heads * times, length, width)
+    )
+
+
+def _causal(mask: Tensor | None) -> Tensor | None:
+    """The mask for the attention kernel; None stands for plain causal attention."""
+    if mask is None or mask.dim() == 4:
+        return mask
+    if bool(mask.all()):
+        return None
+    length = mask.shape[1]
+    below = torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
+    return below[None, None] & mask.bool()[:, None, None, :]

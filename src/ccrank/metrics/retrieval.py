@@ -1,0 +1,149 @@
+"""Metrics of retrieval: nDCG@k, reciprocal rank, average precision and recall@k, with their chance levels.
+
+The metrics are those of `ir-measures` (trec_eval), an optional package. Grades are at least 0, and 0 is not relevant.
+Documents with equal scores are taken in the order in which they are given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ccrank.errors import CcrankError
+
+CUT = 10
+"""Documents that nDCG and recall look at."""
+INSTALL = "pip install 'ccrank[relevance]'"
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalMetrics:
+    """Metrics of one query's ranking; all are NaN for a query without a relevant document."""
+
+    ndcg: float
+    """nDCG@k: discounted gains of the first k, as a share of the best order's."""
+    mrr: float
+    """1 / rank of the first relevant document."""
+    map: float
+    """Average precision: the mean precision at the ranks of the relevant documents."""
+    recall: float
+    """Recall@k: the share of the relevant documents among the first k."""
+
+
+NAMES = ("ndcg", "mrr", "map", "recall")
+"""The metrics, in the order of tables."""
+
+
+def evaluate_relevance(scores: ArrayLike, grades: ArrayLike, k: int = CUT) -> RetrievalMetrics:
+    """Metrics of the ranking of one query's documents.
+
+    Parameters
+    ----------
+    scores
+        (N,) more = higher.
+    grades
+        (N,) grades of relevance, whole numbers; 0 is not relevant.
+    k
+        The cut of nDCG and recall.
+
+    Examples
+    --------
+    >>> found = evaluate_relevance([3.0, 2.0, 1.0], [0, 1, 0])
+    >>> found.mrr, found.map, found.recall, round(found.ndcg, 4)
+    (0.5, 0.5, 1.0, 0.6309)
+    """
+    gold = _checked(grades, k)
+    values = np.asarray(scores, dtype=float)
+    if values.shape != gold.shape or not np.isfinite(values).all():
+        raise CcrankError(f"{gold.size} grades need as many finite scores, got shape {values.shape}")
+    if not gold.any():
+        return RetrievalMetrics(*[math.nan] * 4)
+    measures = _ir_measures()
+    names = [str(place) for place in range(len(gold))]
+    order = np.argsort(-values, kind="stable")
+    # The place in the order is the score, so that ties are broken here and not by the names of documents.
+    run = {names[index]: float(len(gold) - place) for place, index in enumerate(order)}
+    wanted = [measures.nDCG @ k, measures.RR, measures.AP, measures.R @ k]
+    judged = {"q": {name: int(grade) for name, grade in zip(names, gold, strict=True)}}
+    found = {str(one.measure): one.value for one in measures.iter_calc(wanted, judged, {"q": run})}
+    return RetrievalMetrics(*(float(found[str(one)]) for one in wanted))
+
+
+def chance_relevance(grades: ArrayLike, k: int = CUT) -> RetrievalMetrics:
+    """The expected metrics of a uniformly random order of the documents.
+
+    With R relevant ones among N: E[recall@k] = min(k, N) / N, E[AP] = 1/N Σ_r (1 + (r−1)(R−1)/(N−1)) / r, the first
+    relevant one is at rank r with probability C(N−r, R−1) / C(N, R), and every rank has the mean gain.
+
+    Parameters
+    ----------
+    grades
+        (N,) grades of relevance.
+    k
+        The cut of nDCG and recall.
+
+    Examples
+    --------
+    >>> chance = chance_relevance([1, 0])
+    >>> chance.mrr, chance.map, round(chance.ndcg, 4)
+    (0.75, 0.75, 0.8155)
+    """
+    gold = _checked(grades, k)
+    count, relevant = len(gold), int((gold > 0).sum())
+    if not relevant:
+        return RetrievalMetrics(*[math.nan] * 4)
+    ranks = np.arange(1, count + 1)
+    discounts = 1 / np.log2(ranks[:k] + 1)
+    best = float((np.sort(gold)[::-1][:k] * discounts).sum())
+    first = [math.comb(count - rank, relevant - 1) / math.comb(count, relevant) for rank in ranks.tolist()]
+    precision = (1 + (ranks - 1) * (relevant - 1) / max(1, count - 1)) / ranks
+    return RetrievalMetrics(
+        ndcg=float(gold.mean() * discounts.sum() / best),
+        mrr=float((np.array(first) / ranks).sum()),
+        map=float(precision.mean()),
+        recall=min(k, count) / count,
+    )
+
+
+def mean_relevance(found: Sequence[RetrievalMetrics]) -> RetrievalMetrics:
+    """The means over queries that have a relevant document.
+
+    Parameters
+    ----------
+    found
+        The metrics of each query.
+    """
+    known = [one for one in found if not math.isnan(one.ndcg)]
+    if not known:
+        return RetrievalMetrics(*[math.nan] * 4)
+    return RetrievalMetrics(*(float(np.mean([getattr(one, name) for one in known])) for name in NAMES))
+
+
+def _checked(grades: ArrayLike, k: int) -> np.ndarray:
+    gold = np.asarray(grades, dtype=float)
+    if gold.ndim != 1 or not len(gold) or (gold < 0).any() or (gold != np.floor(gold)).any():
+        raise CcrankError(f"grades of relevance are whole numbers, at least 0, got {grades!r:.80}")
+    if k < 1:
+        raise CcrankError(f"the cut k must be at least 1, got {k}")
+    return gold
+
+
+def have_measures() -> bool:
+    """Whether `ir-measures` is installed."""
+    return find_spec("ir_measures") is not None
+
+
+def _ir_measures() -> Any:
+    try:
+        return import_module("ir_measures")
+    except ImportError:
+        raise CcrankError(
+            f"metrics of retrieval need the package ir-measures; install it with {INSTALL}"
+        ) from None

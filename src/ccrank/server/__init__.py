@@ -1,0 +1,1 @@
+"""The HTTP server: `ccrank serve`. Only this package imports FastAPI, uvicorn and prometheus-client."""

@@ -1,0 +1,62 @@
+"""The application: routes, limits and the lifetime of models and threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from ccrank.lm import Reader
+from ccrank.server import health_routes, page_routes, rank_routes, rerank_routes
+from ccrank.server.gate import Gate
+from ccrank.server.metrics import Metrics
+from ccrank.server.models import ServedModels, open_readers
+from ccrank.server.replies import JSONReply, add_error_replies
+from ccrank.server.settings import ServerSettings
+from ccrank.server.state import ServerState
+from ccrank.server.work import Workers
+from ccrank.version import __version__
+
+
+def create_app(settings: ServerSettings, readers: Mapping[str, Reader] | None = None) -> FastAPI:
+    """The application, with its models open.
+
+    Parameters
+    ----------
+    settings
+        The server's settings.
+    readers
+        Models that are open already, by the names that requests use; otherwise those of the settings are opened.
+    """
+    opened = open_readers(settings) if readers is None else readers
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifetime(app: FastAPI) -> AsyncIterator[None]:
+        models = ServedModels(opened, settings.threads, metrics.count_pass)
+        state = ServerState(settings, models, Workers(settings), metrics)
+        metrics.watch(lambda: state.workers.active, lambda: state.workers.waiting)
+        app.state.server = state
+        try:
+            yield
+        finally:
+            state.draining = True
+            await asyncio.to_thread(state.workers.stop)
+            await asyncio.to_thread(state.models.stop)
+
+    app = FastAPI(
+        title="ccrank",
+        version=__version__,
+        summary="Rank any list of items by any criterion with a language model.",
+        lifespan=lifetime,
+        default_response_class=JSONReply,
+    )
+    add_error_replies(app, settings.log_items)
+    app.add_middleware(Gate, settings=settings, metrics=metrics)
+    app.include_router(rank_routes.router)
+    app.include_router(rerank_routes.router)
+    app.include_router(health_routes.router)
+    app.include_router(page_routes.router)
+    return app

@@ -1,0 +1,108 @@
+"""The bodies of requests."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Value = str | int | float | bool | None
+
+
+class RankBody(BaseModel):
+    """What to rank, as `ccrank.rank` takes it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    items: Annotated[list[str], Field(min_length=2, description="The texts to rank; equal ones are tied.")]
+    by: Annotated[
+        str | None, Field(min_length=1, description="The criterion: size, cheapest, least risky …")
+    ] = None
+    query: Annotated[
+        str | None,
+        Field(min_length=1, description="In place of a criterion: what documents are relevant to."),
+    ] = None
+    poles: Annotated[
+        list[str] | None,
+        Field(min_length=2, max_length=2, description="Words for the low and the high pole."),
+    ] = None
+    comparative: Annotated[str | None, Field(description="How the higher item compares: larger.")] = None
+    category: Annotated[str | None, Field(description="What the items are: country.")] = None
+    context: Annotated[str | None, Field(description="A text that the items are about.")] = None
+    labels: Annotated[
+        dict[str, Any] | list[Any] | None,
+        Field(
+            description="A few labels: item → value, with the keys best, worst, ranks and orders; or a list of orders, "
+            "highest first."
+        ),
+    ] = None
+    method: Annotated[str | None, Field(description="See /v1/methods.")] = None
+    options: Annotated[dict[str, Value] | None, Field(description="The method's own options.")] = None
+    model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None
+    stream: Annotated[bool, Field(description="Answer with server-sent events: progress, then result.")] = (
+        False
+    )
+    partial: Annotated[
+        bool,
+        Field(
+            description="In a stream: read the list in steps, with events `partial` that hold the scores so far."
+        ),
+    ] = False
+
+
+class Document(BaseModel):
+    """A document to rerank; further fields are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
+    text: str
+
+
+class RerankBody(BaseModel):
+    """Documents to rerank by their relevance to a query, in the form of Cohere's and Jina's APIs.
+
+    Fields of these APIs that have no meaning here are ignored.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None
+    query: Annotated[str, Field(min_length=1, description="A question or keywords.")]
+    documents: Annotated[
+        list[str | Document], Field(min_length=1, description="Texts, or objects with a text.")
+    ]
+    top_n: Annotated[int | None, Field(ge=1, description="Only the first so many results.")] = None
+    return_documents: Annotated[bool, Field(description="Whether results repeat the documents.")] = False
+
+
+class RerankResult(BaseModel):
+    """One document of a reranking."""
+
+    index: Annotated[int, Field(description="The place of the document in the request, from 0.")]
+    relevance_score: Annotated[float, Field(description="From 0 to 1; 0.5 says nothing either way.")]
+    document: Document | None = None
+
+
+class RerankReply(BaseModel):
+    """A reranking, the most relevant document first, in the form of Cohere's and Jina's APIs."""
+
+    id: str
+    object: str = "list"
+    model: str
+    results: list[RerankResult]
+    meta: dict[str, Any]
+    usage: dict[str, int]
+
+
+class ErrorContent(BaseModel):
+    """What went wrong."""
+
+    type: Annotated[str, Field(description="A word for programs, such as too_many_items.")]
+    message: Annotated[str, Field(description="For people: the offending value and the remedy.")]
+
+
+class ErrorReply(BaseModel):
+    """The answer to a request that was refused."""
+
+    error: ErrorContent
+    detail: Annotated[str, Field(description="The message again, where clients of Jina's API look for it.")]

@@ -1,0 +1,109 @@
+"""Prometheus metrics: requests, queue, and forward passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+from ccrank.server.scheduler import Pass
+
+SECONDS = (0.005, 0.02, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
+TOKENS = (16, 64, 256, 512, 1024, 2048, 8192, 32768)
+
+
+class Metrics:
+    """The metrics of one application, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        own = self.registry
+        self.requests = Counter(
+            "ccrank_requests_total",
+            "Requests by method, route and status.",
+            ["method", "route", "status"],
+            registry=own,
+        )
+        self.seconds = Histogram(
+            "ccrank_request_seconds",
+            "Seconds from a request to its answer.",
+            ["route"],
+            buckets=SECONDS,
+            registry=own,
+        )
+        self.items = Counter("ccrank_items_total", "Items that were ranked.", ["route"], registry=own)
+        self.active = Gauge("ccrank_requests_active", "Requests that are worked on.", registry=own)
+        self.waiting = Gauge("ccrank_requests_waiting", "Requests that wait for a thread.", registry=own)
+        self.passes = Counter("ccrank_passes_total", "Forward passes.", ["model"], registry=own)
+        self.tokens = Counter(
+            "ccrank_tokens_total", "Tokens that the model computed.", ["model"], registry=own
+        )
+        self.pass_seconds = Histogram(
+            "ccrank_pass_seconds", "Seconds of a forward pass.", ["model"], buckets=SECONDS, registry=own
+        )
+        self.pass_requests = Histogram(
+            "ccrank_pass_requests",
+            "Requests that share a forward pass.",
+            ["model"],
+            buckets=COUNTS,
+            registry=own,
+        )
+        self.pass_tokens = Histogram(
+            "ccrank_pass_tokens", "Tokens of a forward pass.", ["model"], buckets=TOKENS, registry=own
+        )
+
+    def watch(self, active: Callable[[], int], waiting: Callable[[], int]) -> None:
+        """Where the gauges get their values when they are read.
+
+        Parameters
+        ----------
+        active, waiting
+            The number of requests in each state.
+        """
+        self.active.set_function(active)
+        self.waiting.set_function(waiting)
+
+    def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request was answered.
+
+        Parameters
+        ----------
+        method, route, status
+            What was asked for, as the route's pattern, and the HTTP status.
+        seconds
+            How long it took.
+        """
+        known = method if method in ("GET", "HEAD", "POST", "OPTIONS") else "other"
+        self.requests.labels(known, route, str(status)).inc()
+        self.seconds.labels(route).observe(seconds)
+
+    def count_pass(self, model: str, done: Pass) -> None:
+        """A forward pass was run.
+
+        Parameters
+        ----------
+        model
+            The name of the model.
+        done
+            What the pass was.
+        """
+        self.passes.labels(model).inc()
+        self.tokens.labels(model).inc(done.tokens)
+        self.pass_seconds.labels(model).observe(done.seconds)
+        self.pass_requests.labels(model).observe(done.requests)
+        self.pass_tokens.labels(model).observe(done.tokens)
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self.registry)

@@ -1,0 +1,40 @@
+/** Methods side by side. */
+
+import { fill, h, signed } from "./dom.js";
+import { tau } from "./stats.js";
+
+/** @typedef {import("./types.js").Ranking} Ranking */
+
+/**
+ * The orders of several methods: a row for each item, a column for each method.
+ * @param {HTMLElement} place
+ * @param {{name: string, ranking: Ranking | null, error: string}[]} columns the first one gives the order of the rows
+ */
+export function showMethods(place, columns) {
+  const first = columns.find((one) => one.ranking)?.ranking;
+  if (!first) return fill(place, ...columns.map((one) => one.error && h("p.notice.bad", null, `${one.name}: ${one.error}`)));
+  const items = first.items.map((row) => row.item);
+  const base = first.items.map((row) => row.score);
+  const scores = columns.map(({ ranking }) => new Map(ranking?.items.map((row) => [row.item, row])));
+  const count = items.length;
+  fill(place,
+    ...columns.map((one) => one.error && h("p.notice.bad", null, `${one.name}: ${one.error}`)),
+    h("div.scroll", { tabIndex: 0, role: "region", "aria-label": "Ranks by method" }, h("table.methods", null,
+      h("caption.hidden", null, "Each item’s rank by each method"),
+      h("thead", null,
+        h("tr", null, h("th", { scope: "col" }, "Item"), ...columns.map(({ name }) => h("th.number", { scope: "col" }, name))),
+        h("tr.facts", null, h("th", { scope: "row" }, `τ with ${columns[0].name}`), ...columns.map(({ ranking }, column) => {
+          if (!ranking) return h("td.number", null, "…");
+          const agreement = tau(base, items.map((item) => scores[column].get(item)?.score ?? NaN));
+          return h("td.number", null, column ? signed(ranking.directed ? agreement : Math.abs(agreement)) : "", !ranking.directed && h("small", null, " direction unknown"));
+        }))),
+      h("tbody", null, ...items.map((item, index) => h("tr", null, h("th", { scope: "row", dir: "auto" }, item),
+        ...scores.map((own) => {
+          const rank = own.get(item)?.rank;
+          const cell = h("td.number.tinted", null, rank ?? "");
+          const apart = rank === undefined ? 0 : Math.min(1, Math.abs(rank - first.items[index].rank) / Math.max(3, count / 2));
+          cell.style.setProperty("--apart", `${Math.round(apart * 100)}%`);
+          return cell;
+        })))))),
+    h("p.soft.small", null, "Ranks; the darker, the farther from the first column."));
+}

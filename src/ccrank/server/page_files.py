@@ -1,0 +1,159 @@
+"""The files of the page, and the reports of studies, as responses."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from urllib.parse import quote
+
+from markupsafe import Markup, escape
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ccrank.server.replies import RequestError
+
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""What the page may do: its own scripts and styles, requests to its own server, and no HTML from texts."""
+REPORT_POLICY = (
+    "sandbox allow-scripts allow-downloads; default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+    "script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""A report is self-contained and has a stricter policy of its own; in a sandbox it is a stranger to this server."""
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+DEEPEST = 3
+"""Folders below the one of --reports in which reports are looked for."""
+
+
+@dataclass(frozen=True)
+class PageFile:
+    """A file of the page in memory."""
+
+    content: bytes
+    type: str
+    tag: str
+    """Changes with the content."""
+
+
+@cache
+def page_files() -> dict[str, PageFile]:
+    """The files of the page by name."""
+    found = {}
+    for file in resources.files("ccrank.server").joinpath("page").iterdir():
+        suffix = Path(file.name).suffix
+        if suffix in TYPES:
+            content = file.read_bytes()
+            found[file.name] = PageFile(
+                content, TYPES[suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+            )
+    return found
+
+
+def page_reply(request: Request, name: str) -> Response:
+    """A file of the page; 304 if the browser has it.
+
+    Parameters
+    ----------
+    request
+        The request.
+    name
+        The file's name.
+    """
+    file = page_files().get(name)
+    if file is None:
+        raise RequestError(404, "not_found", f"the page has no file {name[:100]!r}")
+    # The names of the files do not change with their contents, so the browser asks each time whether they did.
+    headers = {
+        **HEADERS,
+        "ETag": file.tag,
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": POLICY,
+        "Content-Type": file.type,
+    }
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if file.tag in known:
+        return Response(status_code=304, headers=headers)
+    return Response(file.content, headers=headers)
+
+
+def report_names(folder: Path | None) -> list[str]:
+    """The reports in a folder and the folders below it, as paths relative to it.
+
+    Parameters
+    ----------
+    folder
+        The folder; without one there are none.
+    """
+    if folder is None:
+        return []
+    found = (path for depth in range(DEEPEST + 1) for path in folder.glob("*/" * depth + "*.html"))
+    return sorted(
+        path.relative_to(folder).as_posix() for path in found if _inside(path, folder) and path.is_file()
+    )
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    """Whether a path stays in the folder when links are followed."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def report_reply(folder: Path | None, name: str) -> Response:
+    """One report. Only names that the list of reports has can be opened.
+
+    Parameters
+    ----------
+    folder
+        The folder of reports.
+    name
+        As `report_names` has it.
+    """
+    if folder is None or name not in report_names(folder):
+        raise RequestError(404, "not_found", "there is no such report; /reports/ lists them")
+    headers = {
+        **HEADERS,
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": REPORT_POLICY,
+        "Content-Type": TYPES[".html"],
+    }
+    return Response((folder / name).read_bytes(), headers=headers)
+
+
+def report_index(folder: Path | None) -> Response:
+    """A page with links to all reports.
+
+    Parameters
+    ----------
+    folder
+        The folder of reports.
+    """
+    names = report_names(folder)
+    rows = Markup("").join(
+        Markup('<li><a href="{}">{}</a></li>').format(quote(name), name.removesuffix(".html"))
+        for name in names
+    )
+    empty = Markup("<p>There are none. Start the server with <code>ccrank serve --reports DIR</code>.</p>")
+    page = Markup(
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Reports – ccrank</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<link rel="stylesheet" href="../page/page.css"></head><body><main class="plain"><div>'
+        '<h1>Reports of studies</h1><ul class="reports">{}</ul>{}<p><a href="../">Back to the page</a></p>'
+        "</div></main></body></html>"
+    ).format(rows, Markup("") if names else empty)
+    headers = {**HEADERS, "Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
+    return Response(str(escape(page)).encode(), headers={**headers, "Content-Type": TYPES[".html"]})

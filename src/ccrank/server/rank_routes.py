@@ -1,0 +1,151 @@
+"""POST /v1/rank, and what can be asked about the server's models and methods."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response, StreamingResponse
+
+from ccrank.lm.watch import Watcher
+from ccrank.server.bodies import ErrorReply, RankBody
+from ccrank.server.ranking import RankWork, method_json, served_methods
+from ccrank.server.replies import JSONReply, json_bytes, refusal_of
+from ccrank.server.state import state_of
+from ccrank.server.stopping import Ticket
+from ccrank.server.teaching import watched
+from ccrank.server.watching import Reports
+
+router = APIRouter()
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorReply, "description": description}
+    for status, description in {
+        400: "The body is not JSON.",
+        401: "The API key is missing or wrong.",
+        404: "The server has no such model.",
+        408: "The body came too slowly.",
+        413: "The body, the number of items or a text is too large.",
+        422: "The request has a mistake, which the message names.",
+        429: "Too many requests are waiting; see Retry-After.",
+        503: "The server is stopping or out of memory; see Retry-After.",
+        504: "The time is up; the work was stopped.",
+    }.items()
+}
+"""The errors of routes that work, for the OpenAPI schema."""
+ANSWERS: dict[str, Any] = {
+    "description": "The ranking, as `ccrank rank --json` prints it; or events, for a request with stream.",
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["task", "criterion", "model", "method", "directed", "items", "warnings"],
+                "properties": {
+                    "items": {
+                        "type": "array",
+                        "description": "Best first; labels add deviation, rank_low and rank_high.",
+                        "items": {
+                            "type": "object",
+                            "required": ["rank", "item", "score"],
+                            "properties": {
+                                "rank": {"type": "integer"},
+                                "item": {"type": "string"},
+                                "score": {"type": "number"},
+                            },
+                        },
+                    }
+                },
+            }
+        },
+        "text/event-stream": {"schema": {"type": "string"}},
+    },
+}
+
+
+@router.post("/v1/rank", responses={200: ANSWERS, **ERRORS}, response_class=JSONReply)
+async def rank(request: Request, body: RankBody) -> Response:
+    """Rank items by a criterion, best first.
+
+    The answer is what `ccrank rank --json` prints. With `"stream": true` it comes as server-sent events: `progress`
+    {"done": tokens, "total": tokens or null}, then `result` with that answer, or `error`. With `"partial": true` there
+    are also `partial` {"scores": {item: score}}: Z-scores of the items read so far, by the signals read so far.
+    """
+    state = state_of(request)
+    model = state.models.get(body.model)
+    work = RankWork(body, state.settings)
+    state.workers.check_room()
+    state.metrics.items.labels("/v1/rank").inc(len(body.items))
+    if body.stream:
+        return StreamingResponse(
+            _events(request, work, body.model, body.partial),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store"},
+        )
+
+    def run(ticket: Ticket) -> bytes:
+        return json_bytes(work.run(model.reader_for(ticket)).to_json())
+
+    return Response(await state.workers.run(request, run), media_type="application/json")
+
+
+async def _events(request: Request, work: RankWork, model: str | None, partial: bool) -> AsyncIterator[bytes]:
+    state = state_of(request)
+    served = state.models.get(model)
+    total: list[int | None] = [None]
+
+    def run(ticket: Ticket, reports: Reports) -> dict[str, Any]:
+        reader = served.reader_for(ticket)
+        total[0] = work.tokens(reader)
+        if partial:
+            watcher = Watcher(reports, reports.partial)
+            return watched(work, reader, watcher, served.name, state.lists).to_json()
+        return work.run(reader, reports).to_json()
+
+    try:
+        async for kind, value in state.workers.stream(run):
+            if kind == "progress":
+                value = {"done": value, "total": None if total[0] is None else max(total[0], value)}
+            elif kind == "partial":
+                value = {"scores": value}
+            yield event(kind, value)
+    except Exception as error:
+        refused = refusal_of(error, state.settings.log_items)
+        yield event("error", {**refused.content(), "status": refused.status})
+
+
+def event(kind: str, value: Any) -> bytes:
+    """One server-sent event.
+
+    Parameters
+    ----------
+    kind
+        Its name.
+    value
+        What JSON can hold; it stands on one line.
+    """
+    return b"event: " + kind.encode() + b"\ndata: " + json_bytes(value) + b"\n\n"
+
+
+@router.get("/v1/models")
+async def models(request: Request) -> Response:
+    """The models that requests may name, the default one first."""
+    found = [
+        {
+            "id": model.name,
+            "object": "model",
+            "model": model.reader.name,
+            "form": model.reader.form,
+            "layers": model.reader.depth,
+            "width": model.reader.width,
+            "window": model.reader.loaded.window,
+            "language_model_head": not model.reader.loaded.missing_head,
+        }
+        for model in state_of(request).models.all()
+    ]
+    return JSONReply({"object": "list", "data": found})
+
+
+@router.get("/v1/methods")
+async def methods() -> Response:
+    """The methods, with their options and defaults."""
+    return JSONReply({"data": [method_json(method) for method in served_methods().values()]})

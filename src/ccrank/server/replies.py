@@ -1,0 +1,142 @@
+"""What the server answers with: JSON that any text fits into, and errors of one form."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from ccrank.errors import CcrankError
+
+log = logging.getLogger(__name__)
+
+
+class JSONReply(JSONResponse):
+    """JSON in UTF-8; a lone surrogate, which UTF-8 lacks, is escaped."""
+
+    def render(self, content: Any) -> bytes:
+        """The bytes of a value.
+
+        Parameters
+        ----------
+        content
+            What JSON can hold; NaN and infinities are a bug.
+        """
+        return json_bytes(content)
+
+
+def json_bytes(content: Any) -> bytes:
+    """A value as JSON in UTF-8.
+
+    Parameters
+    ----------
+    content
+        What JSON can hold.
+    """
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode("utf-8", "backslashreplace")
+
+
+class RequestError(Exception):
+    """A request that gets an error as its answer.
+
+    Parameters
+    ----------
+    status
+        The HTTP status.
+    kind
+        A word for programs, such as "too_many_items".
+    message
+        For people: the offending value and the remedy.
+    retry_after
+        Seconds after which the request may succeed.
+    """
+
+    def __init__(self, status: int, kind: str, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.message, self.retry_after = status, kind, message, retry_after
+
+    def reply(self) -> JSONReply:
+        """The response."""
+        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        if self.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return JSONReply(self.content(), self.status, headers)
+
+    def content(self) -> dict[str, Any]:
+        """The JSON of the response; `detail` is where clients of Jina's API look for the message."""
+        return {"error": {"type": self.kind, "message": self.message}, "detail": self.message}
+
+
+def refusal_of(error: BaseException, log_items: bool) -> RequestError:
+    """The answer to a request whose work raised an error.
+
+    Parameters
+    ----------
+    error
+        What was raised.
+    log_items
+        Whether the log may hold the error's message, which may hold texts of the request.
+    """
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, CcrankError):
+        return RequestError(422, "bad_request", str(error))
+    if isinstance(error, MemoryError):
+        log.error("out of memory")
+        return RequestError(
+            503, "out_of_memory", "the server has not enough memory for this request; send fewer items", 10
+        )
+    if log_items:
+        log.error("a request failed", exc_info=error)
+    else:
+        where = traceback.extract_tb(error.__traceback__)[-1:]
+        place = f" at {where[0].filename}:{where[0].lineno}" if where else ""
+        log.error(
+            "a request failed: %s%s (its message is shown with --log-items)", type(error).__name__, place
+        )
+    return RequestError(500, "internal_error", "the server failed; its log says where")
+
+
+def add_error_replies(app: FastAPI, log_items: bool) -> None:
+    """Give every error the form {"error": {"type", "message"}}.
+
+    Parameters
+    ----------
+    app
+        The application.
+    log_items
+        Whether logs may hold texts of requests.
+    """
+
+    async def refused(request: Request, error: Exception) -> Response:
+        return refusal_of(error, log_items).reply()
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return RequestError(422, "bad_request", "; ".join(_explained(error.errors()))).reply()
+
+    async def http_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        kind = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "bad_request")
+        reply = RequestError(error.status_code, kind, str(error.detail)).reply()
+        reply.headers.update(error.headers or {})
+        return reply
+
+    app.add_exception_handler(RequestError, refused)
+    app.add_exception_handler(CcrankError, refused)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, http_error)
+
+
+def _explained(errors: Sequence[Any]) -> list[str]:
+    """Where and why, for the first few; never the value, which may be long."""
+    found = [f"{'.'.join(map(str, one['loc'][:6]))}: {one['msg']}" for one in errors[:5]]
+    return [*found, *([f"and {len(errors) - 5} more"] if len(errors) > 5 else [])]

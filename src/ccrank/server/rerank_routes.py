@@ -1,0 +1,92 @@
+"""POST /v1/rerank and /v2/rerank: documents by their relevance to a query, in the form that search tools speak."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import numpy as np
+from fastapi import APIRouter, Request
+from scipy.special import expit
+
+from ccrank.api import rank_tasks
+from ccrank.errors import CcrankError
+from ccrank.lm import Cost, Reader
+from ccrank.server.bodies import Document, RerankBody, RerankReply, RerankResult
+from ccrank.server.rank_routes import ERRORS
+from ccrank.server.ranking import check_texts
+from ccrank.server.replies import RequestError
+from ccrank.server.state import state_of
+from ccrank.server.stopping import Ticket
+from ccrank.task import Task, is_blank, normal_form
+
+router = APIRouter()
+METHOD = "query-likelihood"
+FILLER = ("An empty page.", "A blank page.")
+"""A ranking needs two documents. A document's score does not depend on the others, so these stand in."""
+
+
+@router.post("/v2/rerank", responses=ERRORS, response_model_exclude_none=True)
+@router.post("/v1/rerank", responses=ERRORS, response_model_exclude_none=True)
+async def rerank(request: Request, body: RerankBody) -> RerankReply:
+    """Rerank documents by their relevance to a query, the most relevant first.
+
+    `relevance_score` is σ(g), with g the score of the method query-likelihood: how much more likely the document makes
+    the query, per token. More than 0.5 means more likely. It does not depend on the other documents.
+    """
+    state = state_of(request)
+    model = state.models.get(body.model)
+    texts = [one if isinstance(one, str) else one.text for one in body.documents]
+    check_texts(state.settings, texts, query=body.query)
+    if is_blank(body.query):
+        raise CcrankError("the query is empty; send a question or keywords")
+    if len(texts) > state.settings.most_prompts:
+        raise RequestError(413, "too_many_items", f"{len(texts):,} documents; send fewer")
+    state.workers.check_room()
+    state.metrics.items.labels("/v1/rerank").inc(len(texts))
+
+    def run(ticket: Ticket) -> tuple[np.ndarray, Cost]:
+        return relevance_scores(body.query, texts, model.reader_for(ticket))
+
+    scores, cost = await state.workers.run(request, run)
+    order = sorted(range(len(texts)), key=lambda index: -scores[index])[: body.top_n]
+    results = [
+        RerankResult(
+            index=index,
+            relevance_score=float(scores[index]),
+            document=Document(text=texts[index]) if body.return_documents else None,
+        )
+        for index in order
+    ]
+    return RerankReply(
+        id=str(uuid.uuid4()),
+        model=model.name,
+        results=results,
+        meta={"api_version": {"version": "2"}, "billed_units": {"search_units": 1}},
+        usage={"total_tokens": cost.distinct_tokens, "prompt_tokens": cost.distinct_tokens},
+    )
+
+
+def relevance_scores(query: str, documents: Sequence[str], reader: Reader) -> tuple[np.ndarray, Cost]:
+    """The relevance of each document, from 0 to 1, and what reading them cost; a blank document has 0.
+
+    Parameters
+    ----------
+    query
+        A question or keywords.
+    documents
+        The documents; equal ones get equal scores.
+    reader
+        An open model.
+    """
+    distinct = {normal_form(text): text for text in documents if not is_blank(text)}
+    scores = np.zeros(len(documents))
+    if not distinct:
+        return scores, Cost()
+    fillers = [text for text in FILLER if text not in distinct][: max(0, 2 - len(distinct))]
+    task = Task.of_query(query, (*distinct.values(), *fillers), id="reranking")
+    [ranking] = rank_tasks([task], reader, METHOD)
+    found = dict(zip([*distinct, *fillers], expit(ranking.scores), strict=True))
+    for index, text in enumerate(documents):
+        scores[index] = found.get(normal_form(text), 0.0)
+    return scores, ranking.cost

@@ -1,0 +1,47 @@
+"""The settings of a server, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ccrank.reader_options import ReaderOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """What `ccrank serve` takes; the defaults suit one machine."""
+
+    models: tuple[str, ...] = ("default",)
+    """The models that requests may name, the first by default: a short name, a hub id, a folder or a .gguf file, or
+    ALIAS=MODEL to serve a model under another name."""
+    reader: ReaderOptions = field(default_factory=ReaderOptions)
+    """How models are loaded and read."""
+    cache: bool = True
+    """Keep readings on disk, so that no prompt is computed twice."""
+    keys: tuple[str, ...] = ()
+    """API keys; a request must have one of them as its bearer token. Empty: none is needed."""
+    most_body_bytes: int = 8 << 20
+    most_items: int = 10_000
+    """Items of one request."""
+    most_item_characters: int = 20_000
+    """Characters of one item, of the context and of the query."""
+    most_prompts: int = 50_000
+    """Prompts that a method may need for one request: bounds methods that compare all pairs."""
+    most_probe_items: int = 500
+    """Items of one request for methods that fit a probe."""
+    concurrency: int = 64
+    """Requests that are worked on at the same time, sharing forward passes."""
+    queue: int = 256
+    """Further requests that wait; more are refused with 429."""
+    timeout: float = 300.0
+    """Seconds after which a request ends with 504 and its work stops."""
+    body_timeout: float = 30.0
+    """Seconds in which a request's body must arrive."""
+    drain: float = 30.0
+    """Seconds that requests in progress have after SIGTERM."""
+    threads: int | None = None
+    """Threads of a forward pass; None takes torch's default."""
+    reports: str | None = None
+    """A folder of studies whose reports (.html) are shown under /reports/."""
+    log_items: bool = False
+    """Whether texts of requests may appear in logs."""

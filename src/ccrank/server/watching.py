@@ -1,0 +1,28 @@
+"""What a thread says of its work while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class Reports:
+    """Tokens and scores so far; the event loop looks at them from time to time."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        """Tokens read so far."""
+        self.scores: Mapping[str, float] | None = None
+        """Scores of the items read so far, where they were asked for."""
+
+    def __call__(self, tokens: int) -> None:
+        self.tokens += tokens
+
+    def partial(self, scores: Mapping[str, float]) -> None:
+        """Take the scores so far.
+
+        Parameters
+        ----------
+        scores
+            By item.
+        """
+        self.scores = scores

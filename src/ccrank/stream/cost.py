@@ -1,0 +1,98 @@
+"""What ranking a file will cost: tokens, floating-point operations, hours and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ccrank.labelfree.signals import likelihood_prompts, pole_prompts
+from ccrank.lm import Cost, Reader
+from ccrank.prompts import Templates
+from ccrank.stream.scale import Plan
+from ccrank.stream.scorer import AT_A_TIME
+from ccrank.task import Task
+
+
+@dataclass(frozen=True)
+class StreamCost:
+    """The cost of one pass over N items.
+
+    Parameters
+    ----------
+    items
+        N.
+    tokens_per_item
+        Distinct tokens that are read for an item; see `tokens_per_item`.
+    parameters
+        Parameters of the model that are multiplied, without its embedding table; see `multiplied_parameters`.
+    row_bytes
+        Bytes of a row of the input, as it is stored there.
+    """
+
+    items: int
+    tokens_per_item: float
+    parameters: int
+    row_bytes: float
+
+    @property
+    def tokens(self) -> float:
+        """Tokens that are read."""
+        return self.items * self.tokens_per_item
+
+    @property
+    def operations(self) -> float:
+        """Floating-point operations: two for each token and parameter; attention within short prompts adds little."""
+        return 2 * self.parameters * self.tokens
+
+    def hours(self, rate: float) -> float:
+        """Hours on one device.
+
+        Parameters
+        ----------
+        rate
+            The operations per second that reading attains on it.
+        """
+        return self.operations / rate / 3600
+
+    @property
+    def disk_bytes(self) -> float:
+        """Bytes beside the input while the rows are put in order: stored blocks, sorted scores, buckets and output."""
+        stored = self.row_bytes + 8  # a score is a float64
+        return self.items * (3 * stored + 8 + 16)
+
+
+def tokens_per_item(task: Task, reader: Reader, templates: Templates, plan: Plan) -> float:
+    """Distinct tokens that are read for an item of a stream, from some items, without running the model.
+
+    Parameters
+    ----------
+    task
+        Items like those of the stream; `AT_A_TIME` of them are enough.
+    reader, templates
+        The model and the wording of the prompts.
+    plan
+        The signals; see `ccrank.stream.scale.plan_of`.
+    """
+    few = Task(task.criterion, task.items[:AT_A_TIME], task.context, id=task.id)
+    cost = Cost()
+    if plan.poles or plan.layers:
+        prompts, words = pole_prompts(few, reader.form, templates, plan.template)
+        cost += reader.cost_of(prompts, words if plan.poles else None)
+    if plan.wordings:
+        answers = [item.strip() for item in few.items]
+        cost += reader.cost_of(likelihood_prompts(few, reader.form, templates, plan.wordings), answers)
+    return cost.distinct_tokens / len(few.items)
+
+
+def multiplied_parameters(model: Any) -> int:
+    """Parameters without those of embedding tables, which are looked up.
+
+    Parameters
+    ----------
+    model
+        The model.
+    """
+    import torch
+
+    tables = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Embedding)}
+    return sum(one.numel() for one in model.parameters() if id(one) not in tables)

@@ -1,0 +1,401 @@
+"""Ranking a file: scan, rank a sample, score every block, write the rows in order. Each step is stored and resumed."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import hashlib
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ccrank.api import rank_tasks
+from ccrank.criterion_phrase import resolved
+from ccrank.errors import CcrankError
+from ccrank.files import read_text
+from ccrank.labelfiles import read_labels
+from ccrank.lm import Reader
+from ccrank.methods import DEFAULT_METHOD, get_method
+from ccrank.opposites import opposite_proposer
+from ccrank.prompts import Templates, load_templates
+from ccrank.ranking import Ranking
+from ccrank.rows.ranked import DECIMALS, added_names
+from ccrank.stream.finalists import DEFAULT_REFINEMENT, check_refinement, refine, write_finalists
+from ccrank.stream.folder import SAMPLE, SCAN, JobFolder
+from ccrank.stream.ordering import write_ranked
+from ccrank.stream.scan import BLOCK_CHARACTERS, BLOCK_ROWS, Scan, scan
+from ccrank.stream.scorer import BlockScorer, Engine, check_streamable, fit_scorer, local_engine
+from ccrank.stream.source import Source, open_source
+from ccrank.task import Criterion, Task, check_text, normal_form
+from ccrank.version import __version__
+
+SAMPLE_SIZE = 1000
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """How a file is ranked.
+
+    Parameters
+    ----------
+    column
+        The column of items; it may be left out where there is but one.
+    format
+        The format of the file; None goes by the suffix.
+    sample
+        How many different items fix the scale. If the file has no more, the result is that of a ranking in memory.
+    top
+        Write the best rows alone, after comparing finalists with each other.
+    refine
+        How finalists are compared: see `ccrank.stream.finalists`; "none" takes the order of the scores.
+    reverse
+        Put the lowest first.
+    labels
+        A file of labels; labelled items are in the sample.
+    block_rows, block_characters
+        The size of the blocks that are scored and stored at a time.
+    """
+
+    column: str | None = None
+    format: str | None = None
+    sample: int = SAMPLE_SIZE
+    top: int | None = None
+    refine: str = DEFAULT_REFINEMENT
+    reverse: bool = False
+    labels: Path | None = None
+    block_rows: int = BLOCK_ROWS
+    block_characters: int = BLOCK_CHARACTERS
+
+
+@dataclass(frozen=True)
+class StreamResult:
+    """What was ranked."""
+
+    rows: int
+    """Rows of the input."""
+    items: int
+    """Rows with an item."""
+    written: int
+    """Rows of the output."""
+    sample: Ranking | None
+    """The ranking of the sample; None if it was ranked by an earlier run."""
+    complete: bool
+    """Whether the sample had every item."""
+    resumed: int
+    """Blocks that an earlier run had finished."""
+    blocks: int
+    warnings: tuple[str, ...]
+    """Those of the sample's ranking."""
+
+
+class Watcher:
+    """Receives the progress of a job; the base class ignores it."""
+
+    def scanning(self, path: Path) -> None:
+        """The first pass starts."""
+
+    def sampling(self, task: Task) -> Callable[[int], None] | None:
+        """The sample is ranked; returns what is called with the number of tokens just read."""
+        return None
+
+    def begin(self, rows: int, done: int) -> None:
+        """The pass over all rows starts; `done` of them were scored by an earlier run."""
+
+    def advance(self, rows: int) -> None:
+        """Further rows are scored and stored."""
+
+    def ordering(self) -> None:
+        """All rows are scored; they are put in order."""
+
+
+MakeEngine = Callable[[JobFolder, Task, Reader, Templates], Engine]
+"""Makes the engine that scores blocks, once the scale is stored in the folder."""
+
+
+def local(folder: JobFolder, task: Task, reader: Reader, templates: Templates) -> Engine:
+    """The engine of one process.
+
+    Parameters
+    ----------
+    folder, task, reader, templates
+        As `MakeEngine` says.
+    """
+    # A million readings would fill a disk, and none of them is read twice.
+    uncached = copy.copy(reader)
+    uncached.cache = None
+    return local_engine(BlockScorer.load(folder.path, task, uncached, templates))
+
+
+def rank_file(
+    path: str | Path,
+    out: str | Path,
+    criterion: Criterion,
+    reader: Reader,
+    *,
+    context: str | None = None,
+    method: str = DEFAULT_METHOD,
+    options: Mapping[str, Any] | None = None,
+    templates: Templates | None = None,
+    stream: StreamOptions | None = None,
+    engine: MakeEngine = local,
+    watcher: Watcher | None = None,
+) -> StreamResult:
+    """Rank the rows of a file of any length, in bounded memory; an interrupted job is resumed by the same call.
+
+    Parameters
+    ----------
+    path
+        Parquet, CSV, TSV, JSON lines or plain lines.
+    out
+        The Parquet file to write: all rows and columns in ranked order, with rank and score.
+    criterion, context, method, options, templates
+        As in `ccrank.rank`.
+    reader
+        An open model.
+    stream
+        The column of items, the size of the sample and the like.
+    engine
+        Where blocks are scored; by default in this process.
+    watcher
+        Receives the progress.
+    """
+    target, chosen, watcher = Path(out), stream or StreamOptions(), watcher or Watcher()
+    given = get_method(method).parse_options(options or {})
+    check_refinement(chosen.refine)
+    templates = templates or load_templates()
+    source = open_source(Path(path), chosen.column, chosen.format)
+    folder = JobFolder(target)
+    job = _description(source, criterion, context, method, given, templates, chosen, reader)
+    with folder.locked():
+        folder.begin(job)
+        found = _scanned(folder, source, chosen, watcher)
+        if found.items == 0:
+            raise CcrankError(f"{path} contains no items: there is no text in column {source.column!r}")
+        if not found.complete:
+            check_streamable(method)
+        if chosen.labels is not None:
+            given["labels"] = read_labels(chosen.labels, found.sample)
+        sample = _Sample.of(folder, found, criterion, context, method, given, templates, reader, watcher)
+        score = added_names(source.schema.names, ("score",))[0]
+        finished = folder.finished()
+        watcher.begin(found.rows, sum(found.blocks[block] for block in finished))
+        if len(finished) < len(found.blocks):
+            run = _Pass(folder, source, found, sample, score, watcher)
+            if found.complete:
+                run.score(lambda blocks: ((number, np.zeros(0)) for number, _ in blocks), finished)
+            else:
+                run.score(engine(folder, sample.task, reader, templates), finished)
+        watcher.ordering()
+        # Scores of one list are compared as they are. In a stream, equal items of different blocks may differ in the
+        # last digits, because each block is read by itself, so scores are compared as they are written.
+        decimals = None if found.complete else DECIMALS
+        order: dict[str, Any] = {"score": score, "decimals": decimals, "reverse": chosen.reverse}
+        if chosen.top is not None and chosen.refine != "none" and not chosen.reverse:
+            refined = refine(
+                folder,
+                source,
+                len(found.blocks),
+                sample.task,
+                reader,
+                templates,
+                chosen.top,
+                chosen.refine,
+                order,
+            )
+            written = write_finalists(folder, source, len(found.blocks), target, refined, chosen.top, order)
+        else:
+            written = write_ranked(folder, source, len(found.blocks), target, top=chosen.top, **order)
+    folder.delete()
+    return StreamResult(
+        found.rows,
+        found.items,
+        written,
+        sample.ranking,
+        found.complete,
+        len(finished),
+        len(found.blocks),
+        sample.warnings,
+    )
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The ranked sample."""
+
+    task: Task
+    scores: Mapping[str, float]
+    """Normal form → score."""
+    warnings: tuple[str, ...]
+    ranking: Ranking | None = None
+
+    @classmethod
+    def of(
+        cls,
+        folder: JobFolder,
+        found: Scan,
+        criterion: Criterion,
+        context: str | None,
+        method: str,
+        options: Mapping[str, Any],
+        templates: Templates,
+        reader: Reader,
+        watcher: Watcher,
+    ) -> _Sample:
+        """Rank the sample as any list is ranked, and store its scores and the scale; or load them."""
+        task = Task(criterion, found.sample, context, id=f"ranking by {criterion.name}")
+        if (stored := folder.read_json(SAMPLE)) is not None:
+            known = replace(task, criterion=resolved(criterion, opposite_proposer(reader)))
+            return cls(known, stored["scores"], tuple(stored["warnings"]))
+        check_text(task)
+        progress = watcher.sampling(task)
+        [ranking] = rank_tasks([task], reader, method, templates, options=options, progress=progress)
+        if not found.complete:
+            fit_scorer(folder.path, ranking, reader, templates, options, progress)
+        scores = {
+            normal_form(item): float(score)
+            for item, score in zip(ranking.task.items, ranking.scores, strict=True)
+        }
+        content = {"scores": scores, "warnings": ranking.warnings}
+        # Last, since it says that the sample and the scale are complete.
+        folder.write(SAMPLE, json.dumps(content))
+        return cls(ranking.task, scores, ranking.warnings, ranking)
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """The pass over all rows."""
+
+    folder: JobFolder
+    source: Source
+    found: Scan
+    sample: _Sample
+    score_column: str
+    watcher: Watcher
+
+    def score(self, engine: Engine, finished: set[int]) -> None:
+        """Score and store every block that is not finished. Rows of blocks in flight are in memory."""
+        waiting: dict[int, tuple[Any, list[str | None], list[str]]] = {}
+
+        def blocks() -> Iterator[tuple[int, list[str]]]:
+            for number, table in enumerate(_cut(self.source.tables(), self.found.blocks)):
+                if number in finished:
+                    continue
+                texts, new = self._items(table)
+                waiting[number] = table, texts, new
+                yield number, new
+
+        for number, scores in engine(blocks()):
+            table, texts, new = waiting.pop(number)
+            own = {normal_form(item): float(score) for item, score in zip(new, scores, strict=True)}
+            self._store(number, table, texts, own)
+            self.watcher.advance(table.num_rows)
+
+    def _items(self, table: Any) -> tuple[list[str | None], list[str]]:
+        """The item of each row, and the different ones that are not in the sample."""
+        from ccrank.rows.cells import item_text
+
+        texts = [
+            item_text(value, str(self.source.path)) for value in table.column(self.source.column).to_pylist()
+        ]
+        new: dict[str, str] = {}
+        for text in texts:
+            if text is not None and (key := normal_form(text)) not in self.sample.scores:
+                new[key] = min(text, new.get(key, text))
+        return texts, [new[key] for key in sorted(new)]
+
+    def _store(self, number: int, table: Any, texts: list[str | None], own: Mapping[str, float]) -> None:
+        import pyarrow
+
+        known = self.sample.scores
+        scores = [
+            float("nan") if text is None else known[key] if (key := normal_form(text)) in known else own[key]
+            for text in texts
+        ]
+        column = pyarrow.array(scores, pyarrow.float64())
+        self.folder.put(number, table.append_column(self.score_column, column))
+
+
+def _cut(tables: Iterator[Any], sizes: tuple[int, ...]) -> Iterator[Any]:
+    """The rows of tables of any length as tables of the given lengths."""
+    import pyarrow
+
+    rest: Any = None
+    for size in sizes:
+        while rest is None or rest.num_rows < size:
+            more = next(tables, None)
+            if more is None:
+                raise CcrankError("the input has fewer rows than in the first pass; it was changed meanwhile")
+            rest = more if rest is None else pyarrow.concat_tables([rest, more])
+        yield rest.slice(0, size)
+        # A copy of what is left: a slice would keep the whole table in memory.
+        rest = rest.slice(size)
+        rest = None if rest.num_rows == 0 else rest.take(pyarrow.array(np.arange(rest.num_rows)))
+
+
+def _scanned(folder: JobFolder, source: Source, chosen: StreamOptions, watcher: Watcher) -> Scan:
+    if (stored := folder.read_json(SCAN)) is not None:
+        return Scan(tuple(stored["blocks"]), stored["items"], tuple(stored["sample"]), stored["complete"])
+    if chosen.sample < 2:
+        raise CcrankError(f"--sample must be at least 2, got {chosen.sample}")
+    watcher.scanning(source.path)
+    always = frozenset() if chosen.labels is None else _names_in(chosen.labels)
+    found = scan(source.texts(), chosen.sample, always, chosen.block_rows, chosen.block_characters)
+    folder.write(SCAN, json.dumps(asdict(found)))
+    return found
+
+
+def _names_in(labels: Path) -> frozenset[str]:
+    """Everything in a file of labels that may be an item, in normal form: cells, sides of `>`, strings of JSON."""
+    text = read_text(labels)
+    names = set(re.split(r"[>\n]|^(?:best|worst):", text, flags=re.MULTILINE))
+    for separator in (",", "\t"):
+        names.update(cell for cells in csv.reader(io.StringIO(text), delimiter=separator) for cell in cells)
+    names.update(json.loads(found) for found in re.findall(r'"(?:[^"\\]|\\.)*"', text) if _is_json(found))
+    return frozenset(normal_form(name) for name in names if name.strip())
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _description(
+    source: Source,
+    criterion: Criterion,
+    context: str | None,
+    method: str,
+    options: Mapping[str, Any],
+    templates: Templates,
+    chosen: StreamOptions,
+    reader: Reader,
+) -> dict[str, Any]:
+    """Everything that the scores depend on."""
+    status = source.path.stat()
+
+    def digest(value: object) -> str:
+        return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    return {
+        "ccrank": __version__,
+        "input": str(source.path.resolve()),
+        "size and time of the input": [status.st_size, status.st_mtime_ns],
+        "column": source.column,
+        "criterion": criterion.to_json(),
+        "context": digest(context),
+        "method": method,
+        "options": {name: str(value) for name, value in options.items()},
+        "labels": digest(None if chosen.labels is None else chosen.labels.read_bytes()),
+        "templates": digest(sorted((name, one.notes()) for name, one in templates.by_name.items())),
+        "model": reader.loaded.identity,
+        "sample": chosen.sample,
+        "blocks": [chosen.block_rows, chosen.block_characters],
+    }

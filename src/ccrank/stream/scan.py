@@ -1,0 +1,99 @@
+"""The first pass over a file: how many rows it has, how they are cut into blocks, and a sample of its items."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from ccrank.task import normal_form
+
+BLOCK_ROWS = 4096
+BLOCK_CHARACTERS = 1 << 18
+"""A block ends after so many rows or so many characters of items, so that blocks take about as long as each other."""
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What the first pass found."""
+
+    blocks: tuple[int, ...]
+    """The number of rows of each block."""
+    items: int
+    """Rows that have an item."""
+    sample: tuple[str, ...]
+    """Different items, sorted by text."""
+    complete: bool
+    """Whether the sample has every item of the file."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(self.blocks)
+
+
+def scan(
+    texts: Iterable[list[str | None]],
+    size: int,
+    always: Collection[str] = frozenset(),
+    block_rows: int = BLOCK_ROWS,
+    block_characters: int = BLOCK_CHARACTERS,
+) -> Scan:
+    """Count the rows, cut them into blocks and sample the items.
+
+    The sample has the `size` items with the smallest hashes: a uniform sample of the different items, whatever their
+    order in the file and however often each is repeated. Of two spellings that count as the same item the first in the
+    order of texts is taken, as in a ranking in memory.
+
+    Parameters
+    ----------
+    texts
+        The items of all rows, in lists; None where a row has none.
+    size
+        The size of the sample.
+    always
+        Items, in normal form, that are in the sample in any case.
+    block_rows, block_characters
+        The largest number of rows of a block, and of characters after which it ends.
+    """
+    blocks: list[int] = []
+    rows = characters = items = 0
+    heap: list[tuple[int, str]] = []  # (−hash, normal form): the largest hash is first to go
+    spelling: dict[str, str] = {}
+    extra: dict[str, str] = {}
+    complete = True
+    for some in texts:
+        for text in some:
+            rows += 1
+            if text is not None:
+                items += 1
+                characters += len(text)
+                key = normal_form(text)
+                if key in always:
+                    extra[key] = min(text, extra.get(key, text))
+                if key in spelling:
+                    spelling[key] = min(text, spelling[key])
+                else:
+                    entry = (-_hash(key), key)
+                    if len(heap) < size:
+                        heapq.heappush(heap, entry)
+                        spelling[key] = text
+                    else:
+                        complete = False
+                        if entry > heap[0]:
+                            del spelling[heapq.heapreplace(heap, entry)[1]]
+                            spelling[key] = text
+            if rows == block_rows or characters >= block_characters:
+                blocks.append(rows)
+                rows = characters = 0
+    if rows:
+        blocks.append(rows)
+    found = {**extra, **spelling}
+    sample = tuple(found[key] for key in sorted(found))
+    return Scan(tuple(blocks), items, sample, complete)
+
+
+def _hash(key: str) -> int:
+    digest = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")

@@ -1,0 +1,146 @@
+"""TREC run files in and out: `query Q0 document rank score tag`, one line for each document of each query."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ccrank.errors import CcrankError
+from ccrank.files import read_text
+from ccrank.task import Task
+from ccrank.text import encodable, quoted
+
+Run = Mapping[str, Mapping[str, float]]
+"""Query id → document id → score."""
+
+
+def read_run(path: str | Path) -> dict[str, dict[str, float]]:
+    """The scores of a run file by query and document; ranks and tags are not used.
+
+    Parameters
+    ----------
+    path
+        The file.
+    """
+    run: dict[str, dict[str, float]] = {}
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        cells = line.split()
+        if len(cells) != 6:
+            raise CcrankError(
+                f"{where}: a run has 6 cells, `query Q0 document rank score tag`, got {quoted(line)}"
+            )
+        query, _, document, _, text, _ = cells
+        try:
+            score = float(text)
+        except ValueError:
+            score = math.nan
+        if not math.isfinite(score):
+            raise CcrankError(f"{where}: the score {text!r} is not a finite number")
+        scores = run.setdefault(query, {})
+        if document in scores:
+            raise CcrankError(f"{where}: the document {document!r} is twice in the run of query {query!r}")
+        scores[document] = score
+    if not run:
+        raise CcrankError(f"{path} is an empty run; give lines `query Q0 document rank score tag`")
+    return run
+
+
+def run_lines(query: str, documents: Sequence[tuple[str, float]], tag: str) -> Iterator[str]:
+    """The lines of one query.
+
+    Parameters
+    ----------
+    query
+        The id of the query.
+    documents
+        Ids with their scores, best first.
+    tag
+        The name of the run.
+    """
+    for rank, (document, score) in enumerate(documents, start=1):
+        yield f"{safe(query)} Q0 {safe(document)} {rank} {score:.9g} {safe(tag)}\n"
+
+
+def with_first_stage(tasks: Iterable[Task], run: Run) -> list[Task]:
+    """The tasks with the scores of a run as those of their first stage.
+
+    A query is named by the task's id, or by `dataset/id` as in the runs of studies; a document by `document_ids`. One
+    that the run of its query lacks was not found, and gets the lowest score of that run.
+
+    Parameters
+    ----------
+    tasks
+        Tasks.
+    run
+        From `read_run`.
+    """
+    by_task = {**{name.rpartition("/")[2]: own for name, own in run.items()}, **run}
+    found = []
+    for task in tasks:
+        own = by_task.get(safe(task.id))
+        names = document_ids(task)
+        if own is None:
+            raise CcrankError(
+                f"the run has no query {safe(task.id)!r}; it has {', '.join(map(repr, list(run)[:5]))} …; the id of a "
+                "task is the id of its query"
+            )
+        if not any(name in own for name in names):
+            raise CcrankError(
+                f"task {task.id!r}: the run has none of its documents, {', '.join(map(repr, names[:3]))} …; "
+                f"its documents are {', '.join(map(repr, list(own)[:3]))} …: give the tasks item_ids"
+            )
+        lowest = min(own.values())
+        found.append(replace(task, first_stage=tuple(own.get(name, lowest) for name in names)))
+    return found
+
+
+def query_id(dataset: str, task: str) -> str:
+    """A task's query id in the files of a study.
+
+    Parameters
+    ----------
+    dataset, task
+        The names of the dataset and of its task.
+    """
+    return f"{safe(dataset)}/{safe(task)}"
+
+
+def document_ids(task: Task) -> list[str]:
+    """Unique ids of the items, without white space: the task's own, the places of documents, or the items' texts.
+
+    Parameters
+    ----------
+    task
+        The task; the documents of one with a query are numbered from 1.
+    """
+    if task.item_ids is not None:
+        return list(task.item_ids)
+    if task.query is not None:
+        return [str(place) for place in range(1, len(task.items) + 1)]
+    ids: list[str] = []
+    taken: set[str] = set()
+    for item in task.items:
+        base = name = safe(item)
+        number = 2
+        while name in taken:
+            name, number = f"{base}#{number}", number + 1
+        taken.add(name)
+        ids.append(name)
+    return ids
+
+
+def safe(text: str) -> str:
+    """A text without white space or control characters, never empty.
+
+    Parameters
+    ----------
+    text
+        Any text.
+    """
+    folded = "_".join(encodable(text).split())
+    return "".join(char if char.isprintable() else "_" for char in folded) or "_"

@@ -1,0 +1,100 @@
+"""`ccrank rank --input`: a file of any length into another."""
+
+from __future__ import annotations
+
+import pytest
+from pyarrow import parquet
+
+WORDS = ("old", "new", "tall", "red", "stone", "glass")
+ITEMS = [f"{first} {second}" for first in WORDS for second in WORDS if first != second]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table with one empty cell."""
+    path = tmp_path / "items.csv"
+    path.write_text("id,text\n" + "".join(f"{number},{item}\n" for number, item in enumerate(ITEMS)) + "x,\n")
+    return path
+
+
+def test_a_file_is_ranked_into_another(ccrank, model_folder, table, tmp_path):
+    """The output has the rows and columns of --file with the same options; stderr says what happened, and warnings
+    stand beside the file."""
+    common = [
+        "--column",
+        "text",
+        "--by",
+        "size",
+        "--poles",
+        "small",
+        "large",
+        "--model",
+        model_folder,
+        "--no-cache",
+    ]
+    done = ccrank("rank", "--input", str(table), *common, "--out", "streamed.parquet")
+    assert done.code == 0, done.err
+    assert done.out == ""
+    assert "1 of 31 rows have no item" in done.err
+    assert "31 rows written to streamed.parquet, ranked on the scale of all items" in done.err
+    assert ccrank("rank", "--file", str(table), *common, "--out", "memory.parquet").code == 0
+    assert parquet.read_table("streamed.parquet").equals(parquet.read_table("memory.parquet"))
+    beside = [tmp_path / f"{name}.parquet.warnings.txt" for name in ("streamed", "memory")]
+    assert [path.exists() for path in beside] in ([True, True], [False, False])
+    if beside[0].exists():
+        assert beside[0].read_text() == beside[1].read_text()
+
+
+def test_options_of_a_stream_reach_it(ccrank, model_folder, table):
+    """--sample, --top, --refine and --method are used."""
+    common = [
+        "--column",
+        "text",
+        "--by",
+        "size",
+        "--model",
+        model_folder,
+        "--no-cache",
+        "--out",
+        "out.parquet",
+    ]
+    done = ccrank("rank", "--input", str(table), *common, "--sample", "10", "--top", "3", "--refine", "none")
+    assert done.code == 0, done.err
+    assert "the scale of a sample" in done.err
+    found = parquet.read_table("out.parquet")
+    assert found.column("rank").to_pylist() == [1, 2, 3]
+    assert ccrank("rank", "--input", str(table), *common, "--sample", "10", "--top", "3").code == 0
+    assert parquet.read_table("out.parquet").column_names == ["id", "text", "rank", "score", "refined"]
+    done = ccrank("rank", "--input", str(table), *common, "--sample", "10", "--method", "prompt-list")
+    assert done.code == 2
+    assert "larger --sample" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--input", "TABLE", "--by", "size"], ["--out ranked.parquet"]),
+        (["--input", "TABLE", "--by", "size", "--out", "x.csv"], ["rename x.csv to x.parquet"]),
+        (["--input", "TABLE", "--out", "x.parquet"], ["no criterion"]),
+        (["--input", "TABLE", "--by", "size", "--out", "x.parquet"], ["several columns", "'text'"]),
+        (["--input", "none.csv", "--by", "size", "--out", "x.parquet"], ["there is no file none.csv"]),
+        (["a", "b", "--input", "TABLE", "--by", "size", "--out", "x.parquet"], ["remove items"]),
+        (["--input", "TABLE", "--by", "size", "--json", "--out", "x.parquet"], ["remove --json"]),
+        (["a", "b", "--by", "size", "--sample", "5"], ["--sample is for --input"]),
+        (["a", "b", "--by", "size", "--refine", "none"], ["--refine is for --input"]),
+        (["a", "b", "--by", "size", "--engine", "spark"], ["local or ray", "'spark'"]),
+        (["a", "b", "--by", "size", "--workers", "2"], ["are for --engine ray"]),
+        (
+            ["--input", "TABLE", "--column", "text", "--by", "size", "--out", "x.parquet", "--refine", "magic"],
+            ["--refine magic", "prompt-pair"],
+        ),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_refused(ccrank, model_folder, table, arguments, words):
+    """Exit code 2 and a message with a remedy, before any work is done."""
+    given = [str(table) if one == "TABLE" else one for one in arguments]
+    done = ccrank("rank", *given, "--model", model_folder, "--no-cache")
+    assert done.code == 2, done.err
+    for word in words:
+        assert word in done.err
+    assert "Traceback" not in done.err

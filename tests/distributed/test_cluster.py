@@ -1,0 +1,166 @@
+"""Reading and scoring on a Ray cluster of two local nodes, against one process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+
+from ccrank.api import rank_tasks
+from ccrank.distributed import ClusterReader, cluster_engine, connect
+from ccrank.distributed.reader import LEAST_CHARACTERS, MOST_PROMPTS, cuts, join
+from ccrank.errors import CcrankError
+from ccrank.lm import Reader
+from ccrank.reader_options import ReaderOptions
+from ccrank.stream import StreamOptions, Watcher, rank_file
+from ccrank.task import Criterion, Task
+from tiny import pair_prompts, save_model, tiny_model, tiny_reader
+
+SIZE = Criterion("size", "larger", poles=("small", "large"))
+WORDS = ("old", "new", "tall", "red", "stone", "glass", "quick", "lazy", "brown", "blue")
+SMALL = {"num_cpus": 1, "object_store_memory": 100_000_000, "node_ip_address": "127.0.0.2"}
+ITEMS = [f"{first} {second}" for first in WORDS for second in WORDS if first != second]
+
+
+def test_blocks_have_about_the_same_length():
+    """Every prompt is in one block, in order; a block is at most one prompt longer than its share."""
+    generator = np.random.default_rng(0)
+    lengths = [int(one) for one in generator.integers(10, 4000, 3000)]
+    found = cuts(lengths, 5)
+    assert [place for start, stop in found for place in range(start, stop)] == list(range(3000))
+    sizes = [sum(lengths[start:stop]) for start, stop in found]
+    share = sum(lengths) / 20
+    assert all(share <= size < share + 4000 for size in sizes[:-1])
+    assert cuts([10] * 100, 5) == [(0, 100)]
+    assert cuts([LEAST_CHARACTERS] * 3, 1) == [(0, 1), (1, 2), (2, 3)]
+    assert max(stop - start for start, stop in cuts([1] * 10_000, 1)) <= MOST_PROMPTS
+
+
+def test_readings_of_blocks_are_joined():
+    """Readings of parts of a list of prompts, joined, are those of the list, also with different numbers of
+    candidates."""
+    reader = tiny_reader("llama")
+    prompts = pair_prompts(Task(SIZE, ("Russia", "Chad", "Peru")))
+    candidates = [["Yes", "No"], ["Yes"], ["Yes", "No", "Peru"], ["No"], ["No", "Yes"], ["Chad"]]
+    wanted = {"layers": [1, 3], "items": True, "log_probabilities": True}
+    whole = reader.read(prompts, candidates, **wanted)
+    parts = [
+        reader.read(prompts[at], candidates[at], **wanted) for at in (slice(0, 2), slice(2, 5), slice(5, 6))
+    ]
+    joined = join(parts)
+    for name in ("logits", "states", "item_states", "answer_tokens"):
+        np.testing.assert_allclose(getattr(joined, name), getattr(whole, name), rtol=1e-5, atol=1e-5)
+    assert joined.layers == whole.layers
+    assert joined.cost.prompts == 6
+    assert join([reader.read(prompts, layers=[1])]).logits is None
+
+
+def test_without_ray_the_error_says_how_to_install_it(monkeypatch):
+    """The package is optional."""
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(CcrankError, match=r"pip install 'ccrank\[distributed\]'"):
+        connect(None, None, "default", ReaderOptions())
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Two nodes as separate processes on loopback, with one core each."""
+    pytest.importorskip("ray", reason="the extra `distributed` is not installed")
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    previous = {name: os.environ.get(name) for name in ("CCRANK_CACHE", "OMP_NUM_THREADS", "PYTHONPATH")}
+    os.environ["CCRANK_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ["OMP_NUM_THREADS"] = "1"
+    source = str(Path(sys.modules["ccrank"].__file__).parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [source, previous["PYTHONPATH"]]))
+    nodes = Cluster(initialize_head=True, head_node_args={**SMALL, "include_dashboard": False})
+    yield nodes
+    import ray
+
+    ray.shutdown()
+    nodes.shutdown()
+    for name, value in previous.items():
+        os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A tiny model in a folder."""
+    return str(save_model(tiny_model("llama", max_position_embeddings=512), tmp_path_factory.mktemp("model")))
+
+
+class Kill(Watcher):
+    """Kills a node after some blocks."""
+
+    def __init__(self, cluster, node, blocks: int) -> None:
+        self.cluster, self.node, self.left = cluster, node, blocks
+
+    def advance(self, rows: int) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.cluster.remove_node(self.node, allow_graceful=False)
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_numbers_of_one_process_even_if_a_node_is_killed(cluster, model, tmp_path):
+    """A stream is scored on two nodes, one of which is killed in the middle: its blocks are scored by the other one,
+    and the output equals that of one process to the last bit. Rankings of tasks and readings agree up to rounding."""
+    node = cluster.add_node(**SMALL)
+    cluster.wait_for_nodes()
+    one = Reader.open(model)
+    pool = connect(cluster.address, None, model, ReaderOptions())
+    assert pool.count == 2
+    many = ClusterReader.open(pool, model)
+    while pool.starting:  # both workers take part
+        pool._take_ready(pool.ray.wait([*pool.starting], num_returns=1)[0])
+
+    prompts = pair_prompts(Task(SIZE, tuple(ITEMS[:40])))
+    read = {"candidates": ["Yes", "No"], "layers": "all", "items": True}
+    expected, found = one.read(prompts, **read), many.read(prompts, **read)
+    for name in ("logits", "states", "item_states"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-4, atol=1e-4)
+
+    tasks = [Task(SIZE, tuple(ITEMS[place : place + 9]), id=f"t{place}") for place in range(0, 45, 9)]
+    for method in ("auto", "prompt-pair", "margin"):
+        for alone, together in zip(
+            rank_tasks(tasks, one, method), rank_tasks(tasks, many, method), strict=True
+        ):
+            np.testing.assert_allclose(together.scores, alone.scores, atol=1e-3)
+
+    path = tmp_path / "items.jsonl"
+    lines = [{"text": f"{item} {number}", "n": number} for number in range(8) for item in ITEMS]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = StreamOptions(column="text", sample=40, block_rows=12)
+    rank_file(path, tmp_path / "one.parquet", SIZE, one, stream=options)
+    result = rank_file(
+        path,
+        tmp_path / "many.parquet",
+        SIZE,
+        many,
+        stream=options,
+        engine=cluster_engine,
+        watcher=Kill(cluster, node, 5),
+    )
+    assert result.blocks == 60
+    assert pool.lost == 1
+    assert parquet.read_table(tmp_path / "many.parquet").equals(parquet.read_table(tmp_path / "one.parquet"))
+    pool.close()
+
+
+@pytest.mark.slow
+def test_errors_of_workers_are_errors_of_the_command(cluster, model):
+    """What a worker refuses is refused with the worker's message, and a model that does not exist too."""
+    with pytest.raises(CcrankError, match="no model"):
+        connect(cluster.address, 1, "no-such-model", ReaderOptions())
+    pool = connect(cluster.address, 1, model, ReaderOptions())
+    reader = ClusterReader.open(pool, model)
+    long = Task(SIZE, ("word " * 2000, "Chad"))
+    with pytest.raises(CcrankError, match="does not fit the model's window"):
+        reader.read(pair_prompts(long), ["Yes", "No"])
+    pool.close()

@@ -1,0 +1,66 @@
+"""The cost model of a stream, against what a run measures."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccrank.lm import Cost
+from ccrank.prompts import load_templates
+from ccrank.stream import StreamOptions, Watcher, rank_file
+from ccrank.stream.cost import StreamCost, multiplied_parameters, tokens_per_item
+from ccrank.stream.folder import JobFolder
+from ccrank.stream.scale import plan_of
+from ccrank.task import Criterion, Task
+from tiny import tiny_reader
+
+SIZE = Criterion("size", poles=("small", "large"))
+ITEMS = [
+    f"{one} {other} {number}"
+    for one in ("old", "new", "tall")
+    for other in ("fox", "dog")
+    for number in range(150)
+]
+
+
+class Measure(Watcher):
+    """What the pass over the rows read and stored, without the sample."""
+
+    def __init__(self, reader, folder: JobFolder) -> None:
+        self.reader, self.folder = reader, folder
+        self.before, self.stored = Cost(), 0
+
+    def begin(self, rows: int, done: int) -> None:
+        self.before = self.reader.spent
+
+    def ordering(self) -> None:
+        self.read = self.reader.spent.distinct_tokens - self.before.distinct_tokens
+        self.stored = sum(path.stat().st_size for path in self.folder.path.rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("method", ["auto", "poles"])
+def test_predicted_tokens_are_those_that_are_read(method, tmp_path, monkeypatch):
+    """From a sample of items the number of tokens of a whole pass is predicted within 10 %."""
+    reader, templates = tiny_reader("llama"), load_templates()
+    path, out = tmp_path / "items.txt", tmp_path / "out.parquet"
+    path.write_text("\n".join(ITEMS))
+    sample = Task(SIZE, tuple(ITEMS[::4]))
+    plan = plan_of(method, {}, sample, reader)
+    cost = StreamCost(len(ITEMS), tokens_per_item(sample, reader, templates, plan), 1, 0.0)
+    # The engine reads through a copy without a cache, whose costs are not those of the reader.
+    monkeypatch.setattr("ccrank.stream.run.copy.copy", lambda one: one)
+    measure = Measure(reader, JobFolder(out))
+    rank_file(
+        path, out, SIZE, reader, method=method, stream=StreamOptions(sample=2), watcher=measure
+    )  # fmt: skip
+    assert measure.read == pytest.approx(cost.tokens, rel=0.1)
+    assert 0 < measure.stored < cost.disk_bytes + 20_000
+
+
+def test_operations_and_hours():
+    """Two operations for each token and parameter; a rate of operations gives hours."""
+    cost = StreamCost(1000, 12.0, 500, 100.0)
+    assert cost.operations == 1000 * 12 * 500 * 2
+    assert cost.hours(1e6) == pytest.approx(12 / 3600)
+    assert cost.disk_bytes > 3 * 1000 * 100
+    model = tiny_reader("llama").loaded.model
+    assert multiplied_parameters(model) == sum(one.numel() for one in model.parameters()) - 420 * 32

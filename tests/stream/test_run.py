@@ -1,0 +1,354 @@
+"""Ranking files in pieces, against ranking them in memory."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from ccrank.api import rank_tasks
+from ccrank.errors import CcrankError
+from ccrank.metrics import tau_b
+from ccrank.rows import encode_rows, read_rows
+from ccrank.stream import StreamOptions, Watcher, rank_file
+from ccrank.stream import run as running
+from ccrank.stream.folder import JobFolder
+from ccrank.task import Criterion
+from tiny import save_model, tiny_model, tiny_reader
+
+SIZE = Criterion("size", poles=("small", "large"))
+WORDS = ("old", "new", "tall", "red", "stone", "glass", "quick", "lazy", "brown", "blue")
+ITEMS = [f"{first} {second}" for first in WORDS for second in WORDS if first != second]
+
+
+def rows(count: int = len(ITEMS), seed: int = 0) -> list[dict[str, object]]:
+    """Rows with an item, a number, a text with commas and quotes, and some without an item or with a repeated one."""
+    generator = np.random.default_rng(seed)
+    found: list[dict[str, object]] = []
+    for number in generator.permutation(count):
+        found.append({"id": f"{number:03d}", "text": ITEMS[number % len(ITEMS)], "note": f'a, "b" {number}'})
+        if number % 17 == 3:
+            found.append({"id": f"x{number}", "text": "", "note": ""})
+        if number % 13 == 5:
+            found.append({"id": f"y{number}", "text": f" {ITEMS[number % len(ITEMS)]} ", "note": "again"})
+    return found
+
+
+def write(path: Path, lines: list[dict[str, object]]) -> Path:
+    """The rows as a file of the suffix's format."""
+    if path.suffix == ".parquet":
+        parquet.write_table(pyarrow.Table.from_pylist(lines), path, row_group_size=7)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    else:
+        with path.open("w", newline="") as stream:
+            writer = csv.DictWriter(stream, list(lines[0]), delimiter="\t" if path.suffix == ".tsv" else ",")
+            writer.writeheader()
+            writer.writerows(lines)
+    return path
+
+
+def in_memory(
+    path: Path, out: Path, method: str = "auto", reverse: bool = False, top: int | None = None
+) -> Path:
+    """What `ccrank rank --file` writes."""
+    table = read_rows(path, "text")
+    [ranking] = rank_tasks([table.task(SIZE)], tiny_reader("llama"), method)
+    out.write_bytes(encode_rows(replace(ranking, rows=table).ranked_rows(top, reverse), "parquet"))
+    return out
+
+
+SMALL_BLOCKS = {"block_rows": 10, "column": "text"}
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".tsv", ".jsonl"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_sample_of_everything_is_the_ranking_in_memory(suffix, reverse, tmp_path):
+    """The output is equal to the last bit: the same rows in the same order, with all columns, ranks and scores."""
+    path = write(tmp_path / f"items{suffix}", rows())
+    options = StreamOptions(sample=1000, reverse=reverse, **SMALL_BLOCKS)
+    result = rank_file(path, tmp_path / "out.parquet", SIZE, tiny_reader("llama"), stream=options)
+    assert result.complete
+    assert (result.rows, result.written) == (len(rows()), len(rows()))
+    expected = parquet.read_table(in_memory(path, tmp_path / "memory.parquet", reverse=reverse))
+    assert parquet.read_table(tmp_path / "out.parquet").equals(expected)
+    assert not JobFolder(tmp_path / "out.parquet").path.exists()
+
+
+@pytest.mark.parametrize("method", ["prompt-pair", "length", "margin"])
+def test_any_method_ranks_a_file_that_fits_its_sample(method, tmp_path):
+    """A sample of everything needs no scale, so methods that compare items work too."""
+    path = write(tmp_path / "items.csv", rows(12))
+    rank_file(
+        path,
+        tmp_path / "out.parquet",
+        SIZE,
+        tiny_reader("llama"),
+        method=method,
+        stream=StreamOptions(**SMALL_BLOCKS),
+    )
+    expected = parquet.read_table(in_memory(path, tmp_path / "memory.parquet", method))
+    assert parquet.read_table(tmp_path / "out.parquet").equals(expected)
+
+
+def test_plain_lines_are_ranked_as_in_memory(tmp_path):
+    """A file of lines, and one of JSON texts, have the columns rank, item and score."""
+    (tmp_path / "items.txt").write_text("\n".join([*ITEMS[:20], "", ITEMS[0]]))
+    (tmp_path / "items.jsonl").write_text(
+        "".join(json.dumps(item) + "\n" for item in [*ITEMS[:20], ITEMS[0]])
+    )
+    [ranking] = rank_tasks([read_rows(tmp_path / "items.txt").task(SIZE)], tiny_reader("llama"))
+    ranking = replace(ranking, rows=read_rows(tmp_path / "items.txt"))
+    (tmp_path / "memory.parquet").write_bytes(encode_rows(ranking.ranked_rows(), "parquet"))
+    for name in ("items.txt", "items.jsonl"):
+        rank_file(tmp_path / name, tmp_path / "out.parquet", SIZE, tiny_reader("llama"))
+        found = parquet.read_table(tmp_path / "out.parquet")
+        assert found.equals(parquet.read_table(tmp_path / "memory.parquet"))
+
+
+@pytest.mark.parametrize("method", ["auto", "poles", "likelihood", "axis", "margin"])
+def test_a_smaller_sample_gives_nearly_the_same_order(method, tmp_path):
+    """With a sample of half of the items, the order is close to that in memory; ranks and ties agree with the scores,
+    every row is there once, and the sample's own items have the scores of its ranking."""
+    path = write(tmp_path / "items.parquet", rows())
+    options = StreamOptions(sample=45, **SMALL_BLOCKS)
+    result = rank_file(
+        path, tmp_path / "out.parquet", SIZE, tiny_reader("llama"), method=method, stream=options
+    )
+    found = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert not result.complete
+    assert sorted(line["id"] for line in found) == sorted(str(line["id"]) for line in rows())
+    ranked = [line for line in found if line["rank"] is not None]
+    scores = np.array([line["score"] for line in ranked])
+    assert [line["rank"] for line in ranked] == [1 + int((scores > one).sum()) for one in scores]
+    assert (np.diff(scores) <= 0).all()
+    assert all(line["text"].strip() == "" for line in found[len(ranked) :])
+    memory = parquet.read_table(in_memory(path, tmp_path / "memory.parquet", method)).to_pylist()
+    expected = {line["id"]: line["score"] for line in memory if line["rank"] is not None}
+    tau = tau_b(scores, np.array([expected[line["id"]] for line in ranked]))
+    assert (abs(tau) if method == "margin" else tau) > (0.5 if method == "margin" else 0.75)
+    known = {
+        item: round(float(score), 6)
+        for item, score in zip(result.sample.task.items, result.sample.scores, strict=True)
+    }
+    assert len(known) == 45
+    for line in ranked:
+        if line["text"] in known:
+            assert line["score"] == known[line["text"]]
+
+
+def test_a_signal_without_constants_needs_no_sample(tmp_path):
+    """Poles are log-odds of an item alone, so a stream gives the scores of the ranking in memory."""
+    path = write(tmp_path / "items.parquet", rows())
+    rank_file(
+        path, tmp_path / "out.parquet", SIZE, tiny_reader("llama"), method="poles",
+        stream=StreamOptions(sample=2, **SMALL_BLOCKS),
+    )  # fmt: skip
+    memory = parquet.read_table(in_memory(path, tmp_path / "memory.parquet", "poles")).to_pylist()
+    expected = {line["id"]: line["score"] for line in memory}
+    for line in parquet.read_table(tmp_path / "out.parquet").to_pylist():
+        assert line["score"] == (
+            None if expected[line["id"]] is None else pytest.approx(expected[line["id"]], abs=2e-5)
+        )
+
+
+def test_methods_that_compare_items_say_what_to_do(tmp_path):
+    """More items than the sample cannot be ranked by comparisons."""
+    path = write(tmp_path / "items.parquet", rows())
+    with pytest.raises(CcrankError, match="larger --sample"):
+        rank_file(
+            path, tmp_path / "out.parquet", SIZE, tiny_reader("llama"), method="prompt-pair",
+            stream=StreamOptions(sample=10, **SMALL_BLOCKS),
+        )  # fmt: skip
+
+
+def test_labelled_items_are_in_the_sample(tmp_path):
+    """Labels reach items that a sample would leave out, in every form of file, and move the scores of others."""
+    path = write(tmp_path / "items.parquet", rows())
+    chosen = ITEMS[::9]
+    (tmp_path / "labels.csv").write_text(
+        "item,value\n" + "".join(f"{item},{n}\n" for n, item in enumerate(chosen))
+    )
+    (tmp_path / "labels.txt").write_text(" > ".join(reversed(chosen)))
+    (tmp_path / "labels.json").write_text(json.dumps({item: n for n, item in enumerate(chosen)}))
+    plain = StreamOptions(sample=20, **SMALL_BLOCKS)
+    rank_file(path, tmp_path / "plain.parquet", SIZE, tiny_reader("llama"), stream=plain)
+    before = {
+        line["text"]: line["score"] for line in parquet.read_table(tmp_path / "plain.parquet").to_pylist()
+    }
+    for name in ("labels.csv", "labels.txt", "labels.json"):
+        options = replace(plain, labels=tmp_path / name)
+        result = rank_file(path, tmp_path / "out.parquet", SIZE, tiny_reader("llama"), stream=options)
+        assert set(chosen) <= set(result.sample.task.items)
+        after = {
+            line["text"]: line["score"] for line in parquet.read_table(tmp_path / "out.parquet").to_pylist()
+        }
+        others = [item for item in ITEMS if item not in result.sample.task.items]
+        assert len(others) > 50
+        assert any(abs(after[item] - before[item]) > 0.05 for item in others)
+
+
+class StopError(Exception):
+    """An interruption."""
+
+
+class StopAfter(Watcher):
+    """Interrupts a job after some blocks."""
+
+    def __init__(self, blocks: int) -> None:
+        self.left = blocks
+
+    def advance(self, rows: int) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise StopError
+
+
+@pytest.mark.parametrize("sample", [30, 1000])
+def test_an_interrupted_job_resumes_where_it_stopped(sample, tmp_path, monkeypatch):
+    """The sample is not ranked again, finished blocks are not scored again, and the output is the same as without an
+    interruption."""
+    path = write(tmp_path / "items.csv", rows())
+    reader, options = tiny_reader("llama"), StreamOptions(sample=sample, **SMALL_BLOCKS)
+    rank_file(path, tmp_path / "whole.parquet", SIZE, reader, stream=options)
+    with pytest.raises(StopError):
+        rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=options, watcher=StopAfter(4))
+    assert not (tmp_path / "out.parquet").exists()
+    assert len(JobFolder(tmp_path / "out.parquet").finished()) == 4
+    monkeypatch.setattr(running, "rank_tasks", None)
+    result = rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=options)
+    assert (result.resumed, result.blocks) == (4, -(-len(rows()) // 10))
+    expected = parquet.read_table(tmp_path / "whole.parquet")
+    assert parquet.read_table(tmp_path / "out.parquet").equals(expected)
+
+
+def test_another_job_in_the_same_place_is_refused(tmp_path):
+    """An unfinished job is resumed only by the same command on the same input; the message names what differs."""
+    path = write(tmp_path / "items.csv", rows())
+    reader, options = tiny_reader("llama"), StreamOptions(sample=30, **SMALL_BLOCKS)
+    with pytest.raises(StopError):
+        rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=options, watcher=StopAfter(1))
+    with pytest.raises(CcrankError, match="differs in sample; repeat"):
+        rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=replace(options, sample=40))
+    with pytest.raises(CcrankError, match="differs in criterion"):
+        rank_file(path, tmp_path / "out.parquet", Criterion("age"), reader, stream=options)
+    write(path, rows(50))
+    with pytest.raises(CcrankError, match="size and time of the input"):
+        rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=options)
+
+
+@pytest.mark.parametrize(("refine", "columns"), [("auto", 3), ("prompt-pair", 3), ("none", 2)])
+def test_top_compares_the_finalists(refine, columns, tmp_path):
+    """--top writes the best rows; refined, their order is that of the stream's score and the method's on the finalists
+    alone, each Z-scored."""
+    path = write(tmp_path / "items.parquet", rows())
+    reader, options = tiny_reader("llama"), StreamOptions(sample=45, **SMALL_BLOCKS)
+    rank_file(path, tmp_path / "all.parquet", SIZE, reader, stream=options)
+    everything = [line for line in parquet.read_table(tmp_path / "all.parquet").to_pylist() if line["rank"]]
+    rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=replace(options, top=6, refine=refine))
+    table = parquet.read_table(tmp_path / "out.parquet")
+    found = table.to_pylist()
+    assert table.column_names == ["id", "text", "note", "rank", "score", "refined"][: 3 + columns]
+    assert len(found) == 6
+    if refine == "none":
+        assert found == everything[:6]
+        return
+    names = list(dict.fromkeys(line["text"].strip() for line in everything[:16]))
+    from ccrank.standardise import z_scores
+    from ccrank.task import Task
+
+    [ranking] = rank_tasks([Task(SIZE, tuple(names), id="ranking by size")], reader, refine)
+    streamed = {line["text"].strip(): line["score"] for line in everything}
+    expected = z_scores(ranking.scores) + z_scores(np.array([streamed[name] for name in names]))
+    best = [names[place] for place in np.argsort(-expected)]
+    assert (
+        list(dict.fromkeys(line["text"].strip() for line in found))
+        == best[: len({line["text"].strip() for line in found})]
+    )
+    assert found[0]["refined"] == pytest.approx(expected.max(), abs=1e-4)
+
+
+def test_bad_files_are_refused(tmp_path):
+    """A file that is missing, empty, without the column, not UTF-8 or of another format: an error with a remedy."""
+    reader = tiny_reader("llama")
+
+    def refused(path: Path, match: str, **options: object) -> None:
+        with pytest.raises(CcrankError, match=match):
+            rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=StreamOptions(**options))
+
+    refused(tmp_path / "missing.csv", "there is no file")
+    write(tmp_path / "items.csv", rows(5))
+    refused(tmp_path / "items.csv", "there is no column 'name'", column="name")
+    refused(tmp_path / "items.csv", "several columns")
+    (tmp_path / "latin.csv").write_bytes("text\nnaïve\n".encode("latin1"))
+    refused(tmp_path / "latin.csv", "not UTF-8")
+    (tmp_path / "empty.csv").write_text("text,id\n,1\n,2\n")
+    refused(tmp_path / "empty.csv", "no text in column 'text'", column="text")
+    (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text": \n')
+    refused(tmp_path / "bad.jsonl", "line 2: not JSON")
+    (tmp_path / "mixed.jsonl").write_text('{"text": "a", "x": [1]}\n{"text": "b", "x": "c"}\n')
+    refused(tmp_path / "mixed.jsonl", "field 'x'", column="text")
+    (tmp_path / "wide.csv").write_text("text,id\na,1\nb,2,3\n")
+    refused(tmp_path / "wide.csv", "line 3: 3 cells under 2 columns", column="text")
+    (tmp_path / "items.parquet").write_bytes(b"PAR1 not really")
+    refused(tmp_path / "items.parquet", "cannot be read as Parquet")
+    (tmp_path / "items.xlsx").write_bytes(b"")
+    refused(tmp_path / "items.xlsx", "give it as --file")
+
+
+@pytest.fixture
+def model(tmp_path_factory):
+    """A tiny model in a folder, for commands."""
+    return save_model(tiny_model("llama", max_position_embeddings=512), tmp_path_factory.mktemp("model"))
+
+
+def test_a_killed_process_loses_nothing(model, tmp_path):
+    """A command that is killed without warning in the middle of the pass is repeated: it resumes, and the output
+    equals that of a command that was never killed."""
+    path = write(tmp_path / "items.csv", rows(90))
+    environment = {**os.environ, "CCRANK_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+
+    def command(out: Path) -> list[str]:
+        arguments = [
+            "rank",
+            "--input",
+            str(path),
+            "--column",
+            "text",
+            "--by",
+            "size",
+            "--poles",
+            "small",
+            "large",
+        ]
+        arguments += ["--sample", "20", "--block-rows", "4", "--model", str(model), "--out", str(out)]
+        return [sys.executable, "-m", "ccrank", *arguments]
+
+    subprocess.run(command(tmp_path / "whole.parquet"), env=environment, check=True, capture_output=True)
+    out = tmp_path / "out.parquet"
+    running_process = subprocess.Popen(command(out), env=environment, stderr=subprocess.PIPE)
+    try:
+        parts = JobFolder(out).path / "parts"
+        while running_process.poll() is None and len(list(parts.glob("*.parquet"))) < 3:
+            time.sleep(0.002)
+        running_process.send_signal(signal.SIGKILL)
+        running_process.wait()
+    finally:
+        running_process.kill()
+    assert not out.exists(), "the command ended before it could be killed"
+    finished = len(JobFolder(out).finished())
+    assert 3 <= finished < 25
+    done = subprocess.run(command(out), env=environment, check=True, capture_output=True, text=True)
+    assert f"{finished} of " in done.stderr
+    assert parquet.read_table(out).equals(parquet.read_table(tmp_path / "whole.parquet"))
