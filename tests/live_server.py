@@ -20,7 +20,7 @@ from ccrank.server.settings import ServerSettings
 from ccrank.server.state import ServerState
 from tiny import tiny_reader
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds that a condition may take on a busy machine."""
 
 

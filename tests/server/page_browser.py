@@ -25,7 +25,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-dev-shm-usage",
 ]
-PATIENCE = 60_000
+PATIENCE = 120_000
 """Milliseconds for one action: a busy machine is no fault of the page."""
 ROOT = Path(__file__).parents[2]
 

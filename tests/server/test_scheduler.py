@@ -20,18 +20,8 @@ from ccrank.lm import Reader
 from ccrank.lm.listed import ListedEngine, Point, PointOutputs
 from ccrank.server.scheduler import Job, Pass, Scheduler, SharedEngine
 from ccrank.server.stopping import Cancelled, Ticket, TimedOut
+from live_server import PATIENCE, HeldEngine, until
 from tiny import scores_by_item, tiny_reader
-
-PATIENCE = 60.0
-"""Seconds that a condition may take on a busy machine."""
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition."""
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true"
-        time.sleep(0.002)
 
 
 class EchoEngine:
@@ -276,16 +266,21 @@ def test_concurrent_answers_equal_those_alone(scheduled, family: str):
     """Different requests that share passes get the scores of the same request alone, within 1e-4, in the same order."""
     reader = tiny_reader(family)
     passes: list[Pass] = []
-    scheduler = scheduled(ListedEngine(reader.engine), report=passes.append)
+    engine = HeldEngine(reader.engine)
+    scheduler = scheduled(ListedEngine(engine), report=passes.append)
     cases = CASES if family == "llama" else IN_FEW_WORDS
 
     def rank(case: dict[str, Any], own: Reader) -> ccrank.Ranking:
         return ccrank.rank(**case, model=own)
 
     expected = [rank(case, reader) for case in cases]
+    engine.open.clear()
     with ThreadPoolExecutor(len(cases)) as pool:
         shared = [reader.with_engine(SharedEngine(scheduler, Ticket(PATIENCE))) for _ in cases]
-        found = list(pool.map(rank, cases, shared))
+        futures = [pool.submit(rank, case, own) for case, own in zip(cases, shared, strict=True)]
+        until(lambda: scheduler.waiting + len(scheduler._in_pass) >= len(cases))
+        engine.open.set()
+        found = [future.result(PATIENCE) for future in futures]
     assert max(one.requests for one in passes) > 1
     for one, alone in zip(found, expected, strict=True):
         assert one.items == alone.items

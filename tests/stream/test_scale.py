@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ccrank.criterion_phrase import criterion_of, resolved
 from ccrank.labelfree.anchored import smoothed
 from ccrank.labelfree.combine import read_signals
 from ccrank.methods import get_method
@@ -50,6 +51,19 @@ def test_auto_without_smoothing_has_the_same_scores_item_by_item(context, headle
     scale = fit_signal_scale(task, reader, TEMPLATES, "auto", {"anchor": False})
     expected = scores_of("auto", task, reader, anchor=False).scores
     np.testing.assert_allclose(scale.score(task, reader, TEMPLATES), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize(("by", "items"), [("politeness", TEXTS), ("weight", NAMES)])
+def test_exemplars_written_for_a_criterion_score_items_one_by_one(by, items):
+    """Where texts were written for the criterion, their probe and its weight are part of the scale; without them
+    (exemplars=no) they are not."""
+    reader, task = tiny_reader("llama"), Task(resolved(criterion_of(by)), items)
+    for exemplars in (True, False):
+        options = {"anchor": False, "exemplars": exemplars}
+        scale = fit_signal_scale(task, reader, TEMPLATES, "auto", options)
+        assert (scale.written is not None) == exemplars
+        expected = scores_of("auto", task, reader, **options).scores
+        np.testing.assert_allclose(scale.score(task, reader, TEMPLATES), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("count", [12, 60])
@@ -103,13 +117,13 @@ def test_labels_move_new_items_as_the_posterior_does(context):
 
 def test_a_scale_survives_its_file(tmp_path):
     """What is loaded gives the same scores, with all parts of the scale."""
-    reader, task = tiny_reader("llama"), Task(SIZE, NAMES)
+    reader, task = tiny_reader("llama"), Task(resolved(criterion_of("weight")), NAMES)
     answer = scores_of("auto", task, reader, labels=LABELS)
     scale = fit_signal_scale(task, reader, TEMPLATES, "auto", {"labels": LABELS}, answer.probe)
-    assert None not in (scale.axis, scale.smoothing, scale.labelled)
+    assert None not in (scale.axis, scale.smoothing, scale.written, scale.labelled)
     scale.save(tmp_path / "scale.safetensors")
     again = SignalScale.load(tmp_path / "scale.safetensors")
-    new = Task(SIZE, ("a lazy dog", "the sea"))
+    new = Task(task.criterion, ("a lazy dog", "the sea"))
     np.testing.assert_array_equal(again.score(new, reader, TEMPLATES), scale.score(new, reader, TEMPLATES))
 
 

@@ -109,7 +109,7 @@ def read_poles(
     The score is log Σ_h p(h) − log Σ_l p(l) over the adjectives h of the high pole and l of the low pole.
     """
     asked = words and not reader.loaded.missing_head
-    texts = [_texts_for(task) if written and layers else [] for task in tasks]
+    texts = [texts_for(task) if written and layers else [] for task in tasks]
     per_task = [
         pole_prompts(task, reader.form, templates, template, bool(layers), own)
         for task, own in zip(tasks, texts, strict=True)
@@ -157,10 +157,13 @@ def _log_odds(logits: np.ndarray, task: Task) -> np.ndarray:
 
 
 def _read_in_steps(task: Task, prompts: int, read: Callable[[slice], Readings], watcher: Watcher) -> Readings:
-    """The readings of one list's prompts, some prompts at a time; the watcher is given the pole scores so far."""
+    """The readings of one list's prompts, some items at a time; the watcher is given the pole scores so far.
+
+    The prompts after those of the items, of exemplars, are read with the last items.
+    """
     found: list[Readings] = []
-    for part in steps(prompts):
-        found.append(read(part))
+    for part in steps(len(task.items)):
+        found.append(read(part if part.stop < len(task.items) else slice(part.start, prompts)))
         logits = [one.logits for one in found if one.logits is not None]
         scores = _log_odds(np.concatenate(logits)[: len(task.items)], task)
         watcher.partial(by_item(task.items, z_scores(scores)))
@@ -188,10 +191,10 @@ def pole_prompts(
 
 def written_prompts(task: Task, form: Form, templates: Templates) -> tuple[list[Prompt], list[str]]:
     """All prompts of `read_poles` with states and with the texts written for the criterion."""
-    return pole_prompts(task, form, templates, with_exemplars=True, texts=_texts_for(task))
+    return pole_prompts(task, form, templates, with_exemplars=True, texts=texts_for(task))
 
 
-def _texts_for(task: Task) -> list[str]:
+def texts_for(task: Task) -> list[str]:
     """What was written for the criterion, texts or things as the items are; those of the high pole first."""
     if task.context:
         return []
@@ -250,16 +253,23 @@ def exemplar_scores(slot: np.ndarray, item: np.ndarray, count: int, made: int) -
 
 def _by_texts(states: np.ndarray, texts: np.ndarray) -> np.ndarray:
     """Mean over layers of z(x · w), w = argmin ‖Aw − y‖² + d‖w‖² with A the Z-scored states of the texts, y = ±1."""
+    weights = text_weights(texts)
+    scores = [z_scores(states[:, layer].astype(float) @ weights[layer]) for layer in range(states.shape[1])]
+    return np.asarray(np.mean(scores, axis=0))
+
+
+def text_weights(texts: np.ndarray) -> np.ndarray:
+    """w of each layer as above, for states as they are: (T, L, d), the high pole's texts first -> (L, d)"""
     half = len(texts) // 2
     target = np.repeat([1.0, -1.0], half)
-    scores = []
-    for layer in range(states.shape[1]):
+    found = []
+    for layer in range(texts.shape[1]):
         own = texts[:, layer].astype(float)
         scale = np.where((deviation := own.std(axis=0)) > 0, deviation, 1.0)
         table = (own - own.mean(axis=0)) / scale
         dual = np.linalg.solve(table @ table.T + table.shape[1] * np.eye(len(table)), target)
-        scores.append(z_scores(states[:, layer].astype(float) @ (table.T @ dual / scale)))
-    return np.asarray(np.mean(scores, axis=0))
+        found.append(table.T @ dual / scale)
+    return np.stack(found)
 
 
 def read_likelihood(

@@ -20,11 +20,15 @@ from scipy.special import logsumexp
 
 from ccrank.files import write_atomically
 from ccrank.labelfree.anchored import LEAST_SMOOTHED, SMOOTHING, fitted_and_left_out, smoothed
+from ccrank.labelfree.combine import WRITTEN, Signals
 from ccrank.labelfree.signals import (
+    SLOT_SHARE,
     Wording,
     axis_direction,
     pole_prompts,
     read_likelihood,
+    text_weights,
+    texts_for,
     wordings_of,
 )
 from ccrank.labelled.fit import Fitted
@@ -69,6 +73,9 @@ class SignalScale:
         The projection on the direction between exemplars, in the units of the sample; None if it is no signal.
     smoothing
         What similar items add to the mean of the signals; None if nothing.
+    written
+        The probe of texts that were written for the criterion, its weight, and the constants of the mean of all other
+        signals; None where there are no such texts.
     labelled
         What labels add, with the constants and the weight of the label-free score; None without labels.
     """
@@ -77,6 +84,7 @@ class SignalScale:
     units: Mapping[str, Units]
     axis: Linear | None = None
     smoothing: Linear | None = None
+    written: tuple[Linear, float, Units] | None = None
     labelled: tuple[Units, float, Linear] | None = None
 
     def score(
@@ -103,6 +111,9 @@ class SignalScale:
         if self.axis is not None:
             rows.append(self.axis(*raw.states))
         scores = np.mean(rows, axis=0)
+        if self.written is not None:
+            probe, share, others = self.written
+            scores = share * probe(*raw.states) + (1 - share) * others(scores)
         if self.smoothing is not None:
             scores = scores + self.smoothing(*raw.states)
         if self.labelled is not None:
@@ -127,12 +138,16 @@ class SignalScale:
         }
         tensors = {"empty": np.zeros(1)}
         labelled = None if self.labelled is None else self.labelled[2]
-        for name, one in (("axis", self.axis), ("smoothing", self.smoothing), ("labelled", labelled)):
+        written = None if self.written is None else self.written[0]
+        linear = {"axis": self.axis, "smoothing": self.smoothing, "written": written, "labelled": labelled}
+        for name, one in linear.items():
             if one is not None:
                 tensors[name] = np.ascontiguousarray(one.weights)
                 about[name] = one.offset
         if self.labelled is not None:
             about["prior"] = (self.labelled[0].mean, self.labelled[0].factor, self.labelled[1])
+        if self.written is not None:
+            about["share"] = (self.written[1], self.written[2].mean, self.written[2].factor)
         header = {"about": json.dumps(about)}
         write_atomically(path, lambda partial: save_file(tensors, str(partial), header), sync=True)
 
@@ -149,7 +164,7 @@ class SignalScale:
             about = json.loads(file.metadata()["about"])
             found = {
                 name: Linear(file.get_tensor(name), about[name])
-                for name in ("axis", "smoothing", "labelled")
+                for name in ("axis", "smoothing", "written", "labelled")
                 if name in about
             }
         plan = Plan(
@@ -162,8 +177,12 @@ class SignalScale:
         if "labelled" in found:
             mean, factor, weight = about["prior"]
             labelled = (Units(mean, factor), weight, found["labelled"])
+        written = None
+        if "written" in found:
+            share, mean, factor = about["share"]
+            written = (found["written"], share, Units(mean, factor))
         units = {name: Units(*one) for name, one in about["units"].items()}
-        return cls(plan, units, found.get("axis"), found.get("smoothing"), labelled)
+        return cls(plan, units, found.get("axis"), found.get("smoothing"), written, labelled)
 
 
 @dataclass(frozen=True)
@@ -264,13 +283,17 @@ def fit_signal_scale(
     plan = plan_of(method, options, task, reader)
     raw = read_raw(task, reader, templates, plan, progress)
     is_axis = method == "axis" or (method == "auto" and bool(plan.layers) and not _by_context(task, reader))
-    axis = _axis(task, reader, templates, plan, raw, progress) if is_axis else None
+    with_texts = is_axis and method == "auto" and bool(options.get("exemplars", True))
+    exemplars = _Exemplars.read(task, reader, templates, plan, with_texts, progress) if is_axis else None
+    axis = None if exemplars is None else _axis(exemplars.made, raw)
     if axis is not None and method == "auto":  # among other signals it is standardised as they are
         axis = axis.in_units(Units.of(axis(*raw.states)))
     plain = {name: Units() if method == "poles" else Units.of(values) for name, values in raw.signals.items()}
     scale = SignalScale(plan, plain, axis)
     if method != "auto":
         return scale
+    if exemplars is not None and exemplars.texts is not None:
+        scale = replace(scale, written=_written(scale, exemplars.texts, raw))
     scores = scale.of(raw)
     if is_axis and options.get("anchor", True) and len(scores) >= LEAST_SMOOTHED:
         scale = replace(scale, smoothing=_smoothing(raw.states[0], scores))
@@ -287,30 +310,71 @@ def _by_context(task: Task, reader: ReaderLike) -> bool:
     return bool(task.context) and not reader.loaded.missing_head
 
 
-def _axis(
-    task: Task,
-    reader: ReaderLike,
-    templates: Templates,
-    plan: Plan,
-    raw: RawSignals,
-    progress: Progress | None,
-) -> Linear:
-    """The axis in the units of the sample: Z-scored by layer, averaged, Z-scored, the sum over both positions."""
-    prompts, _ = pole_prompts(task, reader.form, templates, plan.template, with_exemplars=True)
-    made = reader.read(prompts[len(task.items) :], None, plan.layers, items=True, progress=progress)
-    assert made.states is not None
-    assert made.item_states is not None
-    total = Linear(np.zeros((2, *raw.states[0].shape[1:])))
-    for position, exemplars in enumerate((made.item_states, made.states)):
-        direction = axis_direction(exemplars)
-        projections = np.einsum("nld,ld->ln", raw.states[position].astype(float), direction)
-        weights, offset = np.zeros_like(total.weights), 0.0
-        for layer, values in enumerate(projections):
-            units = Units.of(values)
-            weights[position, layer] = direction[layer] * units.factor / len(projections)
-            offset -= units.mean * units.factor / len(projections)
-        total += Linear(weights, offset).in_units(Units.of(z_scores(projections).mean(axis=0)))
-    return total
+@dataclass(frozen=True)
+class _Exemplars:
+    """States of exemplars at the item and at the slot, of the high pole first."""
+
+    made: tuple[np.ndarray, np.ndarray]
+    """(2E, L, d) of those made of pole words."""
+    texts: tuple[np.ndarray, np.ndarray] | None
+    """(T, L, d) of those that were written for the criterion; None if there are none."""
+
+    @classmethod
+    def read(
+        cls,
+        task: Task,
+        reader: ReaderLike,
+        templates: Templates,
+        plan: Plan,
+        with_texts: bool,
+        progress: Progress | None,
+    ) -> _Exemplars:
+        texts = texts_for(task) if with_texts else []
+        prompts, _ = pole_prompts(task, reader.form, templates, plan.template, True, texts)
+        found = reader.read(prompts[len(task.items) :], None, plan.layers, items=True, progress=progress)
+        assert found.states is not None
+        assert found.item_states is not None
+        made = len(prompts) - len(task.items) - len(texts)
+        both = (found.item_states, found.states)
+        return cls((both[0][:made], both[1][:made]), (both[0][made:], both[1][made:]) if texts else None)
+
+
+def _layer_mean(weights: np.ndarray, position: int, states: np.ndarray) -> Linear:
+    """z of the mean over layers of z(wᵀx), at one position."""
+    projections = np.einsum("nld,ld->ln", states.astype(float), weights)
+    scaled, offset = np.zeros((2, *weights.shape)), 0.0
+    for layer, values in enumerate(projections):
+        units = Units.of(values)
+        scaled[position, layer] = weights[layer] * units.factor / len(projections)
+        offset -= units.mean * units.factor / len(projections)
+    return Linear(scaled, offset).in_units(Units.of(z_scores(projections).mean(axis=0)))
+
+
+def _axis(exemplars: tuple[np.ndarray, np.ndarray], raw: RawSignals) -> Linear:
+    """The axis in the units of the sample: the sum over both positions."""
+    item, slot = (
+        _layer_mean(axis_direction(exemplars[position]), position, raw.states[position])
+        for position in range(2)
+    )
+    return item + slot
+
+
+def _written(
+    scale: SignalScale, texts: tuple[np.ndarray, np.ndarray], raw: RawSignals
+) -> tuple[Linear, float, Units]:
+    """The probe of written exemplars in the units of the sample, its weight, and the constants of the other signals'
+    mean."""
+    item, slot = (
+        _layer_mean(text_weights(texts[position]), position, raw.states[position]) for position in range(2)
+    )
+    probe = Linear((1 - SLOT_SHARE) * item.weights, (1 - SLOT_SHARE) * item.offset)
+    probe += Linear(SLOT_SHARE * slot.weights, SLOT_SHARE * slot.offset)
+    probe = probe.in_units(Units.of(probe(*raw.states)))
+    signals = {name: scale.units[name](values) for name, values in raw.signals.items()}
+    if scale.axis is not None:
+        signals["axis"] = scale.axis(*raw.states)
+    share = Signals({**signals, WRITTEN: probe(*raw.states)}).written_share()
+    return probe, share, Units.of(np.mean([*signals.values()], axis=0))
 
 
 def _smoothing(item_states: np.ndarray, anchors: np.ndarray) -> Linear:

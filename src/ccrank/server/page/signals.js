@@ -9,6 +9,7 @@ import { placer, ranks, tau } from "./stats.js";
 const MEANING = {
   poles: "the pole words that the model prefers for the item",
   axis: "the item’s hidden state between exemplars of both poles",
+  exemplars: "the item’s hidden state between texts that were written for both poles",
   "such-as": "how likely the item is after “… such as” at either pole",
   considered: "how likely the item is after “is considered” at either pole",
   "list-of": "how likely the text is in a list from either pole",
