@@ -64,7 +64,11 @@ class WordTokens:
         if any(token.rstrip or " " in token.content.strip() for token in added):
             return False
         names = {str(token) for token in added}
-        if any(_CROSSING.search(token) for token in self.tokenizer.get_vocab() if token not in names):
+        if any(
+            _CROSSING.search(token)
+            for token in self.tokenizer.backend_tokenizer.get_vocab()
+            if token not in names
+        ):
             return False
         words = split_words(_SAMPLE)
         known = self.learn(words)
