@@ -12,7 +12,8 @@ from typing import Any
 import uvicorn
 
 from ccrank.lm import Reader
-from ccrank.lm.engine import EngineLike, EngineOutput, Point
+from ccrank.lm.engine import EngineLike
+from ccrank.lm.points import EngineOutput, Inputs, Points
 from ccrank.server.app import create_app
 from ccrank.server.run import Server
 from ccrank.server.settings import ServerSettings
@@ -45,14 +46,14 @@ class HeldEngine:
         return getattr(self.engine, name)
 
     def run(
-        self, sequences: Sequence[Any], points: Sequence[Point], layers: Sequence[int], progress: Any = None
+        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Any = None
     ) -> EngineOutput:
         """A pass of the engine."""
         self.begun += 1
         assert self.open.wait(PATIENCE)
         if self.error is not None:
             raise self.error
-        return self.engine.run(sequences, points, layers, progress)
+        return self.engine.run(inputs, points, layers, progress)
 
 
 def held_reader() -> tuple[Reader, HeldEngine]:

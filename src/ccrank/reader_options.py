@@ -25,5 +25,9 @@ class ReaderOptions:
     """Cut contexts that exceed the model's window from their middle, instead of raising an error."""
     allow_pickle: bool = False
     """Open pickled weights, which can run arbitrary code."""
+    quantize: str = "no"
+    """no, int8 or int4: weights of fewer bits, through bitsandbytes, torchao or optimum-quanto."""
+    device_map: str = "no"
+    """no, or how a model that is larger than one GPU is spread over several: auto, balanced, sequential."""
     allow_new_head: bool = False
     """Prompt a model even if its checkpoint lacks (part of) the language-model head."""

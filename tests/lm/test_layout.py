@@ -6,11 +6,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccrank.lm.layout import padded_layouts, tree_layouts
-from ccrank.lm.tree import shared_prefix
+from ccrank.lm.layout import Layout
+from ccrank.lm.ragged import Ragged
+from ccrank.lm.tree import Sorted
+from ccrank.lm.tree_masks import visible
+from lm.test_tree import shared_prefix
 
 sequences_of_tokens = st.lists(
     st.lists(st.integers(1, 3), min_size=1, max_size=12).map(tuple), min_size=1, max_size=20
@@ -18,13 +22,25 @@ sequences_of_tokens = st.lists(
 budgets = st.integers(1, 80)
 
 
-def check_everything_once(layouts, sequences):
-    members = [index for layout in layouts for index in layout.members]
-    assert sorted(members) == list(range(len(sequences)))
-    for layout in layouts:
-        for index, places in zip(layout.members, layout.places, strict=True):
-            assert tuple(layout.tokens.reshape(-1)[places]) == sequences[index]
-            assert list(layout.positions.reshape(-1)[places]) == list(range(len(places)))
+def tree_layout(sequences, budget):
+    return Layout.trees(Sorted(Ragged.of(sequences)), budget)
+
+
+def padded_layout(sequences, budget):
+    return Layout.padded(Ragged.of(sequences))
+
+
+def check_everything_once(layout, batches, sequences):
+    """Each row is in one batch, and each sequence is spelled by the places of its tokens."""
+    assert sorted(row for batch in batches for row in batch.rows) == list(range(len(layout.tokens)))
+    row_of = layout.row_of(np.arange(len(sequences)))
+    for batch in batches:
+        for place, row in enumerate(batch.rows):
+            for index in np.flatnonzero(row_of == row):
+                length = len(sequences[index])
+                columns = layout.columns(np.full(length, index), np.arange(length))
+                assert tuple(batch.tokens[place, columns]) == sequences[index]
+                assert list(batch.positions[place, columns]) == list(range(length))
 
 
 @settings(max_examples=40)
@@ -32,55 +48,64 @@ def check_everything_once(layouts, sequences):
 def test_padded_layouts_hold_everything_once_within_budget(sequences, budget, most_rows):
     """Padded: each sequence once, no more positions than the budget unless one sequence is longer, rows as
     requested."""
-    layouts = list(padded_layouts(sequences, budget, most_rows))
-    check_everything_once(layouts, sequences)
-    for layout in layouts:
-        rows, length = layout.tokens.shape
+    layout = padded_layout(sequences, budget)
+    batches = list(layout.batches(budget, most_rows))
+    check_everything_once(layout, batches, sequences)
+    for batch in batches:
+        rows, length = batch.tokens.shape
         assert rows == 1 or rows * length <= budget
         assert most_rows is None or rows <= most_rows
-        assert not layout.trees
-        assert [len(sequences[index]) for index in layout.members] == list(layout.lengths)
+        assert batch.ends is None
+        assert [len(sequences[index]) for index in batch.rows] == list(batch.lengths)
 
 
 @settings(max_examples=40)
-@given(sequences_of_tokens, budgets, st.booleans())
-def test_tree_layouts_hold_everything_once_within_budget(sequences, budget, one_row):
+@given(sequences_of_tokens, budgets, st.none() | st.integers(1, 4))
+def test_tree_layouts_hold_everything_once_within_budget(sequences, budget, most_rows):
     """Trees: each sequence once; several rows never exceed the budget, a lone row only by what it shares."""
-    layouts = list(tree_layouts(sequences, budget, one_row))
-    check_everything_once(layouts, sequences)
-    for layout in layouts:
-        rows, length = layout.tokens.shape
+    layout = tree_layout(sequences, budget)
+    batches = list(layout.batches(budget, most_rows))
+    check_everything_once(layout, batches, sequences)
+    row_of = layout.row_of(np.arange(len(sequences)))
+    for batch in batches:
+        rows, length = batch.tokens.shape
+        assert most_rows is None or rows <= most_rows
         if rows > 1:
-            assert not one_row
             assert rows * length <= budget
         else:
-            members = [sequences[index] for index in layout.members]
+            members = sorted(sequences[index] for index in np.flatnonzero(row_of == batch.rows[0]))
             shared = max((shared_prefix(*pair) for pair in pairwise(members)), default=0)
             assert length <= max(budget, len(members[0]), 2 * shared)
 
 
 @settings(max_examples=40)
 @given(sequences_of_tokens, budgets)
-def test_no_row_sees_another_and_padding_sees_itself(sequences, budget):
-    """Each row's mask is that of its tree, and padding attends to itself only, so that no softmax is empty."""
-    for layout in tree_layouts(sequences, budget):
-        seen = layout.visible()
-        assert seen.any(axis=-1).all()
-        for row, tree in enumerate(layout.trees):
-            size = len(tree)
-            np.testing.assert_array_equal(seen[row, :size, :size], tree.mask())
-            np.testing.assert_array_equal(seen[row, size:], np.eye(seen.shape[1], dtype=bool)[size:])
-            assert not seen[row, :size, size:].any()
+def test_no_sequence_sees_another_and_padding_sees_itself(sequences, budget):
+    """A query sees exactly its own prefix, and padding attends to itself only, so that no softmax is empty."""
+    layout = tree_layout(sequences, budget)
+    row_of = layout.row_of(np.arange(len(sequences)))
+    for batch in layout.batches(budget):
+        seen = visible(torch.as_tensor(batch.ends)).numpy()
+        for place, row in enumerate(batch.rows):
+            length = batch.lengths[place]
+            expected = np.eye(seen.shape[1], dtype=bool)
+            for index in np.flatnonzero(row_of == row):
+                count = len(sequences[index])
+                path = layout.columns(np.full(count, index), np.arange(count))
+                for position in range(count):
+                    expected[path[position], path[: position + 1]] = True
+            np.testing.assert_array_equal(seen[place], expected)
+            assert not seen[place, :length, length:].any()
 
 
 def test_many_rows_are_laid_out_as_they_come():
-    """Layouts are made one by one: the first is there long before the last sequence was packed."""
-    sequences = [(index, index + 1) for index in range(100_000)]
-    first = next(iter(tree_layouts(sequences, 64)))
-    assert len(first.members) <= 64
+    """Batches are made one by one: the first is small, however many sequences there are."""
+    sequences = [(index, index + 1) for index in range(20_000)]
+    first = next(iter(tree_layout(sequences, 64).batches(64)))
+    assert first.tokens.size <= 64
 
 
-@pytest.mark.parametrize("layouts", [padded_layouts, tree_layouts])
-def test_nothing_gives_nothing(layouts):
+@pytest.mark.parametrize("layout", [padded_layout, tree_layout])
+def test_nothing_gives_nothing(layout):
     """No sequences, no batches."""
-    assert list(layouts([], 64)) == []
+    assert list(layout([], 64).batches(64)) == []

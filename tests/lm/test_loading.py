@@ -324,3 +324,30 @@ def test_bos_where_the_model_was_trained_with_it():
     assert tiny_model("opt").bos == tiny_model("gemma3_text").bos == (tokenizer_of("opt").bos_token_id,)
     assert tiny_model("roberta").bos == ()
     assert tiny_model("llama", ccrank_bos=True).bos == (tokenizer_of("llama").bos_token_id,)
+
+
+def test_quantizing_needs_a_package_and_says_which(tmp_path, monkeypatch):
+    """Without a package for it, the error names one to install; an unknown kind is refused with its value."""
+    folder = save_model(tiny_model("llama"), tmp_path)
+    monkeypatch.setattr("ccrank.lm.quantize.find_spec", lambda name: None)
+    with pytest.raises(CcrankError, match=r"--quantize int8 on cpu needs .*torchao.*pip install torchao"):
+        load_model(str(folder), quantize="int8", device="cpu")
+    with pytest.raises(CcrankError, match="'int3'"):
+        load_model(str(folder), quantize="int3")
+
+
+def test_a_device_map_gives_the_same_readings(tmp_path):
+    """A model that is placed by `accelerate` reads as one that is moved to its device."""
+    pytest.importorskip("accelerate")
+    folder = save_model(tiny_model("llama"), tmp_path)
+    prompts = pair_prompts(Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad")))
+    plain = Reader(load_model(str(folder), device="cpu"))
+    spread = Reader(load_model(str(folder), device="cpu", device_map="sequential"))
+    for reader in (plain, spread):
+        reader.read(prompts, candidates=["Yes", "No"])
+    ours = spread.read(prompts, candidates=["Yes", "No"], layers="all")
+    theirs = plain.read(prompts, candidates=["Yes", "No"], layers="all")
+    np.testing.assert_allclose(ours.logits, theirs.logits, atol=1e-5)
+    np.testing.assert_allclose(ours.states, theirs.states, atol=1e-5)
+    with pytest.raises(CcrankError, match="'everywhere'"):
+        load_model(str(folder), device_map="everywhere")

@@ -14,6 +14,7 @@ import transformers
 import ccrank
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader
+from ccrank.lm.chunks import CHUNK, chunk_ranges
 from ccrank.lm.loading import LoadedModel
 from ccrank.prompts import Piece, Prompt, load_templates
 from ccrank.task import Criterion, Task
@@ -210,6 +211,30 @@ def test_ten_thousand_prompts():
     assert len({tuple(row) for row in readings.logits.round(4)}) > 1000
     assert reader.spent == readings.cost
     assert readings.cost.prompts == 10_000
+
+
+def test_chunks_end_where_tasks_do():
+    """Chunks hold every prompt once, none is longer than the limit, and no short task is divided."""
+    sizes = [56] * 300 + [9000, 3, 3]
+    prompts = [Prompt((), task=str(number)) for number, size in enumerate(sizes) for _ in range(size)]
+    chunks = list(chunk_ranges(prompts))
+    assert chunks[0][0] == 0
+    assert chunks[-1][1] == len(prompts)
+    assert [end for _, end in chunks[:-1]] == [start for start, _ in chunks[1:]]
+    assert max(end - start for start, end in chunks) <= CHUNK
+    divided = {prompts[end].task for _, end in chunks[:-1] if prompts[end - 1].task == prompts[end].task}
+    assert divided == {"300"}  # the one that is longer than a chunk
+    assert list(chunk_ranges(prompts[:50])) == [(0, 50)]
+    assert list(chunk_ranges([])) == []
+
+
+def test_an_error_in_a_later_chunk_is_raised():
+    """What is wrong with a prompt far behind is said, although another thread finds it."""
+    reader = Reader(tiny_model("llama"))
+    prompts = pair_prompts(TASK, "causal") * 400
+    long = Prompt((Piece("fox " * 500, "item"), Piece("? "), Piece("", "slot")), task="the long one")
+    with pytest.raises(CcrankError, match="the long one"):
+        reader.read([*prompts, long], candidates=["Yes", "No"])
 
 
 @pytest.mark.parametrize("family", ["llama", "bert", "roberta", "opt", "t5"])

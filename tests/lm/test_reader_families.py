@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from ccrank.lm import Reader
+from ccrank.lm.graphs import GraphedPasses, _copied
+from ccrank.lm.tree_attention import using_blocks
 from ccrank.task import Criterion, Task
 from tiny import CAUSAL, FAMILIES, pair_prompts, tiny_model
 
@@ -133,3 +137,57 @@ def test_tree_with_blocks_of_any_size(family):
         np.testing.assert_allclose(part.states, whole.states, atol=1e-4)
         assert part.cost.distinct_tokens == whole.cost.distinct_tokens <= part.cost.computed_tokens
     assert whole.cost.computed_tokens < whole.cost.prompt_tokens / 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3_text", "gpt_neox", "opt"])
+def test_attention_by_blocks_gives_the_same(family):
+    """A kernel that skips hidden blocks gives the readings of the additive masks, windows included."""
+    loaded = tiny_model(family)
+    prompts = all_pairs("causal")
+    arguments = {"candidates": ["Yes", "No"], "layers": "all"}
+    reader = Reader(loaded, path="tree")
+    plain = reader.read(prompts, **arguments)
+    reader.engine.masks = replace(reader.engine.masks, blocks=True)
+    with using_blocks(loaded.model):
+        blocks = reader.read(prompts, **arguments)
+    np.testing.assert_allclose(blocks.logits, plain.logits, atol=1e-4)
+    np.testing.assert_allclose(blocks.states, plain.states, atol=1e-4)
+
+
+class Recorded:
+    """Stands for a graph: keeps the inputs of its first pass and runs them again with what was copied there."""
+
+    def __init__(self, passes, arguments, layers):
+        self.passes, self.layers = passes, layers
+        self.inputs = _copied(arguments)
+        self.everything = torch.arange(arguments["input_ids"].numel())
+        self.states, _ = passes.backbone.rows(self.inputs, self.everything, layers)
+
+    def replay(self):
+        fresh, _ = self.passes.backbone.rows(self.inputs, self.everything, self.layers)
+        for layer, states in fresh.items():
+            self.states[layer].copy_(states)
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "gpt2"])
+def test_replayed_passes_give_the_same(family, monkeypatch):
+    """Passes of rounded lengths that are replayed with new inputs give the readings of plain passes."""
+
+    def record(self, arguments, layers):
+        one = Recorded(self, arguments, layers)
+        return one, one.inputs, one.states
+
+    monkeypatch.setattr(GraphedPasses, "_record", record)
+    loaded = tiny_model(family)
+    plain = Reader(loaded, path="tree")
+    reader = Reader(loaded, path="tree")
+    reader.engine.graphs = GraphedPasses(reader.engine.backbone)
+    for part in (slice(0, 6), slice(6, 12), slice(2, 8), slice(12, 18)):
+        prompts = all_pairs("causal")[part]
+        arguments = {"candidates": ["Yes", "No"], "layers": [1, -1], "items": True}
+        ours, theirs = reader.read(prompts, **arguments), plain.read(prompts, **arguments)
+        np.testing.assert_allclose(ours.logits, theirs.logits, atol=1e-4)
+        np.testing.assert_allclose(ours.states, theirs.states, atol=1e-4)
+        np.testing.assert_allclose(ours.item_states, theirs.item_states, atol=1e-4)
+    assert reader.engine.graphs._graphs

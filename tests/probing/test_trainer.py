@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ccrank.errors import CcrankError
-from ccrank.probing import OBJECTIVES, Settings, fit_each, fit_pool, ordered_pairs
+from ccrank.probing import OBJECTIVES, Settings, fit_each, fit_pool, ordered_pairs, trainer
 from ccrank.probing.lbfgs import minimise_lbfgs
 from ccrank.probing.trainer import initial_weights, minimise_adam
 from ccrank.standardise import z_scores
@@ -293,3 +293,24 @@ def test_a_gpu_gives_the_same(method):
         here, there = (fit(states, method, device=device, **options) for device in ("cpu", "cuda"))
         torch.testing.assert_close(there.weights.cpu(), here.weights, rtol=0, atol=1e-6)
         np.testing.assert_allclose(there.scores(states[:1])[0], here.scores(states[:1])[0], atol=1e-6)
+
+
+def test_small_fits_use_one_thread_and_leave_the_others_alone(monkeypatch):
+    """A small fit runs on one thread, gives the same weights, and the number of threads is as before."""
+    seen = []
+    original = trainer._train_whole
+    monkeypatch.setattr(
+        trainer, "_train_whole", lambda *args: seen.append(torch.get_num_threads()) or original(*args)
+    )
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        small = fit_each(states_of("triplet"), "triplet", settings=Settings(epochs=5)).weights
+        assert torch.get_num_threads() == 2
+        monkeypatch.setattr(trainer, "CACHE_LIMIT", 0)
+        large = fit_each(states_of("triplet")[:1], "triplet", settings=Settings(epochs=5)).weights
+    finally:
+        torch.set_num_threads(before)
+    assert seen[0] == 1
+    assert seen[-1] == 2
+    torch.testing.assert_close(small[:1], large, rtol=1e-5, atol=1e-6)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import ccrank
 from ccrank.lm import Reader
-from ccrank.lm.engine import EngineOutput, Point
+from ccrank.lm.listed import ListedEngine, Point, PointOutputs
 from ccrank.server.scheduler import Job, Pass, Scheduler, SharedEngine
 from ccrank.server.stopping import Cancelled, Ticket, TimedOut
 from live_server import PATIENCE, HeldEngine, until
@@ -39,7 +39,7 @@ class EchoEngine:
 
     def run(
         self, sequences: Sequence[Any], points: Sequence[Point], layers: Sequence[int], progress: Any = None
-    ) -> EngineOutput:
+    ) -> PointOutputs:
         self.passes.append(list(sequences))
         assert self.open.wait(PATIENCE)
         if any(self.poison in sequence for sequence in sequences):
@@ -51,7 +51,7 @@ class EchoEngine:
             else None
             for point in points
         ]
-        return EngineOutput(logits, np.zeros(len(points), np.float32), states, sum(map(len, sequences)))
+        return PointOutputs(logits, np.zeros(len(points), np.float32), states, sum(map(len, sequences)))
 
 
 def echo(sequence: Any, point: Point) -> np.ndarray:
@@ -267,7 +267,7 @@ def test_concurrent_answers_equal_those_alone(scheduled, family: str):
     reader = tiny_reader(family)
     passes: list[Pass] = []
     engine = HeldEngine(reader.engine)
-    scheduler = scheduled(engine, report=passes.append)
+    scheduler = scheduled(ListedEngine(engine), report=passes.append)
     cases = CASES if family == "llama" else IN_FEW_WORDS
 
     def rank(case: dict[str, Any], own: Reader) -> ccrank.Ranking:
@@ -290,7 +290,7 @@ def test_concurrent_answers_equal_those_alone(scheduled, family: str):
 @pytest.mark.real
 def test_concurrent_answers_of_the_default_model_equal_those_alone(scheduled, default_reader: Reader):
     """The default model gives the same order, and scores within 1e-4, to requests that share passes."""
-    scheduler = scheduled(default_reader.engine)
+    scheduler = scheduled(ListedEngine(default_reader.engine))
     cases = [CASES[0], CASES[1], CASES[7]]
     expected = [ccrank.rank(**case, model=default_reader) for case in cases]
     with ThreadPoolExecutor(len(cases)) as pool:
@@ -327,7 +327,7 @@ def test_workers_do_not_take_the_threads_of_a_pass(scheduled):
     seen: list[int] = []
 
     class Watched(EchoEngine):
-        def run(self, *arguments: Any, **more: Any) -> EngineOutput:
+        def run(self, *arguments: Any, **more: Any) -> PointOutputs:
             seen.append(torch.get_num_threads())
             return super().run(*arguments, **more)
 

@@ -129,6 +129,18 @@ class ReaderFlags:
             default="no-allow-pickle",
         ),
     ] = None
+    quantize: Annotated[
+        str | None,
+        _flag("--quantize", help="no, int8 or int4: load weights with fewer bits.", default="no"),
+    ] = None
+    device_map: Annotated[
+        str | None,
+        _flag(
+            "--device-map",
+            help="no, auto, balanced or sequential: spread a large model over several GPUs.",
+            default="no",
+        ),
+    ] = None
     allow_new_head: Annotated[
         bool | None,
         _flag(

@@ -28,24 +28,26 @@ class AnswerTree:
     def scores(
         self,
         logits: Mapping[Prefix, np.ndarray],
-        normalisers: Mapping[Prefix, float],
+        normalisers: Mapping[Prefix, np.ndarray | float],
         log_probabilities: bool,
     ) -> np.ndarray:
-        """(candidates,) float32, from the logits at each step and the normalisers at each step except possibly the
-        slot."""
+        """(…, candidates) float32, from the logits (…, tokens) at each step and the normalisers (…) at each step except
+        possibly the slot; the leading axes are prompts with the same candidates."""
         table = {
-            (*prefix, token_id): float(value) - (normalisers[prefix] if prefix or log_probabilities else 0.0)
+            (*prefix, token_id): logits[prefix][..., column].astype(float)
+            - (normalisers[prefix] if prefix or log_probabilities else 0.0)
             for prefix, token_ids in self.steps.items()
-            for token_id, value in zip(token_ids, logits[prefix], strict=True)
+            for column, token_id in enumerate(token_ids)
         }
-        whole = np.array(
-            [sum(table[answer[: length + 1]] for length in range(len(answer))) for answer in self.answers]
+        whole = np.stack(
+            [sum(table[answer[: length + 1]] for length in range(len(answer))) for answer in self.answers],
+            axis=-1,
         )
         alone = whole.copy()
         for index, answer in enumerate(self.answers):
             if inner := self._next_longer(answer):
-                share = float(np.exp(whole[inner] - whole[index]).sum())
-                alone[index] += np.log1p(-min(share, 1 - 1e-6))
+                share = np.exp(whole[..., inner] - whole[..., [index]]).sum(axis=-1)
+                alone[..., index] += np.log1p(-np.minimum(share, 1 - 1e-6))
         return alone.astype(np.float32)
 
     def _next_longer(self, answer: Prefix) -> list[int]:

@@ -50,7 +50,7 @@ class Backbone:
         top = max(layers, default=self.depth)
 
         def keep(index: int, states: Tensor) -> None:
-            kept[index] = states.reshape(-1, states.shape[-1])[places]
+            kept[index] = _rows_at(states, places)
             if index == top:
                 raise _StopForward
 
@@ -64,7 +64,7 @@ class Backbone:
                 return kept, None
         final = output.last_hidden_state
         if self.depth in layers:
-            kept[self.depth] = final.reshape(-1, final.shape[-1])[places]
+            kept[self.depth] = _rows_at(final, places)
         return kept, output
 
 
@@ -77,6 +77,13 @@ class Head:
         # OPT and T5 call the decoder inside their base model; the others call the base model itself.
         base = model if hasattr(model, "encoder") and hasattr(model, "decoder") else model.base_model
         self.stack = getattr(base, "decoder", base)
+        self._ids: tuple[tuple[int, ...], Tensor] | None = None
+
+    def token_ids(self, ids: tuple[int, ...], device: torch.device) -> Tensor:
+        """Token ids on the device; the last ones are kept, because most batches request the same."""
+        if self._ids is None or self._ids[0] != ids or self._ids[1].device != device:
+            self._ids = ids, torch.as_tensor(ids, device=device)
+        return self._ids[1]
 
     def logits(self, rows: Tensor, token_ids: Tensor | None = None) -> Tensor:
         """Logits (n, token_ids) in float32 of final states (n, d); of the whole vocabulary if no ids are given."""
@@ -98,7 +105,7 @@ class Head:
             if token_ids is not None:
                 swaps.enter_context(_swapped(self.decoder, _few_tokens(self.decoder, token_ids)))
             logits: Tensor = self.model(**inputs).logits[0].float()
-        return logits
+        return logits.to(rows.device)
 
     def _deberta_logits(self, rows: Tensor, token_ids: Tensor | None) -> Tensor:
         """Logits from DeBERTa's own head, which takes the word embeddings as an argument and has no output matrix."""
@@ -113,6 +120,11 @@ class Head:
         """(n,) log of the sum of exponentiated logits over the vocabulary, computed in chunks of rows."""
         parts = [torch.logsumexp(self.logits(part), dim=-1) for part in rows.split(chunk)]
         return torch.cat(parts) if parts else rows.new_zeros(0, dtype=torch.float32)
+
+
+def _rows_at(states: Tensor, places: Tensor) -> Tensor:
+    """The states (B, T, d) at flat places, on the places' device: layers may be on several devices."""
+    return states.reshape(-1, states.shape[-1])[places.to(states.device)].to(places.device)
 
 
 def _layer_list(module: nn.Module, count: int) -> nn.ModuleList:
@@ -145,14 +157,21 @@ def _watching(layers: nn.ModuleList, index: int, keep: Callable[[int, Tensor], N
 
 @contextmanager
 def _swapped(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    # A model that is spread over several devices has a forward of its own on each module.
+    before = module.__dict__.get("forward")
     module.forward = forward  # type: ignore[method-assign]
     try:
         yield
     finally:
-        del module.__dict__["forward"]
+        if before is None:
+            del module.__dict__["forward"]
+        else:
+            module.forward = before  # type: ignore[method-assign]
 
 
 def _few_tokens(decoder: Any, token_ids: Tensor | slice) -> Callable[[Tensor], Tensor]:
     bias = getattr(decoder, "bias", None)
+    if isinstance(token_ids, Tensor):
+        token_ids = token_ids.to(decoder.weight.device)
     weight, bias = decoder.weight[token_ids], None if bias is None else bias[token_ids]
-    return lambda states: functional.linear(states, weight, bias)
+    return lambda states: functional.linear(states.to(weight.device), weight, bias)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -15,43 +15,19 @@ from torch import Tensor
 
 from ccrank.errors import CcrankError
 from ccrank.lm.backbone import Backbone, Head
-from ccrank.lm.layout import Layout, padded_layouts, tree_layouts
+from ccrank.lm.graphs import MOST_TOKENS, GraphedPasses, rounded
+from ccrank.lm.layout import Batch, Layout
+from ccrank.lm.points import EngineOutput, Inputs, Points, columns_of
+from ccrank.lm.ragged import ranges
+from ccrank.lm.transfer import to_device, to_host
+from ccrank.lm.tree import Sorted
+from ccrank.lm.tree_masks import TreeMasks
 
 Progress = Callable[[int], None]
 """Called with the number of sequences just finished."""
 
 _LOCKS: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 """Reading adds hooks to a model and replaces submodules, so each model is read by one thread at a time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One position of one sequence, and the outputs requested there."""
-
-    sequence: int
-    position: int
-    token_ids: tuple[int, ...] = ()
-    """Token ids whose logits are requested."""
-    normaliser: bool = False
-    """Whether the log-normaliser over the vocabulary is requested too."""
-    states: bool = False
-    """Whether the hidden states of the requested layers are returned."""
-    encoder: bool = False
-    """Read the encoder of an encoder-decoder model, not its decoder."""
-
-
-@dataclass(slots=True)
-class EngineOutput:
-    """What was read at P points."""
-
-    token_logits: list[np.ndarray]
-    """Per point the logits of its token ids, float32."""
-    normalisers: np.ndarray
-    """(P,) float32, 0 where not requested."""
-    states: list[np.ndarray | None]
-    """Per point (layers, width) float32, or None."""
-    computed: int = 0
-    """Token positions that the model computed, without padding."""
 
 
 class EngineLike(Protocol):
@@ -70,11 +46,7 @@ class EngineLike(Protocol):
         """Token positions per forward pass."""
 
     def run(
-        self,
-        sequences: Sequence[Any],
-        points: Sequence[Point],
-        layers: Sequence[int],
-        progress: Progress | None = None,
+        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Progress | None = None
     ) -> EngineOutput:
         """See `Engine.run`."""
 
@@ -92,63 +64,92 @@ class Engine:
     """Pack sequences as prefix trees; otherwise pad them on the right."""
     masks: TreeMasks | None = None
     most_rows: int | None = None
-    """Maximal number of rows per batch for padded layouts; 1 reads one by one."""
+    """Maximal number of rows per batch; 1 reads one by one."""
+    graphs: GraphedPasses | None = None
+    """Replays small passes on a GPU."""
     halvings: int = field(default=0, init=False)
 
     def run(
-        self,
-        sequences: Sequence[Any],
-        points: Sequence[Point],
-        layers: Sequence[int],
-        progress: Progress | None = None,
+        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Progress | None = None
     ) -> EngineOutput:
         """Read every point. When memory runs out, the budget is halved permanently and the remaining points are
-        read."""
+        read. On a GPU the results may still be on their way: call `collect` before using them."""
         with _LOCKS.setdefault(self.model, threading.RLock()):
-            return self._run(sequences, points, layers, progress)
+            return self._run(inputs, points, layers, progress)
 
     def _run(
-        self,
-        sequences: Sequence[Any],
-        points: Sequence[Point],
-        layers: Sequence[int],
-        progress: Progress | None,
+        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Progress | None
     ) -> EngineOutput:
-        output = EngineOutput(
-            [np.zeros(0, np.float32)] * len(points), np.zeros(len(points), np.float32), [None] * len(points)
-        )
-        by_sequence: dict[int, list[int]] = {}
-        for index, point in enumerate(points):
-            by_sequence.setdefault(point.sequence, []).append(index)
-        waiting = sorted(by_sequence)
-        while waiting:
-            done: set[int] = set()
+        output = EngineOutput.empty(points)
+        waiting = np.unique(points.sequence)
+        indices = np.arange(len(points))
+        while len(waiting):
+            part = inputs.take(waiting)
+            place = np.zeros(len(inputs), np.int64)
+            place[waiting] = np.arange(len(waiting))
+            moved = points.take(indices, place[points.sequence[indices]])
+            done = np.zeros(len(part), bool)
+            failed = False
             try:
-                for layout in self._layouts([sequences[index] for index in waiting]):
-                    members = [waiting[index] for index in layout.members]
-                    self._read(layout, members, by_sequence, points, layers, output)
-                    done.update(members)
-                    if progress is not None:
-                        progress(len(members))
+                self._read_all(part, moved, indices, layers, output, done, progress)
             except (RuntimeError, MemoryError) as error:
                 if not _out_of_memory(error):
                     raise
-                self._halve(max(self._length(sequences[index]) for index in waiting if index not in done))
-            waiting = [index for index in waiting if index not in done]
+                failed = True
+            if failed:  # outside `except`: the error holds on to the tensors of the failed pass
+                self._halve(int(part.lengths[~done].max()))
+            indices = indices[~done[moved.sequence]]
+            waiting = waiting[~done]
         return output
 
-    def _length(self, sequence: Any) -> int:
-        return len(sequence)
+    def _read_all(
+        self,
+        inputs: Inputs,
+        points: Points,
+        indices: np.ndarray,
+        layers: Sequence[int],
+        output: EngineOutput,
+        done: np.ndarray,
+        progress: Progress | None,
+    ) -> None:
+        """Read batch by batch; `done` says which inputs are finished, `indices` where each point's output goes."""
+        layout = self._layout(inputs)
+        row_of = self._row_of(layout, inputs)
+        rows = row_of[points.sequence]
+        by_row = np.argsort(rows, kind="stable")
+        edges = np.searchsorted(rows[by_row], np.arange(len(layout.tokens) + 1))
+        columns = self._columns(layout, points)
+        for batch in layout.batches(self.budget, self._most_rows):
+            counts = edges[batch.rows + 1] - edges[batch.rows]
+            chosen = by_row[ranges(edges[batch.rows], counts)]
+            row = np.repeat(np.arange(len(batch.rows)), counts)
+            self._read(batch, inputs, points, chosen, row, columns[chosen], indices, layers, output)
+            finished = np.isin(row_of, batch.rows)
+            done |= finished
+            if progress is not None:
+                progress(int(finished.sum()))
 
-    def _layouts(self, sequences: Sequence[Any]) -> Iterator[Layout]:
+    @property
+    def _most_rows(self) -> int | None:
+        return 1 if self.tree and self.masks is not None and self.masks.one_row else self.most_rows
+
+    def _layout(self, inputs: Inputs) -> Layout:
         if self.tree:
-            return tree_layouts(sequences, self.budget, one_row=self.masks is not None and self.masks.one_row)
-        return padded_layouts(sequences, self.budget, self.most_rows)
+            return Layout.trees(inputs.ordered or Sorted(inputs.tokens), self.budget)
+        return Layout.padded(inputs.tokens)
+
+    def _row_of(self, layout: Layout, inputs: Inputs) -> np.ndarray:
+        return layout.row_of(np.arange(len(inputs)))
+
+    def _columns(self, layout: Layout, points: Points) -> np.ndarray:
+        return layout.columns(points.sequence, points.position)
 
     def _halve(self, longest: int) -> None:
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
+        elif torch.backends.mps.is_available():
+            torch.mps.empty_cache()
         self.halvings += 1
         if self.budget <= max(longest, 16):
             if self.tree or self.most_rows != 1:
@@ -164,149 +165,106 @@ class Engine:
     @torch.inference_mode()
     def _read(
         self,
-        layout: Layout,
-        members: Sequence[int],
-        by_sequence: dict[int, list[int]],
-        points: Sequence[Point],
+        batch: Batch,
+        inputs: Inputs,
+        points: Points,
+        chosen: np.ndarray,
+        row: np.ndarray,
+        column: np.ndarray,
+        indices: np.ndarray,
         layers: Sequence[int],
         output: EngineOutput,
     ) -> None:
-        wanted = [index for member in members for index in by_sequence[member]]
-        flat = [
-            int(places[points[index].position])
-            for member, places in zip(members, layout.places, strict=True)
-            for index in by_sequence[member]
-        ]
-        device = self.model.device
-        inputs, undo = self._inputs(layout, device)
-        heads = any(points[index].token_ids or points[index].normaliser for index in wanted)
-        asked = {*layers} if any(points[index].states for index in wanted) else set()
-        if heads:
-            asked.add(self.backbone.depth)
+        """Run one batch and read the `chosen` points, which are at these rows and columns of it."""
+        graphs = self.graphs if self.graphs is not None and batch.ends is not None else None
+        if graphs is not None and batch.tokens.size <= MOST_TOKENS:
+            batch = batch.lengthened(rounded(batch.tokens.shape[1]))
+        flat = row * batch.tokens.shape[1] + column
+        places, arguments, undo = self._arguments(batch, flat)
+        asked = layers_needed(points, chosen, layers, self.backbone.depth)
         try:
-            rows, _ = self.backbone.rows(inputs, torch.as_tensor(flat, device=device), sorted(asked))
+            replayed = None if graphs is None else graphs.rows(arguments, places, asked)
+            rows = self.backbone.rows(arguments, places, asked)[0] if replayed is None else replayed
         finally:
             undo()
-        read_points(points, wanted, rows, layers, self.head, self.backbone.depth, output)
-        output.computed += int(layout.lengths.sum())
+        read_points(points, chosen, indices, rows, layers, self.head, self.backbone.depth, output)
+        output.computed += int(batch.lengths.sum())
 
-    def _inputs(self, layout: Layout, device: torch.device) -> tuple[dict[str, Any], Callable[[], None]]:
-        inputs: dict[str, Any] = {
-            "input_ids": torch.as_tensor(layout.tokens, device=device),
-            "use_cache": False,
-        }
-        if not self.backbone.takes("use_cache"):
-            del inputs["use_cache"]
-        if layout.trees:
-            assert self.masks is not None
-            inputs["position_ids"] = torch.as_tensor(layout.positions, device=device)
-            undo = self.masks.apply(inputs, layout, self.model.dtype, device)
-            return inputs, undo
-        length = layout.tokens.shape[1]
-        inputs["attention_mask"] = torch.as_tensor(
-            np.arange(length)[None, :] < layout.lengths[:, None], device=device
-        ).long()
-        return inputs, lambda: None
+    def _arguments(self, batch: Batch, flat: np.ndarray) -> tuple[Tensor, dict[str, Any], Callable[[], None]]:
+        """The places to read and the arguments of the forward pass, copied to the device at once."""
+        device = self.model.device
+        arguments: dict[str, Any] = {"use_cache": False} if self.backbone.takes("use_cache") else {}
+        if batch.ends is None:
+            seen = np.arange(batch.tokens.shape[1])[None, :] < batch.lengths[:, None]
+            places, ids, mask = to_device((flat, batch.tokens, seen.astype(np.int64)), device)
+            return places, arguments | {"input_ids": ids, "attention_mask": mask}, lambda: None
+        assert self.masks is not None
+        places, ids, positions, ends = to_device((flat, batch.tokens, batch.positions, batch.ends), device)
+        arguments |= {"input_ids": ids, "position_ids": positions}
+        undo = self.masks.apply(arguments, ends, self.model.dtype)
+        return places, arguments, undo
+
+
+def layers_needed(points: Points, chosen: np.ndarray, layers: Sequence[int], depth: int) -> list[int]:
+    """The layers that must be kept for these points: the requested ones, and the last if the head is needed."""
+    asked = {*layers} if points.states[chosen].any() else set()
+    if (points.asked[chosen] >= 0).any() or points.normaliser[chosen].any():
+        asked.add(depth)
+    return sorted(asked)
 
 
 def read_points(
-    points: Sequence[Point],
-    wanted: Sequence[int],
+    points: Points,
+    chosen: np.ndarray,
+    indices: np.ndarray,
     rows: dict[int, Tensor],
     layers: Sequence[int],
     head: Head | None,
     depth: int,
     output: EngineOutput,
 ) -> None:
-    """Store the rows of one batch, in the order of `wanted`, in `output`."""
-    with_states = [place for place, index in enumerate(wanted) if points[index].states]
-    if with_states:
-        if len({rows[layer].shape[1] for layer in layers}) > 1:
-            widths = {layer: rows[layer].shape[1] for layer in layers}
+    """Store what one batch gave at the `chosen` points, which are the rows of `rows`, in `output`."""
+    with_states = points.states[chosen]
+    if with_states.any():
+        widths = {layer: rows[layer].shape[1] for layer in layers}
+        if len(set(widths.values())) > 1:
             raise CcrankError(
                 f"these layers have states of different widths, so read them in separate calls: {widths}"
             )
-        stacked = torch.stack([rows[layer] for layer in layers], dim=1)[with_states].float().cpu().numpy()
-        for place, states in zip(with_states, stacked, strict=True):
-            output.states[wanted[place]] = states
-    with_tokens = [place for place, index in enumerate(wanted) if points[index].token_ids]
-    if with_tokens:
+        stacked = torch.stack([_rows_at(rows[layer], with_states) for layer in layers], dim=1)
+        target = indices[chosen[with_states]]
+        to_host(stacked.float(), lambda values: output.store_states(target, values), output.waiting)
+    with_tokens = points.asked[chosen] >= 0
+    if with_tokens.any():
         assert head is not None
-        token_ids = sorted(
-            {token_id for place in with_tokens for token_id in points[wanted[place]].token_ids}
-        )
-        column = {token_id: number for number, token_id in enumerate(token_ids)}
-        final = rows[depth]
-        logits = (
-            head.logits(final[with_tokens], torch.as_tensor(token_ids, device=final.device)).cpu().numpy()
-        )
-        for row, place in enumerate(with_tokens):
-            asked = points[wanted[place]].token_ids
-            output.token_logits[wanted[place]] = logits[row, [column[token_id] for token_id in asked]]
-    with_normaliser = [place for place, index in enumerate(wanted) if points[index].normaliser]
-    if with_normaliser:
+        asked = points.asked[chosen[with_tokens]]
+        used, which = np.unique(asked, return_inverse=True)
+        ids, columns = columns_of([points.token_sets[number] for number in used])
+        final = _rows_at(rows[depth], with_tokens)
+        logits = head.logits(final, head.token_ids(tuple(ids), final.device))
+        sizes = np.array([len(one) for one in columns])[which]
+        column = np.concatenate(columns)[ranges((np.cumsum([0, *map(len, columns)])[which]), sizes)]
+        row = np.repeat(np.arange(len(asked)), sizes)
+        goal = indices[chosen[with_tokens]]
+        to_host(logits, lambda values: output.store_logits(goal, values[row, column]), output.waiting)
+    with_normaliser = points.normaliser[chosen]
+    if with_normaliser.any():
         assert head is not None
-        values = head.log_normaliser(rows[depth][with_normaliser]).cpu().numpy()
-        for place, value in zip(with_normaliser, values, strict=True):
-            output.normalisers[wanted[place]] = value
+        values = head.log_normaliser(_rows_at(rows[depth], with_normaliser))
+        places = indices[chosen[with_normaliser]]
+        to_host(values, lambda values: output.normalisers.__setitem__(places, values), output.waiting)
 
 
-@dataclass(frozen=True)
-class TreeMasks:
-    """How a model family receives the attention mask of a packed row."""
-
-    windows: dict[str, int | None]
-    """Layer type → size of its attention window (None: unlimited); one entry "" for models with one type of layer."""
-    alibi: Any = None
-    """The module whose position bias must use depths instead of row indices (MPT); None for the others."""
-
-    @property
-    def one_row(self) -> bool:
-        """Whether batches are limited to one row, because the bias is shared by the whole batch."""
-        return self.alibi is not None
-
-    def apply(
-        self, inputs: dict[str, Any], layout: Layout, dtype: torch.dtype, device: torch.device
-    ) -> Callable[[], None]:
-        """Add the masks to the inputs; returns a function that undoes any change to the model."""
-        seen = layout.visible()
-        distance = layout.positions[:, :, None] - layout.positions[:, None, :]
-        masks = {
-            kind: _additive(seen if window is None else seen & (distance < window), dtype, device)
-            for kind, window in self.windows.items()
-        }
-        inputs["attention_mask"] = masks[""] if set(masks) == {""} else masks
-        if self.alibi is None:
-            return lambda: None
-        del inputs["position_ids"]
-        return self._bias_by_depth(layout, device)
-
-    def _bias_by_depth(self, layout: Layout, device: torch.device) -> Callable[[], None]:
-        """ALiBi's bias is slope × key position, up to a constant that softmax ignores; the key position is replaced by
-        its depth."""
-        depths = torch.as_tensor(layout.positions[0], device=device)
-        build = type(self.alibi).build_mpt_alibi_tensor
-
-        def by_depth(heads: int, length: int, *args: Any, **kwargs: Any) -> Tensor:
-            full: Tensor = build(
-                self.alibi, heads, length, *args, **kwargs
-            )  # (heads, 1, length), 0 at the last position
-            return full[:, :, (full.shape[-1] - 1 - depths.max()) + depths]
-
-        self.alibi.build_mpt_alibi_tensor = by_depth
-        return lambda: self.alibi.__dict__.pop("build_mpt_alibi_tensor")
-
-
-def _additive(seen: np.ndarray, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """(B, T, T) booleans to the (B, 1, T, T) mask that is added to attention scores."""
-    allowed = torch.as_tensor(seen, device=device)[:, None]
-    return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(
-        ~allowed, torch.finfo(dtype).min
-    )
+def _rows_at(rows: Tensor, chosen: np.ndarray) -> Tensor:
+    if chosen.all():
+        return rows
+    [places] = to_device((np.flatnonzero(chosen),), rows.device)
+    return rows[places]
 
 
 def _out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (MemoryError, torch.cuda.OutOfMemoryError)):
         return True
     text = str(error).lower()
-    return "can't allocate memory" in text or "not enough memory" in text or "out of memory" in text
+    reasons = ("can't allocate memory", "not enough memory", "out of memory", "cublas_status_alloc_failed")
+    return any(reason in text for reason in reasons)

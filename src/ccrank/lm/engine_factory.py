@@ -8,10 +8,14 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.lm.backbone import Backbone, Head
-from ccrank.lm.engine import Engine, Point, TreeMasks
+from ccrank.lm.engine import Engine
 from ccrank.lm.engine_seq2seq import Seq2SeqEngine
+from ccrank.lm.graphs import GraphedPasses
 from ccrank.lm.layout import ROW_TOKENS
 from ccrank.lm.loading import LoadedModel
+from ccrank.lm.points import Inputs, Points
+from ccrank.lm.ragged import Ragged
+from ccrank.lm.tree_masks import TreeMasks
 
 
 def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
@@ -39,7 +43,8 @@ def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
     engine = Engine(model, backbone, head, budget, most_rows=most_rows)
     if loaded.form == "causal" and path in ("auto", "tree"):
         masks = _tree_masks(loaded)
-        tree = Engine(model, backbone, head, budget, tree=True, masks=masks)
+        graphs = GraphedPasses(backbone) if model.device.type == "cuda" and masks.alibi is None else None
+        tree = Engine(model, backbone, head, budget, tree=True, masks=masks, graphs=graphs)
         takes = loaded.family.get("tree")
         if takes is None:
             takes = _known_layers(model.config) and _same_numbers(
@@ -60,8 +65,9 @@ def _tree_masks(loaded: LoadedModel) -> TreeMasks:
     kinds = set(getattr(config, "layer_types", None) or ())
     alibi = loaded.model.base_model if loaded.family.get("alibi") else None
     if "sliding_attention" in kinds:
-        return TreeMasks({kind: window if kind == "sliding_attention" else None for kind in kinds}, alibi)
-    return TreeMasks({"": None if kinds else window}, alibi)
+        windows = {kind: window if kind == "sliding_attention" else None for kind in kinds}
+        return TreeMasks(windows, alibi=alibi)
+    return TreeMasks({"": None if kinds else window}, alibi=alibi)
 
 
 def _known_layers(config: Any) -> bool:
@@ -86,18 +92,19 @@ def _same_numbers(tree: Engine, plain: Engine) -> bool:
         for branch in range(34)
     ]
     ordered = sorted(range(len(sequences)), key=lambda index: sequences[index])
-    points = [
-        Point(index, len(sequences[index]) - 1, states=True)
-        for index in (ordered[0], ordered[1], ordered[-2], ordered[-1])
-    ]
+    compared = np.array([ordered[0], ordered[1], ordered[-2], ordered[-1]])
+    last = np.array([len(sequences[index]) - 1 for index in compared])
     # Only the compared sequences are read one by one; the tree gets all of them, so that its row is long.
-    others = [Point(index, 0, states=True) for index in ordered[2:-2]]
-    layers = (tree.backbone.depth,)
+    others = np.array(ordered[2:-2])
+    everything = Points.at(np.append(compared, others), np.append(last, np.zeros(len(others), np.int64)))
+    inputs, layers = Inputs(Ragged.of(sequences)), (tree.backbone.depth,)
     try:
-        read = tree.run(sequences, [*points, *others], layers).states
+        read = tree.run(inputs, everything, layers).collect().states
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
         return False
-    packed = np.stack([state for state in read[: len(points)] if state is not None])
-    single = np.stack([state for state in plain.run(sequences, points, layers).states if state is not None])
+    single = plain.run(inputs, Points.at(compared, last), layers).collect().states
+    assert read is not None
+    assert single is not None
+    packed = read[: len(compared)]
     tolerance = 1e-3 if str(tree.model.dtype) == "torch.float32" else 5e-2
     return bool(np.abs(packed - single).max() <= tolerance * (1 + np.abs(single).max()))

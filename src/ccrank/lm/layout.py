@@ -1,119 +1,105 @@
-"""Arranging token sequences in a batch, as prefix trees or padded. Pure arrays, no model."""
+"""Arranging token sequences in rows, as prefix trees or padded, and rows in batches. Pure arrays, no model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from ccrank.lm.tree import Packed, Tokens, pack
+from ccrank.lm.ragged import Ragged, ranges
+from ccrank.lm.tree import Forest, Sorted, pack
 
 ROW_TOKENS = 256
 """The length of a tree row: long enough to keep matrix products busy, short enough that attention stays cheap."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
     """One forward pass: B rows of T positions."""
 
+    rows: np.ndarray
+    """(B,) the rows, as indices into those of the layout."""
     tokens: np.ndarray
     """(B, T) token ids, 0 where a row is padded."""
     positions: np.ndarray
     """(B, T) position id of each token."""
     lengths: np.ndarray
     """(B,) positions in use."""
-    members: tuple[int, ...]
-    """The sequences in this batch, as indices into the list that was laid out."""
-    places: tuple[np.ndarray, ...]
-    """For each member the flat index (row · T + column) of each of its tokens."""
-    trees: tuple[Packed, ...] = ()
-    """The tree of each row; empty where each row is one sequence."""
+    ends: np.ndarray | None = None
+    """(B, T) one past each node's last descendant in its row; None where each row is one sequence. Padding is its own
+    only descendant."""
 
-    def visible(self) -> np.ndarray:
-        """(B, T, T) which keys (last axis) each query may attend to in a tree layout; padding attends to itself
-        only."""
-        rows, length = self.tokens.shape
-        seen = np.zeros((rows, length, length), dtype=bool)
-        for row, tree in enumerate(self.trees):
-            seen[row, : len(tree), : len(tree)] = tree.mask()
-        seen[:, np.arange(length), np.arange(length)] = True
-        return seen
+    def lengthened(self, length: int) -> Batch:
+        """The same tree rows with padding up to a length."""
+        extra = length - self.tokens.shape[1]
+        if extra <= 0 or self.ends is None:
+            return self
+        wider = ((0, 0), (0, extra))
+        ends = np.broadcast_to(np.arange(length) + 1, (len(self.tokens), length)).copy()
+        ends[:, : self.ends.shape[1]] = self.ends
+        return Batch(self.rows, np.pad(self.tokens, wider), np.pad(self.positions, wider), self.lengths, ends)
 
 
-def tree_layouts(sequences: Sequence[Tokens], budget: int, one_row: bool = False) -> Iterator[Layout]:
-    """Prefix trees in batches of at most `budget` positions, unless one row alone is longer (see `pack`)."""
-    rows = pack(sequences, min(ROW_TOKENS, budget), budget)
-    if one_row:
-        yield from (_tree_layout([row]) for row in rows)
-        return
-    # Rows of similar length share a batch; a window of them keeps memory bounded for any number of sequences.
-    for window in _windows(rows, 64):
-        for group in _groups(sorted(window, key=len), budget):
-            yield _tree_layout(group)
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """S sequences in R rows."""
 
+    tokens: Ragged
+    """The token ids of each row."""
+    forest: Forest | None
+    """The prefix trees in the rows; None where each row is one sequence."""
 
-def padded_layouts(
-    sequences: Sequence[Tokens], budget: int, most_rows: int | None = None
-) -> Iterator[Layout]:
-    """Sequences of similar length, padded on the right, in batches of at most `budget` positions."""
-    order = sorted(range(len(sequences)), key=lambda index: len(sequences[index]))
-    group: list[int] = []
-    for index in order:
-        full = (len(group) + 1) * len(sequences[index]) > budget or len(group) == most_rows
-        if group and full:
-            yield _padded_layout(sequences, group)
-            group = []
-        group.append(index)
-    if group:
-        yield _padded_layout(sequences, group)
+    @classmethod
+    def trees(cls, ordered: Sorted, budget: int) -> Layout:
+        """Prefix trees in rows of about `ROW_TOKENS` nodes, or of up to `budget` where prefixes are long."""
+        forest = pack(ordered, min(ROW_TOKENS, budget), budget)
+        return cls(forest.tokens, forest)
 
+    @classmethod
+    def padded(cls, sequences: Ragged) -> Layout:
+        """One sequence in each row."""
+        return cls(sequences, None)
 
-def _tree_layout(rows: Sequence[Packed]) -> Layout:
-    length = max(map(len, rows))
-    tokens = np.zeros((len(rows), length), dtype=np.int64)
-    positions = np.zeros_like(tokens)
-    members: list[int] = []
-    places: list[np.ndarray] = []
-    for index, row in enumerate(rows):
-        tokens[index, : len(row)] = row.tokens
-        positions[index, : len(row)] = row.depths
-        members.extend(row.members)
-        places.extend(nodes + index * length for nodes in row.nodes)
-    lengths = np.asarray([len(row) for row in rows])
-    return Layout(tokens, positions, lengths, tuple(members), tuple(places), tuple(rows))
+    def row_of(self, sequences: np.ndarray) -> np.ndarray:
+        """The row of each sequence."""
+        return sequences if self.forest is None else self.forest.row_of[sequences]
 
+    def columns(self, sequences: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """The place in its row of each position of each sequence."""
+        return positions if self.forest is None else self.forest.columns(sequences, positions)
 
-def _padded_layout(sequences: Sequence[Tokens], members: Sequence[int]) -> Layout:
-    lengths = np.asarray([len(sequences[index]) for index in members])
-    length = int(lengths.max())
-    tokens = np.zeros((len(members), length), dtype=np.int64)
-    positions = np.broadcast_to(np.arange(length), tokens.shape).copy()
-    places = []
-    for row, index in enumerate(members):
-        tokens[row, : lengths[row]] = sequences[index]
-        places.append(np.arange(lengths[row]) + row * length)
-    return Layout(tokens, positions, lengths, tuple(members), tuple(places))
+    def batches(self, budget: int, most_rows: int | None = None) -> Iterator[Batch]:
+        """Rows of similar length in batches of at most `budget` positions, unless one row alone is longer.
 
+        Parameters
+        ----------
+        budget
+            The maximal number of rows × longest row.
+        most_rows
+            The maximal number of rows; None sets no limit.
+        """
+        lengths = self.tokens.lengths
+        order = np.argsort(lengths, kind="stable")
+        start = 0
+        for index, length in enumerate(lengths[order].tolist()):
+            count = index - start
+            if count and ((count + 1) * length > budget or count == most_rows):
+                yield self._batch(order[start:index])
+                start = index
+        if start < len(order):
+            yield self._batch(order[start:])
 
-def _windows(rows: Iterator[Packed], size: int) -> Iterator[list[Packed]]:
-    window: list[Packed] = []
-    for row in rows:
-        window.append(row)
-        if len(window) == size:
-            yield window
-            window = []
-    if window:
-        yield window
-
-
-def _groups(rows: Sequence[Packed], budget: int) -> Iterator[list[Packed]]:
-    """Rows in ascending length, cut so that rows × longest stays within the budget."""
-    group: list[Packed] = []
-    for row in rows:
-        if group and (len(group) + 1) * len(row) > budget:
-            yield group
-            group = []
-        group.append(row)
-    if group:
-        yield group
+    def _batch(self, rows: np.ndarray) -> Batch:
+        chosen = self.tokens.take(rows)
+        tokens, lengths = chosen.padded(), chosen.lengths
+        columns = np.arange(tokens.shape[1])
+        if self.forest is None:
+            return Batch(rows, tokens, np.broadcast_to(columns, tokens.shape), lengths)
+        used = columns < lengths[:, None]
+        places = ranges(self.tokens.starts[:-1][rows], lengths)
+        positions = np.zeros_like(tokens)
+        positions[used] = self.forest.depths[places]
+        ends = np.broadcast_to(columns + 1, tokens.shape).copy()
+        ends[used] = self.forest.ends[places]
+        return Batch(rows, tokens, positions, lengths, ends)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from ccrank.errors import CcrankError
 from ccrank.lm.hf_logging import quiet_transformers
 from ccrank.lm.hub import Say, locate, weights_identity
 from ccrank.lm.light import open_prepared, prepare
+from ccrank.lm.quantize import quantization
 from ccrank.paths import cache_folder
 from ccrank.prompts import Form
 from ccrank.toml import parse_toml
 
+DEVICE_MAPS = ("no", "auto", "balanced", "sequential")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -79,6 +82,8 @@ def load_model(
     dtype: str = "auto",
     allow_pickle: bool = False,
     allow_new_head: bool = False,
+    quantize: str = "no",
+    device_map: str = "no",
     trust_remote_code: bool = False,
     say: Say = lambda _: None,
 ) -> LoadedModel:
@@ -96,6 +101,10 @@ def load_model(
         Open pickled weights, which can run arbitrary code.
     allow_new_head
         Report no missing head weights (`LoadedModel.missing_head`), so that the model can be prompted anyway.
+    quantize
+        "no", "int8" or "int4": weights of fewer bits; see `ccrank.lm.quantize`.
+    device_map
+        "no", or how `transformers` spreads a model over several devices: "auto", "balanced", "sequential".
     trust_remote_code
         Passed to `transformers`.
     say
@@ -105,10 +114,13 @@ def load_model(
     files = weight_files(folder, allow_pickle)
     check_weights(files, folder)
     where = choose_device(device)
+    precision = choose_dtype(dtype, where)
+    quantized, quantized_as = quantization(quantize, where, precision)
+    placed = _placement(device_map, where, quantized is not None)
     say(f"loading {name}")
     # On a GPU, `transformers` chooses among attention kernels.
-    light = where.type == "cpu" and not trust_remote_code
-    if light and (opened := open_prepared(folder, files, choose_dtype(dtype, where))):
+    light = where.type == "cpu" and not trust_remote_code and quantized is None and placed is None
+    if light and (opened := open_prepared(folder, files, precision)):
         identity = _identity(folder, files, opened[0])
         return LoadedModel(name, folder, *opened, "causal", identity)
     from transformers import AutoConfig, AutoTokenizer
@@ -121,7 +133,7 @@ def load_model(
             if families().get(form, {}).get(config.model_type, {}).get("own_head"):
                 config.legacy = "lm_predictions.lm_head.dense.weight" not in tensor_names(files)
             model, missing = _weights(
-                folder, config, form, choose_dtype(dtype, where), allow_pickle, trust_remote_code
+                folder, config, form, precision, allow_pickle, trust_remote_code, quantized, placed
             )
         except (
             ValueError,
@@ -147,10 +159,14 @@ def load_model(
             f"the checkpoint {name} lacks {len(body)} weights of the model's body, such as {body[0]}: "
             "it belongs to another architecture or is damaged"
         )
-    model = model.to(where).eval()
+    if placed is None:
+        model = model.to(where)
+    model = model.eval()
     if light and not missing:
         prepare(folder, files, model, tokenizer)
     identity = _identity(folder, files, model)
+    if quantized_as:
+        identity += f"-{quantized_as}"
     return LoadedModel(name, folder, model, tokenizer, form, identity, () if allow_new_head else head)
 
 
@@ -158,8 +174,28 @@ def _identity(folder: Path, files: list[Path], model: Any) -> str:
     return f"{weights_identity(folder, files)}-{str(model.dtype).removeprefix('torch.')}"
 
 
+def _placement(device_map: str, where: torch.device, quantized: bool) -> Any:
+    """What `transformers` takes as `device_map`; None if the model is moved to its device after loading."""
+    if device_map not in DEVICE_MAPS:
+        raise CcrankError(f"unknown device map {device_map!r}; choose {', '.join(DEVICE_MAPS)}")
+    if device_map != "no":
+        if find_spec("accelerate") is None:
+            raise CcrankError(
+                f"--device-map {device_map} needs the package accelerate: pip install accelerate"
+            )
+        return device_map
+    return {"": where} if quantized else None  # quantized weights cannot be moved
+
+
 def _weights(
-    folder: Path, config: Any, form: Form, dtype: torch.dtype, allow_pickle: bool, trust: bool
+    folder: Path,
+    config: Any,
+    form: Form,
+    dtype: torch.dtype,
+    allow_pickle: bool,
+    trust: bool,
+    quantized: Any = None,
+    placed: Any = None,
 ) -> tuple[Any, list[str]]:
     import transformers
 
@@ -175,6 +211,8 @@ def _weights(
         output_loading_info=True,
         trust_remote_code=trust,
         use_safetensors=None if allow_pickle else True,
+        **({} if quantized is None else {"quantization_config": quantized}),
+        **({} if placed is None else {"device_map": placed}),
     )
     return model, sorted(info["missing_keys"])
 

@@ -1,139 +1,279 @@
-"""From tokenized prompts to distinct sequences and points to read, and a scorer for each prompt's candidates."""
+"""From tokenized prompts to distinct inputs and points to read, and back from outputs to scores.
+
+Prompts with the same candidate tokens form a group; everything is computed for a group at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from ccrank.lm.answers import answer_tree
-from ccrank.lm.engine import EngineOutput, Point
-from ccrank.lm.prompt_tokenizer import TokenizedPrompt
+from ccrank.lm.points import EngineOutput, Inputs, Points
+from ccrank.lm.ragged import Ragged, joined
+from ccrank.lm.tokenized import Tails, TokenizedPrompts
+from ccrank.lm.tree import Sorted
 from ccrank.prompts import Form
+
+Scorer = Callable[[EngineOutput], np.ndarray]
+"""(prompts of a group, candidates) float32 from the outputs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Prompts with the same candidate tokens."""
+
+    prompts: np.ndarray
+    """(n,) their indices."""
+    tails: Tails
+    """The tokens of each candidate."""
+    scores: Scorer
 
 
 class Plan:
-    """The distinct sequences and points that a chunk of prompts needs."""
+    """The distinct inputs and points that a chunk of prompts needs.
 
-    def __init__(self, form: Form, mask: int | None) -> None:
-        self.form, self.mask = form, mask
-        self.sequences: list[Any] = []
-        self.points: list[Point] = []
-        self.naive_tokens = 0
-        self._places: dict[Any, int] = {}
-        self._points: dict[Point, int] = {}
+    Parameters
+    ----------
+    encoded
+        The tokenized prompts.
+    form
+        The form of the model.
+    mask
+        The mask token of a masked model.
+    states
+        Read the states at each prompt's slot.
+    items
+        Read the states at the last token of each prompt's last item.
+    log_probabilities
+        Score candidates by log-probability.
+    per_token
+        The log-probability of each token of a prompt's one candidate, instead of scores; needs log_probabilities.
+    """
 
-    def add(
+    def __init__(
         self,
-        one: TokenizedPrompt,
+        encoded: TokenizedPrompts,
+        form: Form,
+        mask: int | None,
         *,
-        states: bool,
-        items: bool,
-        log_probabilities: bool,
+        states: bool = False,
+        items: bool = False,
+        log_probabilities: bool = False,
         per_token: bool = False,
-    ) -> tuple[Callable[[EngineOutput], np.ndarray], int, int]:
-        """Add one prompt; returns its scorer and the indices of the points of its slot states and its item states."""
-        slot = item = -1
-        self.naive_tokens += len(one.tokens) + len(one.decoder)
+    ) -> None:
+        self.encoded, self.form, self.mask, self.per_token = encoded, form, mask, per_token
+        self._parts: list[tuple[Ragged, np.ndarray]] = []
+        self._sequences = 0
+        self._points: list[tuple[np.ndarray, np.ndarray, int, bool, bool, bool]] = []
+        self._count = 0
+        self._token_sets: dict[tuple[int, ...], int] = {}
+        self.naive_tokens = int(encoded.tokens.lengths.sum())
+        if encoded.decoders is not None:
+            self.naive_tokens += int(encoded.decoders.lengths.sum())
+        everything = np.arange(len(encoded))
+        self.slot_points = self.item_points = np.zeros(0, np.int64)
+        if states or items:
+            own = self._add(self._own_tokens(everything), everything)
         if states:
-            slot = self._point(self._input(one), one.slot, states=True)
+            self.slot_points = self._ask(own, encoded.slots, states=True)
         if items:
-            assert one.item is not None
-            item = self._point(self._input(one), one.item, states=True, encoder=bool(one.decoder))
-        score = self._masked_answers if self.form == "masked" else self._decoded_answers
-        return score(one, log_probabilities, per_token), slot, item
+            at_encoder = encoded.decoders is not None
+            self.item_points = self._ask(own, encoded.items, states=True, encoder=at_encoder)
+        self.groups: list[Group] = []
+        score = self._masked_answers if form == "masked" else self._decoded_answers
+        for number, prompts in enumerate(encoded.prompts_by_tails):
+            tails = encoded.tail_sets[number]
+            self.groups.append(Group(prompts, tails, score(prompts, tails, log_probabilities)))
 
-    def _decoded_answers(
-        self, one: TokenizedPrompt, log_probabilities: bool, per_token: bool
-    ) -> Callable[[EngineOutput], np.ndarray]:
+    @cached_property
+    def inputs(self) -> Inputs:
+        """The distinct inputs."""
+        return self._inputs_and_places[0]
+
+    @cached_property
+    def points(self) -> Points:
+        """All points, in the order in which they were requested."""
+        place = self._inputs_and_places[1]
+        if not self._points:
+            return Points.at(np.zeros(0, np.int64), np.zeros(0, np.int64))
+        sizes = [len(sequence) for sequence, *_ in self._points]
+
+        def spread(values: list[int] | list[bool]) -> np.ndarray:
+            return np.repeat(np.array(values), sizes)
+
+        sequences, positions, asked, normaliser, states, encoder = zip(*self._points, strict=True)
+        return Points(
+            place[np.concatenate(sequences)],
+            np.concatenate(positions),
+            spread(list(asked)),
+            tuple(self._token_sets),
+            spread(list(normaliser)),
+            spread(list(states)),
+            spread(list(encoder)),
+        )
+
+    @property
+    def distinct_tokens(self) -> int:
+        """The tokens that must be computed at least: distinct prefixes (causal) or distinct inputs (others)."""
+        inputs = self.inputs
+        if self.form == "causal":
+            return inputs.ordered.distinct_tokens if inputs.ordered is not None else 0
+        # Of an encoder-decoder model's inputs the boundary between the sides counts too.
+        sides = (
+            inputs.lengths
+            if inputs.sources is None or inputs.source_of is None
+            else inputs.tokens.lengths + inputs.sources.lengths[inputs.source_of] + 1
+        )
+        return int(sides.sum())
+
+    @cached_property
+    def _inputs_and_places(self) -> tuple[Inputs, np.ndarray]:
+        if not self._parts:
+            return Inputs(Ragged.of([]), Sorted(Ragged.of([]))), np.zeros(0, np.int64)
+        tokens = joined([part for part, _ in self._parts])
+        if self.encoded.decoders is None:
+            tokens, place = _distinct(tokens)
+            return Inputs(tokens, Sorted(tokens) if self.form == "causal" else None), place
+        sources, source_of = _distinct(self.encoded.tokens)
+        prompt = np.concatenate([prompts for _, prompts in self._parts])
+        keys = [
+            (source, row.tobytes()) for source, row in zip(source_of[prompt].tolist(), tokens, strict=True)
+        ]
+        first, place = _first_and_place(keys)
+        return Inputs(tokens.take(first), None, sources, source_of[prompt][first]), place
+
+    def _own_tokens(self, prompts: np.ndarray) -> Ragged:
+        """The prompts' inputs without an answer; the decoder's for an encoder-decoder model."""
+        tokens = self.encoded.tokens if self.encoded.decoders is None else self.encoded.decoders
+        return tokens if len(prompts) == len(self.encoded) else tokens.take(prompts)
+
+    def _add(self, tokens: Ragged, prompts: np.ndarray) -> np.ndarray:
+        """Add inputs that belong to these prompts; returns their numbers, before equal ones are merged."""
+        self._parts.append((tokens, prompts))
+        start = self._sequences
+        self._sequences += len(tokens)
+        return np.arange(start, self._sequences)
+
+    def _ask(
+        self,
+        sequences: np.ndarray,
+        positions: np.ndarray,
+        token_ids: tuple[int, ...] = (),
+        normaliser: bool = False,
+        states: bool = False,
+        encoder: bool = False,
+    ) -> np.ndarray:
+        """Request outputs at one position of each sequence; returns the indices of the points."""
+        asked = self._token_sets.setdefault(token_ids, len(self._token_sets)) if token_ids else -1
+        self._points.append((sequences, positions, asked, normaliser, states, encoder))
+        start = self._count
+        self._count += len(sequences)
+        return np.arange(start, self._count)
+
+    def _decoded_answers(self, prompts: np.ndarray, tails: Tails, log_probabilities: bool) -> Scorer:
         """Score answers that a decoder generates token by token after the slot."""
-        tree = answer_tree(one.answers)
-        steps = {
-            prefix: self._point(
-                self._input(one, prefix),
-                one.slot + len(prefix),
-                token_ids=token_ids,
+        if not tails:
+            return lambda output: np.zeros((len(prompts), 0), np.float32)
+        tree = answer_tree(tails)
+        own = self._own_tokens(prompts)
+        points = {
+            prefix: self._ask(
+                self._add(own.followed_by(prefix), prompts),
+                self.encoded.slots[prompts] + len(prefix),
+                token_ids,
                 normaliser=bool(prefix) or log_probabilities,
             )
             for prefix, token_ids in tree.steps.items()
         }
-        self.naive_tokens += sum(len(answer) - 1 for answer in one.answers)
-        if not one.answers:
-            return lambda output: np.zeros(0, np.float32)
-        if per_token:
-            [answer] = one.answers
-            places = [steps[answer[:length]] for length in range(len(answer))]
-            return lambda output: _log_probabilities(output, places)
-        if set(steps) == {()} and not log_probabilities:
-            return lambda output: output.token_logits[steps[()]]
+        self.naive_tokens += len(prompts) * sum(len(answer) - 1 for answer in tails)
+        if self.per_token:
+            [answer] = tails
+            return _per_token([points[answer[:length]] for length in range(len(answer))])
+        if set(points) == {()} and not log_probabilities:
+            return lambda output: output.token_logits(points[()])
         return lambda output: tree.scores(
-            {prefix: output.token_logits[index] for prefix, index in steps.items()},
-            {prefix: float(output.normalisers[index]) for prefix, index in steps.items()},
+            {prefix: output.token_logits(places) for prefix, places in points.items()},
+            {prefix: output.normalisers[places].astype(float) for prefix, places in points.items()},
             log_probabilities,
         )
 
-    def _masked_answers(
-        self, one: TokenizedPrompt, log_probabilities: bool, per_token: bool
-    ) -> Callable[[EngineOutput], np.ndarray]:
+    def _masked_answers(self, prompts: np.ndarray, tails: Tails, log_probabilities: bool) -> Scorer:
         """Score answers of k tokens in k masks; if any answer has several tokens, all are scored by log-probability."""
-        if not one.answers:
-            return lambda output: np.zeros(0, np.float32)
-        lengths = sorted(set(map(len, one.answers)))
+        if not tails:
+            return lambda output: np.zeros((len(prompts), 0), np.float32)
+        lengths = sorted(set(map(len, tails)))
         plain = lengths == [1] and not log_probabilities
         token_ids: dict[tuple[int, int], list[int]] = {}
-        for answer in one.answers:
+        for answer in tails:
             for place, token_id in enumerate(answer):
                 column = token_ids.setdefault((len(answer), place), [])
                 if token_id not in column:
                     column.append(token_id)
         points = {}
         for length in lengths:
-            assert self.mask is not None
-            tokens = (*one.tokens[: one.slot], *[self.mask] * length, *one.tokens[one.slot + 1 :])
-            self.naive_tokens += len(tokens) if length > 1 else 0
+            masked = self._with_masks(prompts, length)
+            self.naive_tokens += len(masked.flat) if length > 1 else 0
+            sequences = self._add(masked, prompts)
             for place in range(length):
-                asked = tuple(token_ids[length, place])
-                points[length, place] = self._point(
-                    tokens, one.slot + place, token_ids=asked, normaliser=not plain
+                points[length, place] = self._ask(
+                    sequences,
+                    self.encoded.slots[prompts] + place,
+                    tuple(token_ids[length, place]),
+                    normaliser=not plain,
                 )
 
-        if per_token:
+        if self.per_token:
             [length] = lengths
-            places = [points[length, place] for place in range(length)]
-            return lambda output: _log_probabilities(output, places)
+            return _per_token([points[length, place] for place in range(length)])
 
         def score(output: EngineOutput) -> np.ndarray:
-            scores = []
-            for answer in one.answers:
-                total = 0.0
+            scores = np.zeros((len(prompts), len(tails)))
+            for index, answer in enumerate(tails):
                 for place, token_id in enumerate(answer):
-                    index = points[len(answer), place]
-                    total += (
-                        output.token_logits[index][token_ids[len(answer), place].index(token_id)]
-                        - output.normalisers[index]
-                    )
-                scores.append(total)
-            return np.asarray(scores, np.float32)
+                    at = points[len(answer), place]
+                    column = token_ids[len(answer), place].index(token_id)
+                    scores[:, index] += output.token_logits(at)[:, column] - output.normalisers[at]
+            return scores.astype(np.float32)
 
         return score
 
-    def _input(self, one: TokenizedPrompt, continuation: tuple[int, ...] = ()) -> Any:
-        if self.form == "encoder_decoder":
-            return one.tokens, (*one.decoder, *continuation)
-        return (*one.tokens, *continuation)
+    def _with_masks(self, prompts: np.ndarray, count: int) -> Ragged:
+        """The prompts with `count` masks in the slot."""
+        assert self.mask is not None
+        own = self._own_tokens(prompts)
+        if count == 1:
+            return own
+        masks = [self.mask] * count
+        return Ragged.of(
+            [
+                [*row[:slot].tolist(), *masks, *row[slot + 1 :].tolist()]
+                for row, slot in zip(own, self.encoded.slots[prompts].tolist(), strict=True)
+            ]
+        )
 
-    def _point(self, sequence: Any, position: int, **requested: Any) -> int:
-        place = self._places.setdefault(sequence, len(self.sequences))
-        if place == len(self.sequences):
-            self.sequences.append(sequence)
-        point = Point(place, position, **requested)
-        index = self._points.setdefault(point, len(self.points))
-        if index == len(self.points):
-            self.points.append(point)
-        return index
+
+def _per_token(points: Sequence[np.ndarray]) -> Scorer:
+    """The log-probability of the one token that is asked for at each of k points of n prompts: (n, k)."""
+    return lambda output: np.stack(
+        [output.token_logits(one)[:, 0] - output.normalisers[one] for one in points], axis=-1
+    )
 
 
-def _log_probabilities(output: EngineOutput, points: Sequence[int]) -> np.ndarray:
-    """The log-probability of the one token that is asked for at each point."""
-    return np.array([output.token_logits[index][0] - output.normalisers[index] for index in points])
+def _distinct(tokens: Ragged) -> tuple[Ragged, np.ndarray]:
+    """The distinct sequences, and the place of each sequence among them."""
+    first, place = _first_and_place(tokens.keys())
+    return (tokens if len(first) == len(tokens) else tokens.take(first)), place
+
+
+def _first_and_place(keys: Sequence[object]) -> tuple[np.ndarray, np.ndarray]:
+    """The index of the first of equal keys, and for each key which of the distinct ones it is."""
+    numbers: dict[object, int] = {}
+    place = [numbers.setdefault(key, len(numbers)) for key in keys]
+    places = np.array(place, np.int64)
+    first = np.zeros(len(numbers), np.int64)
+    first[places[::-1]] = np.arange(len(keys))[::-1]
+    return first, places

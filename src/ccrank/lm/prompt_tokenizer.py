@@ -12,24 +12,21 @@ from functools import cached_property
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.lm.prefix_tokens import context_cut, prefix_shared_tokens
+from ccrank.lm.splice import common_prefix, splice
+from ccrank.lm.token_rows import (
+    Row,
+    cut_middle,
+    last_token_of_item,
+    tail_after,
+    text_of,
+    without_last_blanks,
+)
+from ccrank.lm.tokenized import TokenizedPrompt, TokenizedPrompts
+from ccrank.lm.words import WordTokens
 from ccrank.prompts import Form, Piece, Prompt
 
-
-@dataclass(frozen=True, slots=True)
-class TokenizedPrompt:
-    """The token ids of a prompt."""
-
-    tokens: tuple[int, ...]
-    """All input tokens, including special ones; for an encoder-decoder model those of the encoder."""
-    slot: int
-    """The position that is read for the answer: in `tokens`, or in `decoder` for encoder-decoder models."""
-    item: int | None
-    """The position of the last token of the last item."""
-    answers: tuple[tuple[int, ...], ...]
-    """The tokens of each candidate in the slot."""
-    decoder: tuple[int, ...] = ()
-    """Decoder input before the answer; empty except for encoder-decoder models."""
+FEWEST_SPLICED = 16
+"""Fewer prompts are tokenized whole."""
 
 
 @dataclass(frozen=True)
@@ -52,41 +49,91 @@ class PromptTokenizer:
     def encode(
         self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
     ) -> list[TokenizedPrompt]:
-        """One TokenizedPrompt per prompt; `candidates[i]` are the answers to score for prompt i (empty for states
-        only).
+        """One TokenizedPrompt per prompt; see `encode_batch`.
 
-        The item's position is computed only if `items` is true, because offsets make tokenizing much slower.
+        Parameters
+        ----------
+        prompts
+            P prompts.
+        candidates
+            The answers to score for each prompt; empty for states only.
+        items
+            Find the last token of each prompt's last item.
         """
+        return list(self.encode_batch(prompts, candidates, items))
+
+    def encode_batch(
+        self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
+    ) -> TokenizedPrompts:
+        """The tokens of all prompts.
+
+        Parameters
+        ----------
+        prompts
+            P prompts.
+        candidates
+            The answers to score for each prompt; empty for states only.
+        items
+            Find the last token of each prompt's last item; offsets make tokenizing slower.
+        """
+        checked: set[int] = set()  # most prompts have the very same list of candidates
+        for prompt, answers in zip(prompts, candidates, strict=True):
+            if id(answers) not in checked:
+                checked.add(id(answers))
+                _refuse_blanks(prompt, answers)
+            if prompt.answer is not None:
+                _refuse_blanks(prompt, (prompt.answer,))
+        harmless: set[str] = set()
+        prepared = [self._prepared(prompt, harmless) for prompt in prompts]
+        if self.form == "causal" and len(prompts) >= FEWEST_SPLICED and self._words.separable:
+            spliced = splice(prepared, candidates, self._words, self.bos, items, self._check_answers)
+            if spliced is not None and self._fits(spliced):
+                return spliced
         encode = {
             "causal": self._causal,
             "masked": self._masked,
             "encoder_decoder": self._encoder_decoder,
         }[self.form]
-        for prompt, answers in zip(prompts, candidates, strict=True):
-            for answer in (*answers, *(() if prompt.answer is None else (prompt.answer,))):
-                if not answer.strip():
-                    raise CcrankError(f"task {prompt.task!r}: the answer {answer!r} is blank")
-        return encode([self._prepared(prompt) for prompt in prompts], candidates, items)
+        return TokenizedPrompts.of(encode(prepared, candidates, items))
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text, without special tokens."""
-        return [len(ids) for ids in self._ids([self._spell_out(text) for text in texts])]
+        rows = self._tokens([self._spell_out(text) for text in texts], special=False, offsets=False)
+        return [len(row.ids) for row in rows]
 
-    def _prepared(self, prompt: Prompt) -> Prompt:
-        """Escape special tokens in user text and apply the chat template."""
-        prompt = replace(
-            prompt,
-            pieces=tuple(
-                piece if piece.role in ("text", "slot") else replace(piece, text=self._spell_out(piece.text))
-                for piece in prompt.pieces
-            ),
-        )
+    @cached_property
+    def _words(self) -> WordTokens:
+        return WordTokens(self.tokenizer)
+
+    def _fits(self, encoded: TokenizedPrompts) -> bool:
+        """Whether all prompts fit the window."""
+        lengths = encoded.tokens.lengths + encoded.tail_lengths - 1
+        return self.window is None or int(lengths.max(initial=0)) <= self.window
+
+    def _prepared(self, prompt: Prompt, harmless: set[str]) -> Prompt:
+        """Escape special tokens in user text and apply the chat template; `harmless` collects texts without any."""
+        for piece in prompt.pieces:
+            text = piece.text
+            if piece.role == "text" or text in harmless:
+                continue
+            # Looking for the few characters that special tokens start with is much faster than for all tokens.
+            for start in self._special_starts:
+                if start in text:
+                    break
+            else:
+                harmless.add(text)
+                continue
+            prompt = replace(prompt, pieces=tuple(map(self._escaped, prompt.pieces)))
+            break
         if self.chat:
             head, tail = self._chat_frame
             # The template's blank before the slot must not end the user message.
-            words = _without_last_blanks(prompt.before)
+            words = without_last_blanks(prompt.before)
             prompt = replace(prompt, pieces=(Piece(head), *words, Piece(tail), Piece("", "slot")))
         return prompt
+
+    def _escaped(self, piece: Piece) -> Piece:
+        return piece if piece.role in ("text", "slot") else replace(piece, text=self._spell_out(piece.text))
 
     def _spell_out(self, text: str) -> str:
         """Insert a blank into the name of a special token in user text, so that it is tokenized as text."""
@@ -101,6 +148,11 @@ class PromptTokenizer:
         added = getattr(self.tokenizer, "added_tokens_decoder", {}).values()
         names = {*self.tokenizer.all_special_tokens, *(str(token) for token in added if token.special)}
         return tuple(sorted((name for name in names if len(name) > 1), key=len, reverse=True))
+
+    @cached_property
+    def _special_starts(self) -> tuple[str, ...]:
+        """The first characters of all special tokens."""
+        return tuple(sorted({name[0] for name in self._special_tokens}))
 
     @cached_property
     def _chat_frame(self) -> tuple[str, str]:
@@ -139,16 +191,9 @@ class PromptTokenizer:
             for text, lead, answers in zip(texts, leads, spoken, strict=True)
             for answer in answers
         ]
-        if items:
-            rows = self._tokens(texts, special=False, offsets=True)
-            filled = any(prompt.answer is not None for prompt in prompts)
-            wholes = iter(self._tokens(answered, special=False, offsets=filled))
-        else:
-            cuts = [context_cut(prompt.before) for prompt in prompts]
-            repeated = [cut for cut, answers in zip(cuts, spoken, strict=True) for _ in answers]
-            found = prefix_shared_tokens([*texts, *answered], [*cuts, *repeated], self._ids)
-            rows = [Row(ids, ()) for ids in found[: len(texts)]]
-            wholes = iter([Row(ids, ()) for ids in found[len(texts) :]])
+        filled = any(prompt.answer is not None for prompt in prompts)
+        rows = self._tokens(texts, special=False, offsets=items)
+        wholes = iter(self._tokens(answered, special=False, offsets=items and filled))
         encoded = []
         for prompt, row, answers, text, lead in zip(prompts, rows, candidates, texts, leads, strict=True):
             whole_text = text
@@ -158,16 +203,16 @@ class PromptTokenizer:
                 row_for_item = whole
             else:
                 full = [next(wholes).ids for _ in answers]
-                stem = _common_prefix([row.ids, *full])
-                tails = tuple(tuple(ids[len(stem) :]) for ids in full)
+                stem = common_prefix([row.ids, *full])
+                tails = tuple(tuple(ids[stem:]) for ids in full)
                 self._check_answers(prompt, answers, tails)
-                tokens = (*self.bos, *stem)
+                tokens = (*self.bos, *row.ids[:stem])
                 if not tokens:
                     raise CcrankError(f"task {prompt.task!r}: the prompt {text!r} has no token to read from")
                 one = TokenizedPrompt(tokens, len(tokens) - 1, None, tails)
                 row_for_item = row
                 # A candidate may merge with the item's last token, which then is not part of the input.
-            item = _last_token_of_item(prompt.before, row_for_item, len(one.tokens) - len(self.bos))
+            item = last_token_of_item(prompt.before, row_for_item, len(one.tokens) - len(self.bos))
             one = replace(one, item=None if item is None else len(self.bos) + item)
             encoded.append(self._fit(prompt, prompt.before, one, whole_text, len(self.bos)))
         return encoded
@@ -191,13 +236,13 @@ class PromptTokenizer:
         for prompt, answers in zip(prompts, candidates, strict=True):
             before = prompt.before
             if prompt.answer is None and not takes_blank:
-                before = _without_last_blanks(before, " ")
+                before = without_last_blanks(before, " ")
             filler = mask if prompt.answer is None else prompt.answer
             laid_out.append((*before, Piece(filler), *prompt.after))
-            start = len(_text(before))
+            start = len(text_of(before))
             spans.append((start, start + len(filler)))
-            answered += [(_text(prompt.before), answer, _text(prompt.after)) for answer in answers]
-        texts = [_text(pieces) for pieces in laid_out]
+            answered += [(text_of(prompt.before), answer, text_of(prompt.after)) for answer in answers]
+        texts = [text_of(pieces) for pieces in laid_out]
         rows = self._tokens(texts, special=True, offsets=True)
         wholes = iter(self._tokens(["".join(parts) for parts in answered], special=True, offsets=True))
         ends = iter(len(before) + len(answer) for before, answer, _ in answered)
@@ -214,11 +259,11 @@ class PromptTokenizer:
                 inside = [index for index in inside if row.ids[index] == self.tokenizer.mask_token_id]
             if not inside:
                 raise CcrankError(f"task {prompt.task!r}: the tokenizer dropped the answer slot of {text!r}")
-            slot, after = inside[-1], _text(prompt.after)
+            slot, after = inside[-1], text_of(prompt.after)
             tails = []
             for answer in answers:
                 whole = next(wholes)
-                tail = _tail(row.ids[:slot], whole, next(ends))
+                tail = tail_after(row.ids[:slot], whole, next(ends))
                 # A tokenizer may start a new word after a mask ("▁." for "."): harmless unless it splits a word.
                 glued = after[:1].isalnum() and whole.ids[slot + len(tail or ()) :] != row.ids[slot + 1 :]
                 if tail is None or glued:
@@ -228,7 +273,7 @@ class PromptTokenizer:
                     )
                 tails.append(tail)
             self._check_answers(prompt, answers, tuple(tails))
-            item = _last_token_of_item(pieces, row)
+            item = last_token_of_item(pieces, row)
             encoded.append(
                 self._fit(prompt, pieces, TokenizedPrompt(tuple(row.ids), slot, item, tuple(tails)), text, 0)
             )
@@ -272,7 +317,7 @@ class PromptTokenizer:
             if prompt.answer is not None:
                 decoder, tails = (*decoder, *tails[0]), ()
             pieces = tuple(Piece(sentinel) if piece.role == "slot" else piece for piece in prompt.pieces)
-            item = _last_token_of_item(pieces, row)
+            item = last_token_of_item(pieces, row)
             one = TokenizedPrompt(tuple(row.ids), len(decoder) - 1, item, tails, decoder)
             encoded.append(self._fit(prompt, pieces, one, text, 0))
         return encoded
@@ -293,9 +338,6 @@ class PromptTokenizer:
         )
         mapping = batch.get("offset_mapping") or [()] * len(texts)
         return [Row(list(ids), where) for ids, where in zip(batch["input_ids"], mapping, strict=True)]
-
-    def _ids(self, texts: list[str]) -> list[list[int]]:
-        return [row.ids for row in self._tokens(texts, special=False, offsets=False)]
 
     def _check_answers(
         self, prompt: Prompt, answers: Sequence[str], tails: Sequence[tuple[int, ...]]
@@ -329,7 +371,7 @@ class PromptTokenizer:
                 f"{self.window:,}; shorten the context or the items, or have them cut with --truncate"
             )
         [row] = self._tokens([text], special=self.form != "causal", offsets=True)
-        dropped = _cut_middle(pieces, row, length - self.window)
+        dropped = cut_middle(pieces, row, length - self.window)
         if dropped is None:
             raise CcrankError(
                 f"task {prompt.task!r}: a prompt of {length:,} tokens does not fit the model's window of "
@@ -345,91 +387,7 @@ class PromptTokenizer:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A tokenized text: ids, and the characters (start, end) that each token covers."""
-
-    ids: list[int]
-    offsets: Sequence[tuple[int, int]]
-
-
-def _text(pieces: Sequence[Piece]) -> str:
-    return "".join(piece.text for piece in pieces)
-
-
-def _without_last_blanks(pieces: Sequence[Piece], blanks: str | None = None) -> tuple[Piece, ...]:
-    """The pieces without trailing blanks (by default any white space), which may span several pieces."""
-    kept = list(pieces)
-    while kept:
-        kept[-1] = replace(kept[-1], text=kept[-1].text.rstrip(blanks))
-        if kept[-1].text:
-            break
-        kept.pop()
-    return tuple(kept)
-
-
-def _tail(left: Sequence[int], whole: Row, end: int) -> tuple[int, ...] | None:
-    """The tokens after `left` up to the character `end`; None where a token crosses either boundary."""
-    if list(whole.ids[: len(left)]) != list(left):
-        return None
-    tail = []
-    for token, (token_start, token_end) in list(zip(whole.ids, whole.offsets, strict=True))[len(left) :]:
-        if token_start >= end or token_end <= token_start:
-            break
-        if token_end > end:
-            return None
-        tail.append(token)
-    return tuple(tail)
-
-
-def _common_prefix(rows: Sequence[Sequence[int]]) -> list[int]:
-    first = list(rows[0])
-    if all(list(row[: len(first)]) == first for row in rows):
-        return first  # the usual case: an answer changes no token of its prompt
-    stem: list[int] = []
-    for column in zip(*rows, strict=False):
-        if any(token != column[0] for token in column):
-            break
-        stem.append(column[0])
-    return stem
-
-
-def _tokens_of(pieces: Sequence[Piece], row: Row) -> list[tuple[Piece, list[int]]]:
-    """Each piece of user text with the tokens that overlap it."""
-    found, end = [], 0
-    for piece in pieces:
-        start, end = end, end + len(piece.text)
-        if piece.role in ("context", "item"):
-            inside = [
-                index
-                for index, (token_start, token_end) in enumerate(row.offsets)
-                if token_start < end and token_end > start and token_end > token_start
-            ]
-            found.append((piece, inside))
-    return found
-
-
-def _last_token_of_item(pieces: Sequence[Piece], row: Row, before: int | None = None) -> int | None:
-    """The last token (before position `before`) that overlaps the last item; None without an item or without
-    offsets."""
-    items = [inside for piece, inside in _tokens_of(pieces, row) if piece.role == "item" and inside]
-    if not items:
-        return None
-    return max((index for index in items[-1] if before is None or index < before), default=None)
-
-
-def _cut_middle(pieces: Sequence[Piece], row: Row, surplus: int) -> set[int] | None:
-    """The token positions to drop: the middle of the context, then the middle of the longest items."""
-    spans = _tokens_of(pieces, row)
-    users = [inside for piece, inside in spans if piece.role == "context"]
-    users += sorted((inside for piece, inside in spans if piece.role == "item"), key=len, reverse=True)
-    dropped: set[int] = set()
-    for inside in users:
-        # Keep the first and last tokens: they may overlap the adjacent words, and an item must keep its end.
-        spare = inside[1:-1]
-        count = min(surplus - len(dropped), max(0, len(spare) - 8))
-        start = (len(spare) - count) // 2
-        dropped.update(spare[start : start + count])
-        if len(dropped) >= surplus:
-            return dropped
-    return None
+def _refuse_blanks(prompt: Prompt, answers: Sequence[str]) -> None:
+    for answer in answers:
+        if not answer.strip():
+            raise CcrankError(f"task {prompt.task!r}: the answer {answer!r} is blank")

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from typing import Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.lm.budget import token_budget
 from ccrank.lm.cache import ReadingCache
-from ccrank.lm.engine import EngineLike, EngineOutput, Point
+from ccrank.lm.chunks import Chunk, Collected, Progress, Wish, chunk_ranges, in_tokens
+from ccrank.lm.engine import EngineLike
 from ccrank.lm.engine_factory import make_engine
 from ccrank.lm.hub import Say
 from ccrank.lm.loading import LoadedModel, load_model
 from ccrank.lm.plan import Plan
-from ccrank.lm.prompt_tokenizer import PromptTokenizer, TokenizedPrompt
+from ccrank.lm.points import EngineOutput
+from ccrank.lm.prompt_tokenizer import PromptTokenizer
 from ccrank.lm.reading import Cost, Readings
-from ccrank.lm.tree import distinct_tokens
+from ccrank.lm.reading_keys import merged, reading_keys, vectors_of
+from ccrank.lm.tokenized import TokenizedPrompts
 from ccrank.prompts import Form, Prompt
 from ccrank.reader_options import ReaderOptions
 
-CHUNK = 4096
-"""Prompts that are tokenized and packed together: bounds memory, and is far more than a prefix tree benefits from."""
-
-Progress = Callable[[int], None]
-"""Called with the number of distinct tokens just read, those found in the cache included."""
+__all__ = ["Progress", "Reader"]
 
 
 class Reader:
@@ -105,6 +103,8 @@ class Reader:
             dtype=chosen.dtype,
             allow_pickle=chosen.allow_pickle,
             allow_new_head=chosen.allow_new_head,
+            quantize=chosen.quantize,
+            device_map=chosen.device_map,
             say=say,
         )
         return cls(
@@ -208,31 +208,19 @@ class Reader:
             raise CcrankError("items=True needs at least one layer; pass it in `layers`")
         if per_token and any(len(own) != 1 for own in answers):
             raise CcrankError("per_token=True needs exactly one candidate for each prompt")
-        parts: list[_Part] = []
-        lengths: list[np.ndarray] = []
-        for start in range(0, len(prompts), CHUNK):
-            chunk = slice(start, start + CHUNK)
-            encoded = self.prompt_tokenizer.encode(prompts[chunk], answers[chunk], items)
-            if items:
-                _check_items(encoded, prompts[chunk])
-            lengths.extend(np.array([len(answer) for answer in one.answers], float) for one in encoded)
-
-            how = {"log_probabilities": log_probabilities or per_token, "per_token": per_token}
-            parts.append(self._read_chunk(encoded, wanted, items, how, progress))
-        cost = sum((part.cost for part in parts), Cost())
-        self.spent += cost
-        return Readings(
-            logits=_stack_ragged([row for part in parts for row in part.scores])
-            if candidates is not None
-            else None,
-            states=self._stack([row for part in parts for row in part.states], wanted) if wanted else None,
-            item_states=self._stack([row for part in parts for row in part.items], wanted) if items else None,
-            layers=wanted,
-            cost=cost,
-            answer_tokens=np.nan_to_num(_stack_ragged(lengths)).astype(int)
-            if candidates is not None
-            else None,
-        )
+        wish = Wish(wanted, candidates is not None, items, log_probabilities or per_token, per_token)
+        readings = Collected(len(prompts), wish)
+        running: Chunk | None = None
+        for chunk in self._prepared(prompts, answers, wish):
+            self._start(chunk, wish, progress)
+            # The device computes this chunk while the results of the one before it are collected.
+            if running is not None:
+                readings.add(running, self._finish(running, wish))
+            running = chunk
+        if running is not None:
+            readings.add(running, self._finish(running, wish))
+        self.spent += readings.cost
+        return readings.finished(self.width)
 
     def cost_of(
         self, prompts: Sequence[Prompt], candidates: Sequence[str] | Sequence[Sequence[str]] | None = None
@@ -246,98 +234,84 @@ class Reader:
         candidates
             The answers to score, as for `read`.
         """
-        encoded = self.prompt_tokenizer.encode(prompts, _per_prompt(candidates, len(prompts)))
-        plan = Plan(self.form, self.loaded.tokenizer.mask_token_id)
-        for one in encoded:
-            plan.add(one, states=candidates is None, items=False, log_probabilities=False)
-        return Cost(len(encoded), plan.naive_tokens, self._distinct(plan))
+        encoded = self.prompt_tokenizer.encode_batch(prompts, _per_prompt(candidates, len(prompts)))
+        plan = Plan(encoded, self.form, self.loaded.tokenizer.mask_token_id, states=candidates is None)
+        return Cost(len(encoded), plan.naive_tokens, plan.distinct_tokens)
 
-    def _distinct(self, plan: Plan) -> int:
-        tokens = [_flat(sequence) for sequence in plan.sequences]
-        return distinct_tokens(tokens) if self.form == "causal" else sum(map(len, set(tokens)))
+    def _prepared(
+        self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish
+    ) -> Iterator[Chunk]:
+        """The chunks, tokenized and planned; a second thread prepares the next one while one is read."""
 
-    def _read_chunk(
-        self,
-        encoded: Sequence[TokenizedPrompt],
-        layers: tuple[int, ...],
-        items: bool,
-        how: Mapping[str, bool],
-        progress: Progress | None,
-    ) -> _Part:
-        plan = Plan(self.form, self.loaded.tokenizer.mask_token_id)
-        scorers = [plan.add(one, states=bool(layers), items=items, **how) for one in encoded]
-        distinct = self._distinct(plan)
-        output, fresh = self._outputs(plan, layers, _in_tokens(progress, distinct))
-        cost = Cost(len(encoded), plan.naive_tokens, distinct, fresh)
-        scores, states, item_states = [], [], []
-        for score, slot, item in scorers:
-            scores.append(score(output))
-            if layers:
-                states.append(output.states[slot])
-            if items:
-                item_states.append(output.states[item])
-        return _Part(scores, states, item_states, cost)
+        def prepare(start: int, end: int) -> Chunk:
+            return self._prepare(prompts[start:end], answers[start:end], wish, start)
 
-    def _outputs(
-        self, plan: Plan, layers: tuple[int, ...], report: Callable[[float], None]
-    ) -> tuple[EngineOutput, int]:
-        """The output at every point of a plan, from the cache or from the model."""
-        keys = [self._keys(plan.sequences[point.sequence], point, layers) for point in plan.points]
-        known = {} if self.cache is None else self.cache.get(key for group in keys for key in group)
-        missing = [index for index, group in enumerate(keys) if any(key not in known for key in group)]
-        sequences = sorted({plan.points[index].sequence for index in missing})
-        place = {sequence: position for position, sequence in enumerate(sequences)}
-        points = [_moved(plan.points[index], place) for index in missing]
-        done = [len(plan.sequences) - len(sequences)]
+        chunks = list(chunk_ranges(prompts))
+        if len(chunks) < 2:
+            yield from (prepare(*chunk) for chunk in chunks)
+            return
+        with ThreadPoolExecutor(1, thread_name_prefix="ccrank-prepare") as pool:
+            following = pool.submit(prepare, *chunks[0])
+            for chunk in chunks[1:]:
+                ready = following.result()
+                following = pool.submit(prepare, *chunk)
+                yield ready
+            yield following.result()
+
+    def _prepare(
+        self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish, start: int
+    ) -> Chunk:
+        """Everything about a chunk that needs no model."""
+        encoded = self.prompt_tokenizer.encode_batch(prompts, answers, wish.items)
+        if wish.items:
+            _check_items(encoded, prompts)
+        plan = Plan(
+            encoded,
+            self.form,
+            self.loaded.tokenizer.mask_token_id,
+            states=bool(wish.layers),
+            items=wish.items,
+            log_probabilities=wish.log_probabilities,
+            per_token=wish.per_token,
+        )
+        points = plan.points
+        chunk = Chunk(start, plan, plan.distinct_tokens, np.arange(len(points)))
+        if self.cache is not None:
+            chunk.keys = reading_keys(self.loaded.identity, self.form, plan.inputs, points, wish.layers)
+            chunk.known = self.cache.get(key for group in chunk.keys for key in group)
+            if chunk.known:
+                unknown = [any(key not in chunk.known for key in group) for group in chunk.keys]
+                chunk.missing = np.flatnonzero(np.array(unknown, bool))
+        return chunk
+
+    def _start(self, chunk: Chunk, wish: Wish, progress: Progress | None) -> None:
+        """Run the model where the cache has no readings."""
+        inputs, points = chunk.plan.inputs, chunk.plan.points
+        needed = np.unique(points.sequence[chunk.missing])
+        place = np.zeros(len(inputs), np.int64)
+        place[needed] = np.arange(len(needed))
+        missing = points.take(chunk.missing, place[points.sequence[chunk.missing]])
+        report = in_tokens(progress, chunk.distinct)
+        done = len(inputs) - len(needed)
 
         def count(more: int) -> None:
-            done[0] += more
-            report(done[0] / max(1, len(plan.sequences)))
+            nonlocal done
+            done += more
+            report(done / max(1, len(inputs)))
 
         count(0)
-        read = self.engine.run([plan.sequences[index] for index in sequences], points, layers, count)
-        if len(missing) == len(plan.points):
-            output = read
-        else:
-            output = EngineOutput(
-                [np.zeros(0, np.float32)] * len(keys), np.zeros(len(keys), np.float32), [None] * len(keys)
-            )
-            for index, group in enumerate(keys):
-                if all(key in known for key in group):
-                    _unpack(output, index, plan.points[index], [known[key] for key in group], len(layers))
-            for position, index in enumerate(missing):
-                output.token_logits[index] = read.token_logits[position]
-                output.normalisers[index] = read.normalisers[position]
-                output.states[index] = read.states[position]
-        if self.cache is not None:
-            self.cache.put(
-                {
-                    key: value
-                    for index in missing
-                    for key, value in zip(
-                        keys[index], _values(output, index, plan.points[index]), strict=True
-                    )
-                }
-            )
-        return output, read.computed
+        chunk.output = self.engine.run(inputs.take(needed), missing, wish.layers, count)
 
-    def _keys(self, sequence: Any, point: Point, layers: tuple[int, ...]) -> list[bytes]:
-        """The cache keys of a point's outputs: the token logits, the normaliser, and one per layer."""
-        if self.cache is None:
-            return [b"no cache"]
-        seen = sequence[: point.position + 1] if self.form == "causal" else sequence
-        start = hashlib.blake2b(self.loaded.identity.encode(), digest_size=24)
-        start.update(repr((self.form, seen, point.position, point.encoder)).encode())
-        # The key says "words" for token ids: renaming it would invalidate all cached readings.
-        outputs: list[object] = [("words", point.token_ids)] if point.token_ids else []
-        outputs += ["normaliser"] if point.normaliser else []
-        outputs += [("layer", layer) for layer in layers] if point.states else []
-        keys = []
-        for output in outputs:
-            one = start.copy()
-            one.update(repr(output).encode())
-            keys.append(one.digest())
-        return keys
+    def _finish(self, chunk: Chunk, wish: Wish) -> EngineOutput:
+        """The outputs of all points, those from the cache included; new ones are stored there."""
+        assert chunk.output is not None
+        read, points = chunk.output.collect(), chunk.plan.points
+        if self.cache is not None:
+            fresh = points.take(chunk.missing, points.sequence[chunk.missing])
+            self.cache.put(vectors_of(read, fresh, [chunk.keys[index] for index in chunk.missing.tolist()]))
+        if len(chunk.missing) == len(points):
+            return read
+        return merged(points, chunk.keys, chunk.known, chunk.missing, read)
 
     def _layers(self, layers: Iterable[int] | str) -> tuple[int, ...]:
         if isinstance(layers, str):
@@ -361,30 +335,6 @@ class Reader:
                 "model with a head (to override, pass allow_new_head=True / --allow-new-head)"
             )
 
-    def _stack(self, rows: Sequence[np.ndarray | None], layers: tuple[int, ...]) -> np.ndarray:
-        if not rows:
-            return np.zeros((0, len(layers), self.width), np.float32)
-        return np.stack([row for row in rows if row is not None])
-
-
-def _in_tokens(progress: Progress | None, total: int) -> Callable[[float], None]:
-    """Turns shares of a chunk that is read, from 0 to 1, into tokens for `progress`."""
-    reported = [0]
-
-    def report(share: float) -> None:
-        if progress is not None and (tokens := int(share * total) - reported[0]) > 0:
-            reported[0] += tokens
-            progress(tokens)
-
-    return report
-
-
-class _Part:
-    """The result of one chunk of prompts."""
-
-    def __init__(self, scores: list[np.ndarray], states: list[Any], items: list[Any], cost: Cost) -> None:
-        self.scores, self.states, self.items, self.cost = scores, states, items, cost
-
 
 def _per_prompt(
     candidates: Sequence[str] | Sequence[Sequence[str]] | None, count: int
@@ -407,46 +357,8 @@ def _per_prompt(
     return [tuple(one) for one in candidates]
 
 
-def _check_items(encoded: Sequence[TokenizedPrompt], prompts: Sequence[Prompt]) -> None:
-    for one, prompt in zip(encoded, prompts, strict=True):
-        if one.item is None:
-            raise CcrankError(
-                f"task {prompt.task!r}: the item's last token cannot be found in {prompt.text[:80]!r}"
-            )
-
-
-def _moved(point: Point, place: dict[int, int]) -> Point:
-    return Point(
-        place[point.sequence], point.position, point.token_ids, point.normaliser, point.states, point.encoder
-    )
-
-
-def _flat(sequence: Any) -> tuple[int, ...]:
-    """The encoder and decoder tokens as one sequence, for counting."""
-    return (*sequence[0], -1, *sequence[1]) if sequence and isinstance(sequence[0], tuple) else sequence
-
-
-def _values(output: EngineOutput, index: int, point: Point) -> list[np.ndarray]:
-    values = [output.token_logits[index]] if point.token_ids else []
-    values += [output.normalisers[index : index + 1]] if point.normaliser else []
-    states = output.states[index]
-    values += list(states) if states is not None else []
-    return values
-
-
-def _unpack(output: EngineOutput, index: int, point: Point, values: list[np.ndarray], layers: int) -> None:
-    values = list(values)
-    if point.token_ids:
-        output.token_logits[index] = values.pop(0)
-    if point.normaliser:
-        output.normalisers[index] = values.pop(0)[0]
-    if point.states:
-        output.states[index] = np.stack(values) if layers else None
-
-
-def _stack_ragged(rows: Sequence[np.ndarray]) -> np.ndarray:
-    width = max((len(row) for row in rows), default=0)
-    table = np.full((len(rows), width), np.nan, np.float32)
-    for index, row in enumerate(rows):
-        table[index, : len(row)] = row
-    return table
+def _check_items(encoded: TokenizedPrompts, prompts: Sequence[Prompt]) -> None:
+    for index in np.flatnonzero(encoded.items < 0)[:1].tolist():
+        raise CcrankError(
+            f"task {prompts[index].task!r}: the item's last token cannot be found in {prompts[index].text[:80]!r}"
+        )

@@ -4,108 +4,182 @@ Sequences in lexicographic order visit their prefix tree in preorder, so packing
 adds the tokens after the prefix that it shares with the previous one. In preorder the descendants of a node follow it
 directly, so `ends` (one past a node's last descendant) determines the tree: node j is an ancestor of i, or i itself,
 if and only if j ≤ i < ends[j]. That is the attention mask. A row may contain several trees (a forest).
+
+Everything is computed for all sequences at once: S sequences in order, `shared[k]` the tokens that sequence k shares
+with the one before it. The nodes that sequence k adds are its run: depths shared[k] to its length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-Tokens = tuple[int, ...]
+from ccrank.lm.ragged import Ragged, ranges, starts_of
+
+BLOCK = 1 << 20
+"""Tokens that are compared at once when prefixes are counted: bounds memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Packed:
-    """One row: a forest of token prefixes in preorder, T nodes."""
+def shared_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """How many leading tokens two sequences share."""
+    for place, (one, other) in enumerate(zip(first, second, strict=False)):
+        if one != other:
+            return place
+    return min(len(first), len(second))
 
-    tokens: np.ndarray
-    """(T,) token ids."""
-    depths: np.ndarray
-    """(T,) distance from the root: the token's position id."""
-    ends: np.ndarray
-    """(T,) one past the last descendant."""
-    members: tuple[int, ...]
-    """The sequences in this row, as indices into the list that was packed."""
-    nodes: tuple[np.ndarray, ...]
-    """For each member the index in the row of each of its tokens."""
+
+class Sorted:
+    """Token sequences in lexicographic order."""
+
+    def __init__(self, tokens: Ragged) -> None:
+        self.tokens = tokens
 
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def mask(self) -> np.ndarray:
-        """(T, T) whether the query (row) may attend to the key (column): itself and its ancestors."""
-        places = np.arange(len(self))
-        return (places[None, :] <= places[:, None]) & (places[:, None] < self.ends[None, :])
+    @cached_property
+    def order(self) -> np.ndarray:
+        """(S,) the sequences' indices in lexicographic order; a prefix comes before its continuations."""
+        keys = self.tokens.keys()
+        return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
+
+    @cached_property
+    def shared(self) -> np.ndarray:
+        """(S,) how many leading tokens each sequence shares with the one before it in this order; 0 for the first."""
+        order, lengths = self.order, self.tokens.lengths
+        shared = np.zeros(len(order), np.int64)
+        if len(order) < 2:
+            return shared
+        least = np.minimum(lengths[order[1:]], lengths[order[:-1]])
+        edges = starts_of(least)
+        first = 0
+        while first < len(least):
+            last = max(first + 1, int(np.searchsorted(edges, edges[first] + BLOCK, side="right")) - 1)
+            shared[first + 1 : last + 1] = self._matches(
+                order[first:last], order[first + 1 : last + 1], least[first:last]
+            )
+            first = last
+        return shared
+
+    def _matches(self, before: np.ndarray, after: np.ndarray, least: np.ndarray) -> np.ndarray:
+        """How many of the `least` leading tokens are equal in each pair of sequences."""
+        starts = self.tokens.starts
+        different = (
+            self.tokens.flat[ranges(starts[before], least)] != self.tokens.flat[ranges(starts[after], least)]
+        )
+        edges = starts_of(least)
+        places = np.append(np.flatnonzero(different), edges[-1])
+        first = places[np.searchsorted(places, edges[:-1])]
+        counts: np.ndarray = np.minimum(first - edges[:-1], least)
+        return counts
+
+    @property
+    def distinct_tokens(self) -> int:
+        """The number of nodes in the prefix tree: the tokens that must be computed at least."""
+        return int(self.tokens.lengths.sum() - self.shared.sum())
 
 
-def shared_prefix(first: Tokens, second: Tokens) -> int:
-    """How many leading tokens two sequences share."""
-    limit = min(len(first), len(second))
-    for place in range(limit):
-        if first[place] != second[place]:
-            return place
-    return limit
+@dataclass(frozen=True, slots=True, eq=False)
+class Forest:
+    """All sequences packed in R rows of nodes; a row is a forest of token prefixes in preorder."""
+
+    tokens: Ragged
+    """The token ids of each row."""
+    depths: np.ndarray
+    """(nodes,) distance from the root: the token's position id."""
+    ends: np.ndarray
+    """(nodes,) one past the last descendant, counted from the start of the row."""
+    row_of: np.ndarray
+    """(S,) the row of each sequence."""
+    _rank: np.ndarray
+    """(S,) each sequence's place in lexicographic order."""
+    _shared: np.ndarray
+    """(S,) in order: the depth at which each run starts, 0 for the first of a row."""
+    _runs: np.ndarray
+    """(S,) in order: the index of each run's first node, counted from the start of the row."""
+
+    def columns(self, sequences: np.ndarray, positions: np.ndarray) -> np.ndarray:
+        """The place in its row of the node at each position of each sequence."""
+        # The node belongs to the last run, up to the sequence's own, that starts at or above its depth.
+        ranks = self._rank[sequences]
+        run = ranks.copy()
+        inherited = np.flatnonzero(positions < self._shared[ranks])
+        for places, starting in _by_level(self._shared, positions[inherited]):
+            chosen = inherited[places]
+            run[chosen] = starting[np.searchsorted(starting, ranks[chosen], side="right") - 1]
+        columns: np.ndarray = self._runs[run] + positions - self._shared[run]
+        return columns
 
 
-def distinct_tokens(sequences: Sequence[Tokens]) -> int:
-    """The number of nodes in the prefix tree: the tokens that must be computed at least."""
-    ordered = sorted(sequences)
-    return sum(
-        len(one) - (shared_prefix(ordered[place - 1], one) if place else 0)
-        for place, one in enumerate(ordered)
-    )
-
-
-def pack(sequences: Sequence[Tokens], row_tokens: int, most_tokens: int | None = None) -> Iterator[Packed]:
+def pack(ordered: Sorted, row_tokens: int, most_tokens: int | None = None) -> Forest:
     """Rows of about `row_tokens` nodes that contain every sequence once.
 
     A row ends when it is full. To avoid recomputing a long prefix, the row continues to grow while the next sequence
     shares more than a quarter of a row with the last one: up to `most_tokens`, or up to twice the shared prefix where
     that is more. A single sequence longer than these limits is a row of its own.
     """
+    order = ordered.order
+    lengths = ordered.tokens.lengths[order]
+    first = _row_starts(lengths, ordered.shared, row_tokens, most_tokens)
+    shared = np.where(first, 0, ordered.shared)
+    added = lengths - shared
+    row = np.cumsum(first) - 1
+    runs = starts_of(added)
+    row_edges = np.append(runs[:-1][first], runs[-1])
+    flat = ordered.tokens.flat[ranges(ordered.tokens.starts[:-1][order] + shared, added)]
+    depths = ranges(shared, added)
+    ends = _ends(shared, runs, depths, row_edges)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    row_of = np.empty_like(order)
+    row_of[order] = row
+    offsets = row_edges[row] if len(row) else row
+    return Forest(Ragged(flat, row_edges), depths, ends, row_of, rank, shared, runs[:-1] - offsets)
+
+
+def _row_starts(
+    lengths: np.ndarray, shared: np.ndarray, row_tokens: int, most_tokens: int | None
+) -> np.ndarray:
+    """(S,) whether each sequence, in order, starts a new row."""
     most = max(row_tokens, most_tokens or row_tokens)
-    order = sorted(range(len(sequences)), key=lambda index: sequences[index])
-    row: list[int] = []
-    size, last = 0, -1
-    for index in order:
-        sequence = sequences[index]
-        common = shared_prefix(sequences[last], sequence) if row else 0
-        added = len(sequence) - common
+    first = np.zeros(len(lengths), bool)
+    size = 0
+    for index, (length, common) in enumerate(zip(lengths.tolist(), shared.tolist(), strict=True)):
         limit = most if 4 * common > row_tokens else row_tokens
         # Beyond the first full row, add at least as many new nodes as the repeated prefix has before starting
         # a new row.
-        if row and size + added > max(limit, 2 * common):
-            yield _pack_row(sequences, row)
-            row, size, added = [], 0, len(sequence)
-        row.append(index)
-        size += added
-        last = index
-    if row:
-        yield _pack_row(sequences, row)
+        if not index or size + length - common > max(limit, 2 * common):
+            first[index] = True
+            size = length
+        else:
+            size += length - common
+    return first
 
 
-def _pack_row(sequences: Sequence[Tokens], members: Sequence[int]) -> Packed:
-    tokens: list[int] = []
-    depths: list[int] = []
-    ends: list[int] = []
-    nodes: list[np.ndarray] = []
-    path: list[int] = []  # indices in the row of the current sequence's tokens
-    previous: Tokens = ()
-    for index in members:
-        sequence = sequences[index]
-        common = shared_prefix(previous, sequence)
-        for place in path[common:]:
-            ends[place] = len(tokens)
-        path = path[:common]
-        for depth in range(common, len(sequence)):
-            path.append(len(tokens))
-            tokens.append(sequence[depth])
-            depths.append(depth)
-            ends.append(0)
-        nodes.append(np.asarray(path))
-        previous = sequence
-    for place in path:
-        ends[place] = len(tokens)
-    return Packed(np.asarray(tokens), np.asarray(depths), np.asarray(ends), tuple(members), tuple(nodes))
+def _ends(shared: np.ndarray, runs: np.ndarray, depths: np.ndarray, row_edges: np.ndarray) -> np.ndarray:
+    """One past each node's last descendant: the next run that starts at or above its depth, counted from the start of
+    its row."""
+    ends: np.ndarray = np.empty_like(depths)
+    for places, starting in _by_level(shared, depths):
+        # A row starts at depth 0, so no subtree extends beyond its row.
+        following = np.append(runs[starting], runs[-1])
+        ends[places] = following[np.searchsorted(following[:-1], places, side="right")]
+    sizes = np.diff(row_edges)
+    ends -= np.repeat(row_edges[:-1], sizes)
+    return ends
+
+
+def _by_level(shared: np.ndarray, depths: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Groups of depths above which the same runs start: the places of each group, and these runs in order."""
+    levels = np.unique(shared)
+    level = np.searchsorted(levels, depths, side="right") - 1
+    by_level = np.argsort(level, kind="stable")
+    edges = np.searchsorted(level[by_level], np.arange(len(levels) + 1))
+    return [
+        (by_level[edges[index] : edges[index + 1]], np.flatnonzero(shared <= levels[index]))
+        for index in range(len(levels))
+        if edges[index] < edges[index + 1]
+    ]

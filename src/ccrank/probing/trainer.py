@@ -6,7 +6,8 @@ all losses moves each probe exactly as its own loss would.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +18,7 @@ from ccrank.probing.lbfgs import Evaluate, minimise_lbfgs
 from ccrank.probing.objectives import Settings, objective_of, task_losses
 
 CELL_LIMIT = 2**24  # numbers in the largest tensor of a step; larger batches are split
+GPU_FACTOR = 8  # a GPU needs larger batches to be busy, and has the memory for them
 CACHE_LIMIT = 2**21  # numbers of states that fit in a CPU's cache between steps: 8 MB in float32
 WEIGHT_NORM = 3**-0.5  # expected norm of the uniform initial weights, also used for the pca start
 
@@ -75,13 +77,29 @@ def train(batch: Batch, method: str, seeds: Sequence[int], settings: Settings) -
     groups, sets = len(batch.states), batch.sets
     # Losses allocate up to the square of each task's rows.
     cells = len(seeds) * max(bucket.mask.numel() * bucket.mask.shape[-1] for bucket in batch.buckets)
-    crowded = batch.states.device.type == "cpu" and groups > 1 and batch.states.numel() > CACHE_LIMIT
-    if crowded or (cells > CELL_LIMIT and groups * sets > 1):
+    device = batch.states.device.type
+    crowded = device == "cpu" and groups > 1 and batch.states.numel() > CACHE_LIMIT
+    if crowded or (cells > CELL_LIMIT * (GPU_FACTOR if device == "cuda" else 1) and groups * sets > 1):
         first, second, axis = batch.halves()
         parts = [train(part, method, seeds, settings) for part in (first, second)]
         fields = ("weights", "bias", "shape", "loss")
         return Parameters(*(torch.cat([getattr(part, name) for part in parts], dim=axis) for name in fields))
-    return _train_whole(batch, method, seeds, settings)
+    with _one_thread(device == "cpu" and batch.states.numel() <= CACHE_LIMIT):
+        return _train_whole(batch, method, seeds, settings)
+
+
+@contextmanager
+def _one_thread(small: bool) -> Iterator[None]:
+    """Train a small batch on one thread: its steps take microseconds, and threads that wait for each other on busy
+    cores make them 10 to 20 times slower."""
+    before = torch.get_num_threads()
+    if small and before > 1:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        if torch.get_num_threads() != before:
+            torch.set_num_threads(before)
 
 
 def _train_whole(batch: Batch, method: str, seeds: Sequence[int], settings: Settings) -> Parameters:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from importlib import resources
+from operator import is_
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ccrank.errors import CcrankError
 from ccrank.inflection import plural
 from ccrank.lexicon import poles_of
 from ccrank.prompts.prompt import Form, Piece, Prompt
-from ccrank.task import Task
+from ccrank.task import Criterion, Task
 from ccrank.toml import parse_toml
 
 CRITERION_FIELDS = ("name", "comparative", "category", "categories", "low", "high", "least", "most")
@@ -87,37 +88,68 @@ class Template:
         self, task: Task, content: Mapping[str, Sequence[Piece]], form: Form, context: Template
     ) -> Prompt:
         """Fill in the template. User text becomes separate pieces and is never parsed."""
-        criterion = task.criterion
-        poles = poles_of(criterion)
-        words = {
-            "name": criterion.name,
-            "comparative": criterion.comparative_phrase,
-            "category": criterion.kind,
-            "categories": plural(criterion.kind),
-            "low": poles.low[0],
-            "high": poles.high[0],
-            "least": poles.least,
-            "most": poles.most,
-        }
         pieces: list[Piece] = []
-        if task.context:
-            for literal, name in _parse(context.text, "context"):
-                pieces.append(Piece(literal) if name is None else Piece(task.context, "context"))
-        for literal, name in _parse(self.wording(form), self.name):
-            if name is None:
-                pieces.append(Piece(literal))
-            elif name == "slot":
-                pieces.append(Piece("", "slot"))
-            elif name in words:
-                pieces.append(Piece(words[name], "criterion"))
-            elif name in content:
-                pieces.extend(content[name])
+        for part in _frames.of(self, task.criterion, task.context, form, context):
+            if isinstance(part, Piece):
+                pieces.append(part)
+            elif part in content:
+                pieces += [piece for piece in content[part] if piece.text]
             else:
                 raise CcrankError(
-                    f"template {self.name!r} uses {{{name}}}, which this type of prompt does not have; "
+                    f"template {self.name!r} uses {{{part}}}, which this type of prompt does not have; "
                     f"it has {sorted(content)}"
                 )
-        return Prompt(tuple(piece for piece in pieces if piece.text or piece.role == "slot"), task=task.id)
+        return Prompt(tuple(pieces), task=task.id)
+
+
+class _Frames:
+    """Remembers the last frame: the prompts of a task are rendered one after another."""
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[Any, ...], tuple[Piece | str, ...]] = ((None,) * 5, ())
+
+    def of(self, *source: Any) -> tuple[Piece | str, ...]:
+        """The frame of these arguments; see `_frame`."""
+        known, frame = self._last  # one look-up: another thread may replace it
+        if all(map(is_, known, source)):
+            return frame
+        frame = _frame(*source)
+        self._last = (source, frame)
+        return frame
+
+
+_frames = _Frames()
+
+
+def _frame(
+    template: Template, criterion: Criterion, task_context: str | None, form: Form, context: Template
+) -> tuple[Piece | str, ...]:
+    """What all prompts of a task share: pieces, and the names of the fields that differ between its prompts."""
+    poles = poles_of(criterion)
+    words = {
+        "name": criterion.name,
+        "comparative": criterion.comparative_phrase,
+        "category": criterion.kind,
+        "categories": plural(criterion.kind),
+        "low": poles.low[0],
+        "high": poles.high[0],
+        "least": poles.least,
+        "most": poles.most,
+    }
+    parts: list[Piece | str] = []
+    if task_context:
+        for literal, name in _parse(context.text, "context"):
+            parts.append(Piece(literal) if name is None else Piece(task_context, "context"))
+    for literal, name in _parse(template.wording(form), template.name):
+        if name is None:
+            parts.append(Piece(literal))
+        elif name == "slot":
+            parts.append(Piece("", "slot"))
+        elif name in words:
+            parts.append(Piece(words[name], "criterion"))
+        else:
+            parts.append(name)
+    return tuple(part for part in parts if isinstance(part, str) or part.text or part.role == "slot")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader, ReadingCache
 from ccrank.lm.hub import Say
+from ccrank.lm.listed import ListedEngine
 from ccrank.server.replies import RequestError
 from ccrank.server.scheduler import Pass, Scheduler, SharedEngine
 from ccrank.server.settings import ServerSettings
@@ -55,7 +56,9 @@ class ServedModels:
             def tell(done: Pass, name: str = name) -> None:
                 report(name, done)
 
-            self._models[name] = ServedModel(name, reader, Scheduler(reader.engine, threads, tell))
+            self._models[name] = ServedModel(
+                name, reader, Scheduler(ListedEngine(reader.engine), threads, tell)
+            )
 
     @property
     def names(self) -> list[str]:

@@ -20,7 +20,9 @@ import numpy as np
 import torch
 
 from ccrank.lm.backbone import Backbone
-from ccrank.lm.engine import EngineLike, EngineOutput, Point, Progress
+from ccrank.lm.engine import Progress
+from ccrank.lm.listed import ListedEngine, Point, PointOutputs, as_arrays, as_lists
+from ccrank.lm.points import EngineOutput, Inputs, Points
 from ccrank.lm.tree import shared_prefix
 from ccrank.server.stopping import Cancelled, Ticket
 
@@ -39,7 +41,7 @@ class Job:
     sequences: Sequence[Any]
     points: Sequence[Point]
     layers: tuple[int, ...]
-    output: EngineOutput
+    output: PointOutputs
     order: list[int]
     """Sequences in lexicographic order, so that neighbours share prefixes."""
     by_sequence: dict[int, list[int]]
@@ -56,7 +58,7 @@ class Job:
         by_sequence: dict[int, list[int]] = {}
         for index, point in enumerate(points):
             by_sequence.setdefault(point.sequence, []).append(index)
-        output = EngineOutput(
+        output = PointOutputs(
             [np.zeros(0, np.float32)] * len(points), np.zeros(len(points), np.float32), [None] * len(points)
         )
         order = sorted(by_sequence, key=lambda index: sequences[index])
@@ -117,7 +119,10 @@ class Scheduler:
     """
 
     def __init__(
-        self, engine: EngineLike, threads: int | None = None, report: Callable[[Pass], None] = lambda _: None
+        self,
+        engine: ListedEngine,
+        threads: int | None = None,
+        report: Callable[[Pass], None] = lambda _: None,
     ) -> None:
         self.engine = engine
         self.threads = threads or torch.get_num_threads()
@@ -155,7 +160,7 @@ class Scheduler:
         points: Sequence[Point],
         layers: Sequence[int],
         progress: Progress | None = None,
-    ) -> EngineOutput:
+    ) -> PointOutputs:
         """Read points in passes that other requests may share; called in the request's own thread.
 
         Parameters
@@ -337,20 +342,17 @@ class SharedEngine:
         return self.scheduler.engine.budget
 
     def run(
-        self,
-        sequences: Sequence[Any],
-        points: Sequence[Point],
-        layers: Sequence[int],
-        progress: Progress | None = None,
+        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Progress | None = None
     ) -> EngineOutput:
         """As `Engine.run`.
 
         Parameters
         ----------
-        sequences, points, layers, progress
+        inputs, points, layers, progress
             As of `Engine.run`.
         """
-        return self.scheduler.read(self.ticket, sequences, points, layers, progress)
+        sequences, listed = as_lists(inputs, points)
+        return as_arrays(self.scheduler.read(self.ticket, sequences, listed, layers, progress), points)
 
 
 def _with_alike_prompts_first(jobs: list[Job]) -> list[Job]:

@@ -1,0 +1,123 @@
+"""Replaying small forward passes as CUDA graphs.
+
+A small pass takes less time on a GPU than its few hundred kernels take to launch. A pass whose shape occurs again is
+therefore recorded once and replayed with new inputs. Lengths are rounded up, so that shapes do repeat; the additional
+positions are padding. If recording fails, the passes run as before.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccrank.lm.backbone import Backbone
+
+log = logging.getLogger(__name__)
+
+MOST_TOKENS = 4096
+"""Larger passes keep the GPU busy by themselves."""
+STEP = 64
+"""Lengths are rounded up to multiples of this."""
+MOST_GRAPHS = 32
+"""Shapes that are kept; each takes memory for the states of its layers."""
+
+
+def rounded(length: int) -> int:
+    """The length that a short row is padded to.
+
+    >>> rounded(65)
+    128
+    """
+    return -(-length // STEP) * STEP
+
+
+class GraphedPasses:
+    """Records and replays passes of one backbone.
+
+    Parameters
+    ----------
+    backbone
+        The layers to run, on a CUDA device.
+    """
+
+    def __init__(self, backbone: Backbone) -> None:
+        self.backbone = backbone
+        self.enabled = True
+        self._seen: set[Any] = set()
+        self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, dict[str, Any], dict[int, Tensor]]] = {}
+
+    def rows(
+        self, arguments: dict[str, Any], places: Tensor, layers: Sequence[int]
+    ) -> dict[int, Tensor] | None:
+        """The states of each layer at the flat positions, as `Backbone.rows` gives them; None if this pass should run
+        without a graph.
+
+        Parameters
+        ----------
+        arguments
+            The arguments of the forward pass.
+        places
+            Flat positions (batch × length).
+        layers
+            The layers whose states are returned.
+        """
+        shape = tuple(arguments["input_ids"].shape)
+        if not self.enabled or shape[0] * shape[1] > MOST_TOKENS:
+            return None
+        key = (shape, tuple(layers))
+        if key not in self._graphs:
+            if key not in self._seen:
+                self._seen.add(key)  # a shape that occurs once is not worth recording
+                return None
+            if len(self._graphs) >= MOST_GRAPHS:
+                return None
+            try:
+                self._graphs[key] = self._record(arguments, layers)
+            except (RuntimeError, ValueError) as error:
+                log.debug("CUDA graphs are not used: %s", error)
+                self.enabled = False
+                torch.cuda.synchronize()
+                return None
+        graph, inputs, states = self._graphs[key]
+        _each(arguments, inputs, lambda new, kept: kept.copy_(new))
+        graph.replay()
+        return {layer: states[layer][places] for layer in layers}
+
+    def _record(
+        self, arguments: dict[str, Any], layers: Sequence[int]
+    ) -> tuple[torch.cuda.CUDAGraph, dict[str, Any], dict[int, Tensor]]:
+        inputs = _copied(arguments)
+        everything = torch.arange(arguments["input_ids"].numel(), device=arguments["input_ids"].device)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # libraries allocate their workspaces in the first passes
+            for _ in range(2):
+                self.backbone.rows(inputs, everything, layers)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            states, _ = self.backbone.rows(inputs, everything, layers)
+        return graph, inputs, states
+
+
+def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: _copied(value)
+        if isinstance(value, dict)
+        else value.clone()
+        if isinstance(value, Tensor)
+        else value
+        for name, value in arguments.items()
+    }
+
+
+def _each(new: dict[str, Any], kept: dict[str, Any], work: Callable[[Tensor, Tensor], object]) -> None:
+    for name, value in new.items():
+        if isinstance(value, dict):
+            _each(value, kept[name], work)
+        elif isinstance(value, Tensor):
+            work(value, kept[name])

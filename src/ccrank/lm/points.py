@@ -1,0 +1,163 @@
+"""What is read and where: points of token sequences, and the outputs read there. Arrays over all points of a chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ccrank.lm.ragged import Ragged, ranges, starts_of
+from ccrank.lm.tree import Sorted
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """S distinct inputs of a model."""
+
+    tokens: Ragged
+    """The token ids; those of the decoder for an encoder-decoder model."""
+    ordered: Sorted | None = None
+    """The same sequences in order, where this was computed already."""
+    sources: Ragged | None = None
+    """The distinct inputs of the encoder of an encoder-decoder model."""
+    source_of: np.ndarray | None = None
+    """(S,) the encoder input of each decoder input."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """(S,) the length of each input; of its longer side where it has two."""
+        if self.sources is None or self.source_of is None:
+            return self.tokens.lengths
+        longer: np.ndarray = np.maximum(self.tokens.lengths, self.sources.lengths[self.source_of])
+        return longer
+
+    def take(self, indices: np.ndarray) -> Inputs:
+        """The inputs with these indices."""
+        if len(indices) == len(self):
+            return self
+        if self.sources is None or self.source_of is None:
+            return Inputs(self.tokens.take(indices))
+        used, source_of = np.unique(self.source_of[indices], return_inverse=True)
+        return Inputs(self.tokens.take(indices), None, self.sources.take(used), source_of)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """N positions of inputs, and the outputs requested there."""
+
+    sequence: np.ndarray
+    """(N,) the input."""
+    position: np.ndarray
+    """(N,) the position in it."""
+    asked: np.ndarray
+    """(N,) which of `token_sets` is requested; -1 for none."""
+    token_sets: tuple[tuple[int, ...], ...]
+    """Lists of token ids whose logits are requested."""
+    normaliser: np.ndarray
+    """(N,) whether the log-normaliser over the vocabulary is requested too."""
+    states: np.ndarray
+    """(N,) whether the hidden states of the requested layers are returned."""
+    encoder: np.ndarray
+    """(N,) read the encoder of an encoder-decoder model, not its decoder."""
+
+    @classmethod
+    def at(cls, sequence: np.ndarray, position: np.ndarray) -> Points:
+        """Points at which the states are requested."""
+        count = len(sequence)
+        no, yes = np.zeros(count, bool), np.ones(count, bool)
+        return cls(np.asarray(sequence), np.asarray(position), np.full(count, -1), (), no, yes, no)
+
+    def __len__(self) -> int:
+        return len(self.sequence)
+
+    def take(self, indices: np.ndarray, sequence: np.ndarray) -> Points:
+        """The points with these indices; `sequence` is what their inputs are now."""
+        return Points(
+            sequence,
+            self.position[indices],
+            self.asked[indices],
+            self.token_sets,
+            self.normaliser[indices],
+            self.states[indices],
+            self.encoder[indices],
+        )
+
+    @property
+    def logit_starts(self) -> np.ndarray:
+        """(N + 1,) where each point's logits start if those of all points are in one array."""
+        sizes = np.array([len(one) for one in self.token_sets] + [0])
+        return starts_of(sizes[self.asked])
+
+
+@dataclass(slots=True, eq=False)
+class EngineOutput:
+    """What was read at N points."""
+
+    logits: np.ndarray
+    """The logits of all points' token ids, one point after another, float32."""
+    logit_starts: np.ndarray
+    """(N + 1,) where each point's logits start."""
+    normalisers: np.ndarray
+    """(N,) float32, 0 where not requested."""
+    state_row: np.ndarray
+    """(N,) each point's row in `states`; meaningless where no states are requested."""
+    states: np.ndarray | None = None
+    """(points with states, layers, width) float32; None before the first is read."""
+    computed: int = 0
+    """Token positions that the model computed, without padding."""
+    waiting: list[Callable[[], None]] = field(default_factory=list)
+    """Results that are still being computed or copied; each call stores one batch."""
+
+    @classmethod
+    def empty(cls, points: Points) -> EngineOutput:
+        """Room for the outputs of all points."""
+        starts = points.logit_starts
+        return cls(
+            np.zeros(int(starts[-1]), np.float32),
+            starts,
+            np.zeros(len(points), np.float32),
+            np.cumsum(points.states) - 1,
+        )
+
+    def collect(self) -> EngineOutput:
+        """Wait for all results."""
+        for store in self.waiting:
+            store()
+        self.waiting.clear()
+        return self
+
+    def token_logits(self, points: np.ndarray) -> np.ndarray:
+        """(n, k) the logits of points that request the same number k of token ids."""
+        starts = self.logit_starts[points]
+        count = int(self.logit_starts[points[0] + 1] - starts[0]) if len(points) else 0
+        table: np.ndarray = self.logits[starts[:, None] + np.arange(count)]
+        return table
+
+    def states_at(self, points: np.ndarray) -> np.ndarray:
+        """(n, layers, width) the states of points that request them."""
+        assert self.states is not None
+        states: np.ndarray = self.states[self.state_row[points]]
+        return states
+
+    def store_states(self, points: np.ndarray, values: np.ndarray) -> None:
+        """Set the states (n, layers, width) of these points."""
+        if self.states is None:
+            rows = int(self.state_row[-1]) + 1
+            self.states = np.empty((rows, *values.shape[1:]), np.float32)
+        self.states[self.state_row[points]] = values
+
+    def store_logits(self, points: np.ndarray, values: np.ndarray) -> None:
+        """Set the logits of these points, one point after another."""
+        starts = self.logit_starts[points]
+        self.logits[ranges(starts, self.logit_starts[points + 1] - starts)] = values
+
+
+def columns_of(token_sets: Sequence[tuple[int, ...]]) -> tuple[list[int], list[np.ndarray]]:
+    """The distinct token ids of several lists, and each list's columns among them."""
+    ids = sorted({token_id for one in token_sets for token_id in one})
+    column = {token_id: number for number, token_id in enumerate(ids)}
+    return ids, [np.array([column[token_id] for token_id in one], np.int64) for one in token_sets]

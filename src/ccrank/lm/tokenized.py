@@ -1,0 +1,90 @@
+"""Tokenized prompts: one, and many in arrays."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ccrank.lm.ragged import Ragged
+
+Tails = tuple[tuple[int, ...], ...]
+"""The tokens of each candidate of a prompt in its slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizedPrompt:
+    """The token ids of a prompt."""
+
+    tokens: tuple[int, ...]
+    """All input tokens, including special ones; for an encoder-decoder model those of the encoder."""
+    slot: int
+    """The position that is read for the answer: in `tokens`, or in `decoder` for encoder-decoder models."""
+    item: int | None
+    """The position of the last token of the last item."""
+    answers: Tails
+    """The tokens of each candidate in the slot."""
+    decoder: tuple[int, ...] = ()
+    """Decoder input before the answer; empty except for encoder-decoder models."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenizedPrompts:
+    """The token ids of P prompts."""
+
+    tokens: Ragged
+    """All input tokens of each prompt."""
+    slots: np.ndarray
+    """(P,) the position that is read for the answer."""
+    items: np.ndarray
+    """(P,) the position of the last token of the last item; -1 where there is none."""
+    tails_of: np.ndarray
+    """(P,) which of `tail_sets` are the candidates' tokens."""
+    tail_sets: tuple[Tails, ...]
+    """The distinct lists of candidates, as tokens."""
+    decoders: Ragged | None = None
+    """Decoder input before the answer, for encoder-decoder models."""
+
+    @classmethod
+    def of(cls, prompts: Sequence[TokenizedPrompt]) -> TokenizedPrompts:
+        """From single prompts."""
+        sets: dict[Tails, int] = {}
+        tails_of = np.array([sets.setdefault(one.answers, len(sets)) for one in prompts], np.int64)
+        return cls(
+            Ragged.of([one.tokens for one in prompts]),
+            np.array([one.slot for one in prompts], np.int64),
+            np.array([-1 if one.item is None else one.item for one in prompts], np.int64),
+            tails_of,
+            tuple(sets),
+            Ragged.of([one.decoder for one in prompts]) if any(one.decoder for one in prompts) else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def __iter__(self) -> Iterator[TokenizedPrompt]:
+        for index in range(len(self)):
+            item = int(self.items[index])
+            yield TokenizedPrompt(
+                tuple(self.tokens[index].tolist()),
+                int(self.slots[index]),
+                None if item < 0 else item,
+                self.tail_sets[self.tails_of[index]],
+                () if self.decoders is None else tuple(self.decoders[index].tolist()),
+            )
+
+    @property
+    def prompts_by_tails(self) -> list[np.ndarray]:
+        """For each of `tail_sets` the prompts that have it."""
+        order = np.argsort(self.tails_of, kind="stable")
+        edges = np.searchsorted(self.tails_of[order], np.arange(len(self.tail_sets) + 1))
+        return [order[start:end] for start, end in itertools.pairwise(edges)]
+
+    @property
+    def tail_lengths(self) -> np.ndarray:
+        """(P,) the length of each prompt's longest candidate; 1 where it has none."""
+        longest: np.ndarray = np.array([max(map(len, tails), default=1) for tails in self.tail_sets] + [1])
+        lengths: np.ndarray = longest[self.tails_of]
+        return lengths

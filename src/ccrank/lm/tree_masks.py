@@ -1,0 +1,96 @@
+"""The attention masks of prefix trees, made on the model's device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ccrank.lm.tree_attention import block_mask
+
+
+@dataclass(frozen=True)
+class TreeMasks:
+    """How a model family receives the attention mask of a packed row."""
+
+    windows: dict[str, int | None]
+    """Layer type → size of its attention window (None: unlimited); one entry "" for models with one type of layer."""
+    blocks: bool = False
+    """Describe visibility block by block for `tree_attention`, instead of by additive masks."""
+    alibi: Any = None
+    """The module whose position bias must use depths instead of row indices (MPT); None for the others."""
+
+    @property
+    def one_row(self) -> bool:
+        """Whether batches are limited to one row, because the bias is shared by the whole batch."""
+        return self.alibi is not None
+
+    def apply(self, inputs: dict[str, Any], ends: Tensor, dtype: torch.dtype) -> Callable[[], None]:
+        """Add the masks to the inputs; returns a function that undoes any change to the model.
+
+        Parameters
+        ----------
+        inputs
+            The arguments of the forward pass; `position_ids` holds the depths (B, T).
+        ends
+            (B, T) one past each node's last descendant.
+        dtype
+            The precision of the attention scores.
+        """
+        depths = inputs["position_ids"]
+        if self.blocks:
+            blocks = {kind: block_mask(ends, depths, window) for kind, window in self.windows.items()}
+            inputs["attention_mask"] = blocks[""] if set(blocks) == {""} else blocks
+            return lambda: None
+        seen = visible(ends)
+        masks = {
+            kind: _additive(seen if window is None else seen & (_distance(depths) < window), dtype)
+            for kind, window in self.windows.items()
+        }
+        inputs["attention_mask"] = masks[""] if set(masks) == {""} else masks
+        if self.alibi is None:
+            return lambda: None
+        del inputs["position_ids"]
+        return self._bias_by_depth(depths[0])
+
+    def _bias_by_depth(self, depths: Tensor) -> Callable[[], None]:
+        """ALiBi's bias is slope × key position, up to a constant that softmax ignores; the key position is replaced by
+        its depth."""
+        build = type(self.alibi).build_mpt_alibi_tensor
+
+        def by_depth(heads: int, length: int, *args: Any, **kwargs: Any) -> Tensor:
+            full: Tensor = build(
+                self.alibi, heads, length, *args, **kwargs
+            )  # (heads, 1, length), 0 at the last position
+            return full[:, :, (full.shape[-1] - 1 - depths.max()) + depths]
+
+        self.alibi.build_mpt_alibi_tensor = by_depth
+        return lambda: self.alibi.__dict__.pop("build_mpt_alibi_tensor")
+
+
+def visible(ends: Tensor) -> Tensor:
+    """(B, T, T) which keys (last axis) each query may attend to: itself and its ancestors.
+
+    Parameters
+    ----------
+    ends
+        (B, T) one past each node's last descendant.
+    """
+    places = torch.arange(ends.shape[1], device=ends.device)
+    return (places[None, :] <= places[:, None]) & (places[:, None] < ends[:, None, :])
+
+
+def _distance(depths: Tensor) -> Tensor:
+    """(B, T, T) how many tokens each key is before each query."""
+    return depths[:, :, None] - depths[:, None, :]
+
+
+def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """(B, T, T) booleans to the (B, 1, T, T) mask that is added to attention scores."""
+    visible, hidden = (
+        torch.full((), value, dtype=dtype, device=seen.device) for value in (0.0, torch.finfo(dtype).min)
+    )
+    return torch.where(seen, visible, hidden)[:, None]
