@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,6 +36,17 @@ def rounded(length: int) -> int:
     return -(-length // STEP) * STEP
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """A recorded pass. It reads and writes the memory of these tensors, so they live as long as the graph."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: dict[str, Any]
+    places: Tensor
+    """All flat positions."""
+    states: dict[int, Tensor]
+
+
 class GraphedPasses:
     """Records and replays passes of one backbone.
 
@@ -48,7 +60,7 @@ class GraphedPasses:
         self.backbone = backbone
         self.enabled = True
         self._seen: set[Any] = set()
-        self._graphs: dict[Any, tuple[torch.cuda.CUDAGraph, dict[str, Any], dict[int, Tensor]]] = {}
+        self._graphs: dict[Any, Recorded] = {}
 
     def rows(
         self, arguments: dict[str, Any], places: Tensor, layers: Sequence[int]
@@ -82,14 +94,12 @@ class GraphedPasses:
                 self.enabled = False
                 torch.cuda.synchronize()
                 return None
-        graph, inputs, states = self._graphs[key]
-        _each(arguments, inputs, lambda new, kept: kept.copy_(new))
-        graph.replay()
-        return {layer: states[layer][places] for layer in layers}
+        recorded = self._graphs[key]
+        _each(arguments, recorded.inputs, lambda new, kept: kept.copy_(new))
+        recorded.graph.replay()
+        return {layer: recorded.states[layer][places] for layer in layers}
 
-    def _record(
-        self, arguments: dict[str, Any], layers: Sequence[int]
-    ) -> tuple[torch.cuda.CUDAGraph, dict[str, Any], dict[int, Tensor]]:
+    def _record(self, arguments: dict[str, Any], layers: Sequence[int]) -> Recorded:
         inputs = _copied(arguments)
         everything = torch.arange(arguments["input_ids"].numel(), device=arguments["input_ids"].device)
         side = torch.cuda.Stream()
@@ -101,7 +111,7 @@ class GraphedPasses:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             states, _ = self.backbone.rows(inputs, everything, layers)
-        return graph, inputs, states
+        return Recorded(graph, inputs, everything, states)
 
 
 def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
