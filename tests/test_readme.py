@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import ccrank
@@ -63,6 +64,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "tasks.jsonl").write_text(TASK, "utf-8")
     (tmp_path / "pages.jsonl").write_text(
         '{"text": "Storms form over warm seas."}\n{"text": "Bread."}\n', "utf-8"
+    )
+    pd.DataFrame({"text": ["Could you please wait a moment?", "Wait."]}).to_parquet(
+        tmp_path / "items.parquet"
     )
     (tmp_path / "docs" / "images").mkdir(parents=True)
     return tmp_path

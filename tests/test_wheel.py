@@ -20,7 +20,11 @@ from ccrank.version import __version__
 from tiny import tiny_model
 
 ROOT = Path(__file__).parents[1]
-MODULES = {"huggingface_hub": "huggingface-hub"}
+MODULES = {
+    "huggingface_hub": "huggingface-hub",
+    "ir_measures": "ir-measures",
+    "prometheus_client": "prometheus-client",
+}
 """Names of imports that differ from the name of their distribution."""
 
 
