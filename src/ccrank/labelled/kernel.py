@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccrank.standardise import FLOAT32_ROUNDING, mean_and_deviation
+from ccrank.standardise import FLOAT32_ROUNDING
 
 GROUPS = ("slot, middle", "slot, late", "item, middle", "item, late")
 """Where states are read, and in which half of the layers that are read."""
@@ -98,7 +98,9 @@ class Kernel:
 def standardised(states: np.ndarray) -> np.ndarray:
     """Z-scores of each dimension within a list, in float32. (N, d) -> (N, d)"""
     table = np.array(states, np.float32)  # the only copy: there may be many items
-    mean, deviation = mean_and_deviation(table, axis=0, rounding=FLOAT32_ROUNDING)
-    table -= mean
-    table *= np.divide(1, deviation, where=deviation > 0, out=np.zeros_like(deviation))
+    largest = np.maximum(table.max(axis=0), -table.min(axis=0))
+    table -= table.mean(axis=0)
+    deviation = np.sqrt(np.einsum("nd,nd->d", table, table) / len(table))
+    varies = deviation > FLOAT32_ROUNDING * largest
+    table *= np.divide(1, deviation, where=varies, out=np.zeros_like(deviation))
     return table
