@@ -13,9 +13,10 @@ from pyarrow import parquet
 
 from ccrank.api import rank_tasks
 from ccrank.distributed import ClusterReader, cluster_engine, connect
-from ccrank.distributed.reader import LEAST_CHARACTERS, MOST_PROMPTS, cuts, join
+from ccrank.distributed.reader import LEAST_CHARACTERS, MOST_PROMPTS, cuts
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader
+from ccrank.lm.reading import joined
 from ccrank.reader_options import ReaderOptions
 from ccrank.stream import StreamOptions, Watcher, rank_file
 from ccrank.task import Criterion, Task
@@ -52,12 +53,12 @@ def test_readings_of_blocks_are_joined():
     parts = [
         reader.read(prompts[at], candidates[at], **wanted) for at in (slice(0, 2), slice(2, 5), slice(5, 6))
     ]
-    joined = join(parts)
+    together = joined(parts)
     for name in ("logits", "states", "item_states", "answer_tokens"):
-        np.testing.assert_allclose(getattr(joined, name), getattr(whole, name), rtol=1e-5, atol=1e-5)
-    assert joined.layers == whole.layers
-    assert joined.cost.prompts == 6
-    assert join([reader.read(prompts, layers=[1])]).logits is None
+        np.testing.assert_allclose(getattr(together, name), getattr(whole, name), rtol=1e-5, atol=1e-5)
+    assert together.layers == whole.layers
+    assert together.cost.prompts == 6
+    assert joined([reader.read(prompts, layers=[1])]).logits is None
 
 
 def test_without_ray_the_error_says_how_to_install_it(monkeypatch):

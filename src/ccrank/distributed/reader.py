@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from ccrank.distributed.pool import Pool
-from ccrank.lm import Cost, Reader, ReadingCache, Readings, load_model
+from ccrank.lm import Reader, ReadingCache, Readings, load_model
 from ccrank.lm.hub import Say
 from ccrank.lm.reader import Progress
+from ccrank.lm.reading import joined
 from ccrank.prompts import Prompt
 from ccrank.reader_options import ReaderOptions
 
@@ -94,13 +93,13 @@ class ClusterReader(Reader):
                 yield start, (prompts[start:stop], own, options)
 
         found: dict[int, Readings] = {}
-        for start, readings in self.pool.run("read", blocks()):
-            found[start] = readings
+        for start, block in self.pool.run("read", blocks()):
+            found[start] = block
             if progress is not None:
-                progress(readings.cost.distinct_tokens)
-        joined = join([found[start] for start in sorted(found)])
-        self.spent += joined.cost
-        return joined
+                progress(block.cost.distinct_tokens)
+        readings = joined([found[start] for start in sorted(found)])
+        self.spent += readings.cost
+        return readings
 
 
 def _length(prompt: Prompt) -> int:
@@ -128,36 +127,3 @@ def cuts(lengths: Sequence[int], workers: int) -> list[tuple[int, int]]:
     if start < len(lengths):
         found.append((start, len(lengths)))
     return found
-
-
-def join(parts: Sequence[Readings]) -> Readings:
-    """Readings of consecutive prompts as one.
-
-    Parameters
-    ----------
-    parts
-        At least one.
-    """
-    first = parts[0]
-
-    def stacked(name: str) -> np.ndarray | None:
-        own = [getattr(part, name) for part in parts]
-        return None if own[0] is None else np.concatenate(own)
-
-    def padded(name: str, filler: float) -> np.ndarray | None:
-        own = [getattr(part, name) for part in parts]
-        if own[0] is None:
-            return None
-        width = max(table.shape[1] for table in own)
-        return np.concatenate(
-            [np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=filler) for table in own]
-        )
-
-    return Readings(
-        padded("logits", np.nan),
-        stacked("states"),
-        stacked("item_states"),
-        first.layers,
-        sum((part.cost for part in parts), Cost()),
-        padded("answer_tokens", 0),
-    )

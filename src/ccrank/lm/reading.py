@@ -54,7 +54,7 @@ class Readings:
 
 
 def joined(parts: Sequence[Readings]) -> Readings:
-    """The readings of prompts that were read in several steps, all with as many candidates.
+    """The readings of consecutive prompts that were read in several steps, as one.
 
     Parameters
     ----------
@@ -66,13 +66,24 @@ def joined(parts: Sequence[Readings]) -> Readings:
         found = [table for table in tables if table is not None]
         return np.concatenate(found) if found else None
 
+    def padded(tables: list[np.ndarray | None], filler: float) -> np.ndarray | None:
+        width = max((table.shape[1] for table in tables if table is not None), default=0)
+        return column(
+            [
+                None
+                if table is None
+                else np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=filler)
+                for table in tables
+            ]
+        )
+
     return Readings(
-        logits=column([one.logits for one in parts]),
+        logits=padded([one.logits for one in parts], np.nan),
         states=column([one.states for one in parts]),
         item_states=column([one.item_states for one in parts]),
         layers=parts[0].layers,
         cost=sum((one.cost for one in parts), Cost()),
-        answer_tokens=column([one.answer_tokens for one in parts]),
+        answer_tokens=padded([one.answer_tokens for one in parts], 0),
     )
 
 
