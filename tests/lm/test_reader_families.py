@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ccrank.lm import Reader
-from ccrank.lm.graphs import GraphedPasses, _copied
+from ccrank.lm.graphs import GraphedPasses, Recorded, _copied
 from ccrank.lm.tree_attention import using_blocks
 from ccrank.task import Criterion, Task
 from tiny import CAUSAL, FAMILIES, pair_prompts, tiny_model
@@ -155,7 +155,7 @@ def test_attention_by_blocks_gives_the_same(family):
     np.testing.assert_allclose(blocks.states, plain.states, atol=1e-4)
 
 
-class Recorded:
+class StandIn:
     """Stands for a graph: keeps the inputs of its first pass and runs them again with what was copied there."""
 
     def __init__(self, passes, arguments, layers):
@@ -175,8 +175,8 @@ def test_replayed_passes_give_the_same(family, monkeypatch):
     """Passes of rounded lengths that are replayed with new inputs give the readings of plain passes."""
 
     def record(self, arguments, layers):
-        one = Recorded(self, arguments, layers)
-        return one, one.inputs, one.states
+        one = StandIn(self, arguments, layers)
+        return Recorded(one, one.inputs, one.everything, one.states)
 
     monkeypatch.setattr(GraphedPasses, "_record", record)
     loaded = tiny_model(family)
@@ -190,4 +190,23 @@ def test_replayed_passes_give_the_same(family, monkeypatch):
         np.testing.assert_allclose(ours.logits, theirs.logits, atol=1e-4)
         np.testing.assert_allclose(ours.states, theirs.states, atol=1e-4)
         np.testing.assert_allclose(ours.item_states, theirs.item_states, atol=1e-4)
+    assert reader.engine.graphs._graphs
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_replayed_passes_on_a_gpu_give_the_same(family):
+    """True graphs, again and again while other tensors come and go: a graph keeps what it reads."""
+    loaded = tiny_model(family)
+    loaded = replace(loaded, model=loaded.model.to("cuda"))
+    plain, reader = Reader(loaded, path="tree"), Reader(loaded, path="tree")
+    plain.engine.graphs = None
+    assert reader.engine.graphs is not None
+    for turn in range(12):
+        prompts = all_pairs("causal")[turn % 4 : turn % 4 + 6]
+        arguments = {"candidates": ["Yes", "No"], "layers": [1, -1], "items": True}
+        ours, theirs = reader.read(prompts, **arguments), plain.read(prompts, **arguments)
+        for name in ("logits", "states", "item_states"):
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), atol=1e-3)
+        torch.arange(10_000 * (turn + 1), device="cuda").neg_()
     assert reader.engine.graphs._graphs
