@@ -39,7 +39,8 @@ def main() -> None:
 
 
 def read_with_llamacpp(model: str, texts: Path, threads: int) -> list[dict[str, Any]]:
-    """For each list of texts: tokens computed, CPU seconds, and whether Yes was more likely than No after each."""
+    """For each list of texts: tokens computed, seconds of the CPU and of the clock, and whether Yes was more likely than
+    No after each."""
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
@@ -49,13 +50,15 @@ def read_with_llamacpp(model: str, texts: Path, threads: int) -> list[dict[str, 
     server = xllamacpp.Server(parameters)
     found = []
     for group in json.loads(texts.read_text()):
-        start, tokens, answers = time.process_time(), 0, []
+        wall, start, tokens, answers = time.perf_counter(), time.process_time(), 0, []
         for text in group:
             wish = {"prompt": text, "n_predict": 1, "n_probs": 50, "cache_prompt": True, "temperature": 0.0}
             reply = server.handle_completions(wish)
             tokens += reply.get("timings", {}).get("prompt_n") or reply["usage"]["prompt_tokens"]
             answers.append(_prefers_yes(reply))
-        found.append({"tokens": tokens, "seconds": time.process_time() - start, "answers": answers})
+        seconds = time.process_time() - start
+        wall = time.perf_counter() - wall
+        found.append({"tokens": tokens, "seconds": seconds, "wall": wall, "answers": answers})
     return found
 
 
