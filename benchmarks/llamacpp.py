@@ -39,8 +39,8 @@ def main() -> None:
 
 
 def read_with_llamacpp(model: str, texts: Path, threads: int) -> list[dict[str, Any]]:
-    """For each list of texts: tokens computed, seconds of the CPU and of the clock, and whether Yes was more likely than
-    No after each."""
+    """For each list of texts: tokens computed, seconds of the CPU and of the clock, and whether Yes was more likely
+    than No after each."""
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()

@@ -31,8 +31,8 @@ OWN = ("ccrank", "transformers, padded", "transformers, one by one")
 """What runs in the environment of ccrank; the others run in that of --python."""
 PEERS = {"pairs": (*OWN, "minicons", "cappr", "llama.cpp"), "states": (*OWN, "nnsight")}
 TITLES = {
-    "pairs": "log-probabilities of Yes and No, pairs",
-    "states": "hidden states of two layers, single items",
+    "pairs": "log-probabilities, pairs",
+    "states": "hidden states, single items",
 }
 
 Work = Callable[[list[str]], np.ndarray]
@@ -45,7 +45,9 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="the Python of peers-requirements.txt")
     parser.add_argument("--gguf", help="the model for llama.cpp; without it llama.cpp is left out")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--tasks", type=int, default=2, help="tasks for pairs; five times as many for states")
+    parser.add_argument(
+        "--tasks", type=int, default=2, help="tasks for pairs; three times as many for states"
+    )
     parser.add_argument("--plot", type=Path, help="write a bar plot to this file")
     parser.add_argument("--worker", nargs=3, metavar=("WORK", "PEER", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -103,7 +105,7 @@ def prompts_of(count: int) -> dict[str, tuple[list, list]]:
         for second in range(len(task.items))
         if first != second
     ]
-    singles = [templates.single(task, item) for task in tasks[: 5 * count] for item in range(len(task.items))]
+    singles = [templates.single(task, item) for task in tasks[: 3 * count] for item in range(len(task.items))]
     other = tasks[-1]
     return {
         "pairs": ([templates.pair(other, 0, second) for second in range(1, len(other.items))], pairs),
@@ -262,18 +264,18 @@ def open_cappr(model: Any, tokenizer: Any) -> Work:
 
 
 def open_nnsight(model: Any, tokenizer: Any, layers: list[int]) -> Work:
-    from nnsight import LanguageModel
+    from nnsight import NNsight
 
-    traced = LanguageModel(model, tokenizer=tokenizer)
+    traced = NNsight(model.model)  # without the head, whose logits are not needed
     middle = layers[0] - 1
 
     def read(texts: list[str]) -> np.ndarray:
         found: list[Any] = [None] * len(texts)
         for part in batches(texts, BATCH):
-            own = [texts[index] for index in part]
-            with traced.trace(own):
-                inner = traced.model.layers[middle].output.save()
-                last = traced.model.norm.output.save()
+            batch = tokenizer([texts[index] for index in part], return_tensors="pt", padding=True)
+            with traced.trace(batch["input_ids"], attention_mask=batch["attention_mask"], use_cache=False):
+                inner = traced.layers[middle].output.save()
+                last = traced.norm.output.save()
             inner = inner[0] if isinstance(inner, tuple) else inner
             rows = np.stack([inner[:, -1].numpy(), last[:, -1].numpy()], axis=1)
             for index, row in zip(part, rows, strict=True):
