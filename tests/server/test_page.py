@@ -166,7 +166,9 @@ def test_the_server_keeps_no_answers(client: TestClient):
 
 
 def test_questions_are_about_two_items_and_come_to_an_end(client: TestClient):
-    """Each question names two different items that were not skipped, and when few are left there is none."""
+    """Each question names two different items that were not skipped, and when few are left there is none. Another
+    client, who skipped nothing, is asked as the first one was at the start."""
+    start = client.post("/v1/question", json=BODY).json()["question"]
     skipped: list[str] = []
     asked = 0
     while True:
@@ -179,6 +181,7 @@ def test_questions_are_about_two_items_and_come_to_an_end(client: TestClient):
         skipped += found["items"]
         asked += 1
     assert asked == len(ITEMS) // 2
+    assert client.post("/v1/question", json=BODY).json()["question"] == start
 
 
 @pytest.mark.parametrize(
