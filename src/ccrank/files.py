@@ -7,6 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,32 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+@contextmanager
+def locked_folder(folder: Path, inner: str, taken: str) -> Iterator[None]:
+    """Make a folder and hold an exclusive lock on it; the lock is released when the process ends.
+
+    Parameters
+    ----------
+    folder
+        The folder; the lock is a file in it.
+    inner
+        A folder in it, which is made too.
+    taken
+        The message if another process holds the lock.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / "lock", timeout=0)
+    try:
+        (folder / inner).mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout:
+        raise CcrankError(taken) from None
+    except OSError as error:
+        raise CcrankError(f"cannot write into {folder}: {error.strerror or error}") from None
+    try:
+        yield
+    finally:
+        lock.release()

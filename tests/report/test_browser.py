@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,21 +9,11 @@ from typing import Any
 
 import pytest
 
+from chromium import CHROMIUM, FLAGS, PATIENCE
 from report.conftest import HOSTILE_ITEMS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
 
-# The machine's own browser: playwright would download one.
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
-FLAGS = [
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-dev-shm-usage",
-]
-PATIENCE = 120_000
-"""Milliseconds for one action: a busy machine is no fault of the page."""
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium on this machine (apt-get install chromium)"

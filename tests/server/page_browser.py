@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import threading
 import time
@@ -16,17 +15,8 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-# The machine's own browser: playwright would download one.
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
-FLAGS = [
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-dev-shm-usage",
-]
-PATIENCE = 120_000
-"""Milliseconds for one action: a busy machine is no fault of the page."""
+from chromium import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 
 

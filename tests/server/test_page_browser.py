@@ -24,7 +24,8 @@ from playwright import sync_api as playwright
 from ccrank.server import rank_routes
 from ccrank.server.app import create_app
 from ccrank.server.settings import ServerSettings
-from server.page_browser import CHROMIUM, FLAGS, PATIENCE, ROOT, Opened, open_page, page_tool, served
+from chromium import CHROMIUM, FLAGS, PATIENCE
+from server.page_browser import ROOT, Opened, open_page, page_tool, served
 from tiny import tiny_reader
 
 pytestmark = pytest.mark.skipif(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from ccrank.errors import CcrankError
 from ccrank.experiment.execute import Outcome
 from ccrank.experiment.study import Study
 from ccrank.experiment.units import TaskSet, Unit
-from ccrank.files import write_atomically
+from ccrank.files import locked_folder, write_atomically
 from ccrank.results.save import join_units, save_unit, unit_failures
 from ccrank.results.schema import CONFIG, ENVIRONMENT, FAILURES, FINGERPRINT, RESULTS, TASKS, UNITS
 
@@ -28,23 +26,13 @@ class StudyFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Hold an exclusive lock on the folder; it is released when the process ends."""
-        lock = FileLock(self.path / "lock", timeout=0)
-        try:
-            (self.path / UNITS).mkdir(parents=True, exist_ok=True)
-            lock.acquire()
-        except Timeout:
-            raise CcrankError(
-                f"another process is running a study in {self.path}; wait for it, or give another folder with --out"
-            ) from None
-        except OSError as error:
-            raise CcrankError(f"cannot write into {self.path}: {error.strerror or error}") from None
-        try:
-            yield
-        finally:
-            lock.release()
+        return locked_folder(
+            self.path,
+            UNITS,
+            f"another process is running a study in {self.path}; wait for it, or give another folder with --out",
+        )
 
     def begin(self, study: Study, sets: Mapping[str, TaskSet], force_new: bool) -> None:
         """Record a new study, or verify that the folder contains the same one."""

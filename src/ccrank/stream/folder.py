@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from ccrank.errors import CcrankError
-from ccrank.files import write_atomically
+from ccrank.files import locked_folder, write_atomically
 
 JOB = "job.json"
 SCAN = "scan.json"
@@ -35,23 +34,13 @@ class JobFolder:
     def __init__(self, out: Path) -> None:
         self.path = out.with_name(f"{out.name}.job")
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> AbstractContextManager[None]:
         """Hold an exclusive lock on the folder; it is released when the process ends."""
-        try:
-            (self.path / PARTS).mkdir(parents=True, exist_ok=True)
-            lock = FileLock(self.path / "lock", timeout=0)
-            lock.acquire()
-        except Timeout:
-            raise CcrankError(
-                f"another process writes into {self.path}; wait for it, or give another --out"
-            ) from None
-        except OSError as error:
-            raise CcrankError(f"cannot write into {self.path}: {error.strerror or error}") from None
-        try:
-            yield
-        finally:
-            lock.release()
+        return locked_folder(
+            self.path,
+            PARTS,
+            f"another process writes into {self.path}; wait for it, or give another --out",
+        )
 
     def begin(self, job: Mapping[str, Any]) -> bool:
         """Record a new job, or verify that the folder has the same one; returns whether it resumes.
