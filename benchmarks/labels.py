@@ -28,6 +28,7 @@ from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
 from ccrank.labelled.kernel import Kernel
 from ccrank.labelled.observations import normal_scores, observe
 from ccrank.labelled.questions import FIRST_GRADES, next_question, representative
+from ccrank.labelled.settings import grid
 from ccrank.metrics import tau_b
 from ccrank.standardise import z_scores
 
@@ -51,6 +52,8 @@ class LongList:
     """(N,) the label-free score."""
     signals: np.ndarray
     """(R, N)"""
+    written: bool
+    """Whether exemplars are one of them."""
     slot: np.ndarray
     """(N, L, d)"""
     item: np.ndarray
@@ -65,6 +68,7 @@ class LongList:
 def read(folder: Path, half: str, device: str, model: str, exemplars: bool = True) -> None:
     """Signals and states of every list of a half that is not in the folder yet."""
     from ccrank import Reader, ReaderOptions, Task
+    from ccrank.exemplars import WRITTEN
     from ccrank.labelfree.combine import read_signals
     from ccrank.prompts import load_templates
 
@@ -84,6 +88,7 @@ def read(folder: Path, half: str, device: str, model: str, exemplars: bool = Tru
             values=np.array([*gold.values()]),
             auto=smoothed(item, signals.total()),
             signals=np.stack([*signals.scores.values()]),
+            written=np.array(WRITTEN in signals.scores),
             slot=slot.astype(np.float16),
             item=item.astype(np.float16),
         )
@@ -150,6 +155,7 @@ def load(folder: Path, half: str) -> list[LongList]:
                 arrays["values"],
                 z_scores(arrays["auto"].astype(float)),
                 arrays["signals"],
+                bool(arrays["written"]),
                 arrays["slot"].astype(np.float32),
                 arrays["item"].astype(np.float32),
                 np.load(sentence) if sentence.exists() else np.zeros((len(arrays["values"]), 0)),
@@ -175,7 +181,7 @@ class Case:
         """The model on the gold values of some items."""
         items = np.sort(items)
         seen = observe([(int(item), float(self.read.values[item])) for item in items])
-        return fit_products(self.read.auto, self.products.at(items), seen)
+        return fit_products(self.read.auto, self.products.at(items), seen, grid(self.read.written))
 
 
 def states_ridge(case: Case, items: np.ndarray) -> np.ndarray:

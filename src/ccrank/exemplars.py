@@ -17,6 +17,9 @@ from ccrank.toml import parse_toml
 
 Kind = Literal["texts", "things"]
 
+WRITTEN = "exemplars"
+"""The name of the signal from exemplars that were written for the criterion."""
+
 
 @dataclass(frozen=True)
 class Exemplars:

@@ -53,6 +53,25 @@ def test_labelled_items_follow_their_labels(reader):
     assert found.details["labels"]["label_free_tau"] == -1
 
 
+def test_two_labels_do_not_overrule_exemplars(reader):
+    """Labels that contradict the label-free order take less of its weight where exemplars were written."""
+    plain = rank(ITEMS, "size", model=reader)
+    assert "exemplars" in plain.details["signals"]
+    labels = {plain.items[0]: 0.0, plain.items[-1]: 1.0}
+    weights = {
+        answer: rank(ITEMS, "size", model=reader, labels=labels, options={"exemplars": answer}).details[
+            "labels"
+        ]["label_free_weight"]
+        for answer in ("yes", "no")
+    }
+    assert weights["yes"] > weights["no"]
+    session = ask(
+        ITEMS, "size", model=reader, answers=[("value", name, str(value)) for name, value in labels.items()]
+    )
+    assert session.fitted is not None
+    assert session.fitted.prior_weight == pytest.approx(weights["yes"], abs=1e-4)
+
+
 def test_labels_are_for_one_list_and_for_auto(reader):
     """Several tasks or another method are refused, not silently ranked without the labels."""
     tasks = [Task(Criterion("size"), ITEMS, id=str(number)) for number in range(2)]

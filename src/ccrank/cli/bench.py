@@ -29,7 +29,8 @@ SHOWN_FAILURES = 10
 def bench_command(
     folder: Annotated[Path, typer.Option("--out", help="The study's folder, for results and progress.")],
     preset: Annotated[
-        str | None, typer.Option("--preset", help="A packaged study: quick, paper or sizes.", rich_help_panel=WHAT)
+        str | None,
+        typer.Option("--preset", help="A packaged study: quick, paper or sizes.", rich_help_panel=WHAT),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="A study as a TOML file.", rich_help_panel=WHAT)

@@ -10,6 +10,7 @@ from math import comb
 import numpy as np
 from scipy.special import gammaincc, ndtr
 
+from ccrank.exemplars import WRITTEN
 from ccrank.labelfree.signals import read_likelihood, read_poles
 from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.layers import middle_and_late
@@ -20,8 +21,6 @@ from ccrank.prompts import Templates
 from ccrank.standardise import z_scores
 from ccrank.task import Task
 
-WRITTEN = "exemplars"
-"""The signal from exemplars that were written for the criterion."""
 MOST_WRITTEN, LEAST_WRITTEN, FULL_AGREEMENT = 0.7, 0.33, 0.5
 """Its weight where the other signals do not agree at all, and where their mean τ is the last number or more."""
 

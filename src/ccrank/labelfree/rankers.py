@@ -11,6 +11,7 @@ import numpy as np
 
 from ccrank.confidence import Features, confidence_of
 from ccrank.errors import CcrankError
+from ccrank.exemplars import WRITTEN
 from ccrank.labelfree.anchored import anchored_scores, smoothed
 from ccrank.labelfree.combine import Signals, read_signals
 from ccrank.labelfree.signals import (
@@ -240,6 +241,7 @@ def with_labels(
             [states[index] for index in members],
             [tasks[index].items for index in members],
             own,
+            any(WRITTEN in answers[index].details.get("signals", {}) for index in members),
         )
         about = {"model": reader.name, "template": "poles", "wording": templates["poles"].notes()}
         probe = UnsavedProbe(found.fitted, found.kernel, tuple(middle_and_late(reader.depth)), about)

@@ -13,6 +13,7 @@ from ccrank.labelled.checks import LeftOut, leave_out, reversed_pairs
 from ccrank.labelled.fit import Fitted, fit, rank_intervals
 from ccrank.labelled.kernel import Kernel, States
 from ccrank.labelled.observations import Observations, join, observe
+from ccrank.labelled.settings import grid
 from ccrank.labels import Labels
 from ccrank.standardise import z_scores
 from ccrank.task import normal_form
@@ -75,6 +76,7 @@ def score_lists(
     states: Sequence[States],
     items: Sequence[Sequence[str]],
     labels: Sequence[Labels],
+    written: bool = False,
 ) -> LabelledLists:
     """Scores of all items of some lists of one criterion, by labels on one or more of them.
 
@@ -88,12 +90,14 @@ def score_lists(
         The items' texts, a list.
     labels
         What is known of each list; empty labels where nothing is.
+    written
+        Whether exemplars of the criterion are part of the label-free scores.
     """
     starts = [0, *accumulate(map(len, items))]
     seen = join([observations_of(own, texts) for own, texts in zip(labels, items, strict=True)], starts[:-1])
     prior = np.concatenate([z_scores(np.asarray(own, float)) for own in priors])
     kernel = Kernel(states)
-    fitted = fit(prior, kernel, seen)
+    fitted = fit(prior, kernel, seen, grid(written))
     draws = fitted.draws(np.random.default_rng(0))
     left_out = leave_out(fitted)
     texts = [text for own in items for text in own]

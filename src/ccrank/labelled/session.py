@@ -9,11 +9,12 @@ from typing import Literal
 import numpy as np
 
 from ccrank.errors import CcrankError
+from ccrank.exemplars import WRITTEN
 from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
 from ccrank.labelled.kernel import Kernel, States
 from ccrank.labelled.lists import PROBABILITY, observations_of
 from ccrank.labelled.questions import FIRST_GRADES, Kind, next_question, representative
-from ccrank.labelled.settings import LABEL_NOISE
+from ccrank.labelled.settings import LABEL_NOISE, grid
 from ccrank.labels import Labels
 from ccrank.ranking import Ranking, Uncertainty
 from ccrank.standardise import z_scores
@@ -86,6 +87,7 @@ class Session:
         self._kernel = Kernel([states])
         self._choose_candidates()
         self._prior = z_scores(np.asarray(ranking.scores, float))
+        self._settings = grid(WRITTEN in ranking.details.get("signals", {}))
         self._draws: np.ndarray | None = None
         self._fitted: Fitted | None = None
 
@@ -126,7 +128,7 @@ class Session:
         """The model of all answers so far; None without any."""
         if self._fitted is None and self.rows:
             seen = observations_of(self.labels, self.items)
-            self._fitted = fit_products(self._prior, self._products.at(seen.items), seen)
+            self._fitted = fit_products(self._prior, self._products.at(seen.items), seen, self._settings)
         return self._fitted
 
     @property

@@ -18,9 +18,10 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from scipy.special import logsumexp
 
+from ccrank.exemplars import WRITTEN
 from ccrank.files import write_atomically
 from ccrank.labelfree.anchored import LEAST_SMOOTHED, SMOOTHING, fitted_and_left_out, smoothed
-from ccrank.labelfree.combine import WRITTEN, Signals
+from ccrank.labelfree.combine import Signals
 from ccrank.labelfree.signals import (
     SLOT_SHARE,
     Wording,
