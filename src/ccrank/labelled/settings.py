@@ -17,8 +17,8 @@ sum matters for items without labels."""
 PRIOR_WEIGHTS: dict[float, float] = {0.0: 0.2, 0.25: 0.25, 0.5: 0.3, 0.7: 0.2, 0.85: 0.05}
 """β → probability. β is the correlation of the label-free score with the truth."""
 WRITTEN_PRIOR_WEIGHTS: dict[float, float] = {0.0: 0.05, 0.25: 0.2, 0.5: 0.4, 0.7: 0.25, 0.85: 0.1}
-"""The same where exemplars were written for the criterion: such a score is rarely wrong altogether, so a few labels should
-not overrule it."""
+"""The same where exemplars were written for the criterion: such a score is rarely wrong altogether, so a few labels
+should not overrule it."""
 KERNEL_SHARES: dict[float, float] = {0.02: 0.1, 0.1: 0.2, 0.2: 0.2, 0.35: 0.2, 0.5: 0.2, 0.7: 0.1}
 """s → probability. s is the share of the variance that the states explain beyond the label-free score."""
 MIX_PRIOR = {"all": 0.5, "slot": 0.125, "item": 0.125, "middle": 0.125, "late": 0.125}
