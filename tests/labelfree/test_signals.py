@@ -221,7 +221,9 @@ def test_made_up_items():
 def test_made_up_items_in_another_language(tmp_path):
     """A file of templates says how an item is made up, and the axis reads that."""
     path = tmp_path / "german.toml"
-    path.write_text('[poles]\ntext = "{item} ist sehr {slot}"\nexemplar = "{category} ({pole})"', encoding="utf-8")
+    path.write_text(
+        '[poles]\ntext = "{item} ist sehr {slot}"\nexemplar = "{category} ({pole})"', encoding="utf-8"
+    )
     german = load_templates(path)
     assert exemplars(TASKS[0], poles_of(SIZE), german["poles"])[0] == "country (large)"
     english = load_templates(changes=["poles={item} ist sehr {slot}"])

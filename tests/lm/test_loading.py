@@ -363,7 +363,10 @@ def test_the_tokenizer_is_that_of_the_files_and_not_of_the_family(tmp_path):
     settings = {"do_lower_case": False, "model_max_length": 128}
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
     again = load_model(str(tmp_path))
-    assert again.tokenizer("Is Russia larger?")["input_ids"] == loaded.tokenizer("Is Russia larger?")["input_ids"]
+    assert (
+        again.tokenizer("Is Russia larger?")["input_ids"]
+        == loaded.tokenizer("Is Russia larger?")["input_ids"]
+    )
     np.testing.assert_allclose(logits_of(again), logits_of(loaded), atol=1e-5)
 
 

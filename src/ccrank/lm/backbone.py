@@ -123,6 +123,7 @@ class Head:
 
     def _biased_logits(self, rows: Tensor, token_ids: Tensor | None) -> Tensor:
         """Logits of models such as Marian, which add a bias of the vocabulary's size to those of the output matrix."""
+        assert self.decoder is not None
         matrix, bias = self.decoder.weight, self.model.final_logits_bias[0]
         few = slice(None) if token_ids is None else token_ids
         return functional.linear(rows, matrix[few], bias[few].to(matrix.dtype))
@@ -158,6 +159,7 @@ def _watching(
 ) -> Iterator[None]:
     """Keep the wanted ones of the layers that a module computes (`outputs`, one per call), and the input of layer 1."""
     calls = iter(outputs)
+    entered = not (0 in wanted and outputs[0] == 1)
 
     def entering(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         nonlocal entered
@@ -170,7 +172,6 @@ def _watching(
         if index in wanted:
             keep(index, output[0] if isinstance(output, tuple) else output)
 
-    entered = not (0 in wanted and outputs[0] == 1)
     handles = [module.register_forward_hook(leaving)]
     if not entered:
         handles.append(module.register_forward_pre_hook(entering, with_kwargs=True))

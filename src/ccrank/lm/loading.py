@@ -226,9 +226,7 @@ def _tokenizer(folder: Path, trust: bool) -> Any:
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
     if _knows_words(tokenizer):
         return tokenizer
-    if (folder / "vocab.txt").is_file() and _knows_words(
-        other := BertTokenizerFast.from_pretrained(folder)
-    ):
+    if (folder / "vocab.txt").is_file() and _knows_words(other := BertTokenizerFast.from_pretrained(folder)):
         return other
     files = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
     raise ValueError(

@@ -340,7 +340,9 @@ class PromptTokenizer:
         for prompt, row, text, answers in zip(prompts, rows, texts, candidates, strict=True):
             spoken = [prompt.answer] if prompt.answer is not None else list(answers)
             tails = (
-                tuple(map(tuple, self.tokenizer(text_target=spoken, verbose=False)["input_ids"])) if spoken else ()
+                tuple(map(tuple, self.tokenizer(text_target=spoken, verbose=False)["input_ids"]))
+                if spoken
+                else ()
             )
             self._check_answers(prompt, spoken, tails)
             longest = max(map(len, tails), default=0)

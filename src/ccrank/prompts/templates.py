@@ -92,7 +92,9 @@ class Template:
             A word for one of its poles.
         """
         words = {"pole": pole, "category": criterion.kind}
-        return "".join(literal if name is None else words[name] for literal, name in _parse(self.exemplar, self.name))
+        return "".join(
+            literal if name is None else words[name] for literal, name in _parse(self.exemplar, self.name)
+        )
 
     def check_fields(self, form: Form, *needed: str) -> None:
         """Raise an error if the template lacks a field that makes its prompts differ between items."""
