@@ -85,7 +85,7 @@ def test_states_and_logits_are_those_of_transformers(loaded):
     """Hidden states equal `transformers`' own, layer for layer, and logits the model's own at the slot."""
     prompts = all_pairs(loaded.form)[-4:]
     reader = Reader(loaded)
-    layers = (0, 1, reader.depth)
+    layers = range(reader.depth + 1)
     readings = reader.read(prompts, candidates=["Yes", "No"], layers=layers, items=True)
     for row, prompt in enumerate(prompts):
         encoded, logits, states, item_states = plain_outputs(loaded, reader, prompt, ("Yes", "No"))
