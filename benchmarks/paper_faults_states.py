@@ -68,8 +68,9 @@ def direction(given: Material, seeds: int = 5) -> Finding:
             "chance of the last",
         ),
         tuple(rows),
-        "Choosing the direction of each task by its gold lifts the τ of a random direction from about 0 to about the\n"
-        "chance level of |τ|. A user without gold gets the first column.",
+        "Choosing the direction of each task by its gold lifts the τ of a random direction from "
+        f"{rows[0][1]:.2f} to {rows[0][3]:.2f},\nnear the chance level of |τ| ({floor:.2f}). "
+        "A user without gold gets the first column.",
     )
 
 
@@ -116,9 +117,10 @@ def start(given: Material, seeds: int = 5) -> Finding:
         f"Probes against their own random start, {seeds} seeds ({given.about})",
         ("probe", "loss before", "after", "same order as at the start", "τ with the start", "|τ| with gold"),
         tuple(rows),
-        "Training brings the losses of margin and triplet to about 0 by spreading the scores in the order in which\n"
-        "they start: these losses prefer no order to another. The principal component spreads scores most and needs\n"
-        "no training.",
+        f"Training lowers the losses of margin and triplet to {rows[1][2]:.2f} and {rows[2][2]:.2f}, mostly by spreading "
+        "the scores in\nthe order in which they start "
+        f"(τ = {rows[1][4]:.2f} and {rows[2][4]:.2f} with it): these losses prefer no order to another.\n"
+        "The principal component spreads scores most and needs no training.",
     )
 
 

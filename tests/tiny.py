@@ -239,4 +239,12 @@ def scores_by_item(ranking: Ranking) -> dict[str, float]:
 def pair_prompts(task: Task, form: Form = "causal") -> list[Prompt]:
     """Every ordered pair of a task's items, with the packaged template."""
     templates, places = load_templates(), range(len(task.items))
-    return [templates.pair(task, a, b, form) for a in places for b in places if a != b]
+    prompts = [templates.pair(task, a, b, form) for a in places for b in places if a != b]
+    # A model that translates is given texts, and refuses to answer about a criterion.
+    return list(map(without_criterion, prompts)) if form == "encoder_decoder" else prompts
+
+
+def without_criterion(prompt: Prompt) -> Prompt:
+    """The same text, with the words of the criterion as text of the template."""
+    pieces = tuple(replace(one, role="text") if one.role == "criterion" else one for one in prompt.pieces)
+    return replace(prompt, pieces=pieces)

@@ -8,11 +8,12 @@ import pytest
 import transformers
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
+import ccrank
 from ccrank.errors import CcrankError
 from ccrank.lm.prompt_tokenizer import PromptTokenizer
 from ccrank.prompts import Piece, Prompt, load_templates
 from ccrank.task import Criterion, Task
-from tiny import CORPUS, byte_tokenizer, unigram_tokenizer, word_tokenizer
+from tiny import CORPUS, byte_tokenizer, tiny_reader, unigram_tokenizer, word_tokenizer
 
 CHAT = (
     "{{ bos_token }}{% for message in messages %}<|start|>{{ message.role }}\n{{ message.content }}<|end|>\n"
@@ -473,6 +474,18 @@ def test_a_translation_needs_the_slot_at_the_end():
     source = Prompt((Piece("the tower "), Piece("", "slot")))
     with pytest.raises(CcrankError, match="does not fit the model's window"):
         translator(window=8).encode([source], [("the old stone bridge and the new glass tower",)])
+
+
+@pytest.mark.parametrize("method", ["prompt-pair", "prompt-point", "poles", "likelihood", "auto"])
+def test_a_translator_answers_no_prompts(method):
+    """Methods that ask for answers are refused, whose scores would be those of translations; probes work."""
+    asked = {"by": Criterion("size", "larger", ("small", "large")), "model": tiny_reader("marian")}
+    with pytest.raises(CcrankError, match="translates"):
+        ccrank.rank(["Russia", "Canada", "Chad"], method=method, **asked)
+    wording = load_templates(changes=["single=the {name} of {item} {slot}"])
+    with pytest.warns(ccrank.CcrankWarning, match="direction"):
+        ranking = ccrank.rank(["Russia", "Canada", "Chad"], method="pca", templates=wording, **asked)
+    assert len(set(ranking.scores)) == 3
 
 
 def test_the_item_is_found_without_offsets(tmp_path):

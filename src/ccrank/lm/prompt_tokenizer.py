@@ -329,7 +329,12 @@ class PromptTokenizer:
     ) -> list[TokenizedPrompt]:
         """The encoder gets the text before the slot, the decoder a whole translation: answers end with </s>."""
         texts = [text_of(prompt.before).rstrip() for prompt in prompts]
-        for prompt in prompts:
+        for prompt, answers in zip(prompts, candidates, strict=True):
+            if answers and any(piece.role == "criterion" for piece in prompt.pieces):
+                raise CcrankError(
+                    f"task {prompt.task!r}: this model translates and does not answer prompts: it would score "
+                    f"{answers[0]!r} as a translation of {prompt.text!r}. Use a probing method, or another model"
+                )
             if text_of(prompt.after).strip():
                 raise CcrankError(
                     f"task {prompt.task!r}: this model translates the text before {{slot}}, so {{slot}} must come last "
