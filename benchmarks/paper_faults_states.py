@@ -117,8 +117,8 @@ def start(given: Material, seeds: int = 5) -> Finding:
         f"Probes against their own random start, {seeds} seeds ({given.about})",
         ("probe", "loss before", "after", "same order as at the start", "τ with the start", "|τ| with gold"),
         tuple(rows),
-        f"Training lowers the losses of margin and triplet to {rows[1][2]:.2f} and {rows[2][2]:.2f}, mostly by spreading "
-        "the scores in\nthe order in which they start "
+        f"Training lowers the losses of margin and triplet to {rows[1][2]:.2f} and {rows[2][2]:.2f}, "
+        "mostly by spreading the scores in\nthe order in which they start "
         f"(τ = {rows[1][4]:.2f} and {rows[2][4]:.2f} with it): these losses prefer no order to another.\n"
         "The principal component spreads scores most and needs no training.",
     )

@@ -36,7 +36,7 @@ CORPUS = [
 ] * 4
 
 CAUSAL = ("gpt2", "llama", "qwen2", "qwen3", "gemma3_text", "gpt_neox", "opt", "mpt")
-MASKED = ("albert", "bert", "roberta", "deberta", "deberta-v2", "modernbert")
+MASKED = ("bert", "roberta", "deberta", "deberta-v2", "modernbert", "albert")
 SEQ2SEQ = ("t5", "marian")
 FAMILIES = CAUSAL + MASKED + SEQ2SEQ
 
