@@ -36,8 +36,8 @@ CORPUS = [
 ] * 4
 
 CAUSAL = ("gpt2", "llama", "qwen2", "qwen3", "gemma3_text", "gpt_neox", "opt", "mpt")
-MASKED = ("bert", "roberta", "deberta", "deberta-v2", "modernbert")
-SEQ2SEQ = ("t5",)
+MASKED = ("bert", "roberta", "deberta", "deberta-v2", "modernbert", "albert")
+SEQ2SEQ = ("t5", "marian")
 FAMILIES = CAUSAL + MASKED + SEQ2SEQ
 
 
@@ -128,6 +128,8 @@ def tiny_config(family: str) -> Any:
             max_position_embeddings=128,
         ),
         "mpt": lambda: t.MptConfig(vocab_size=420, d_model=32, n_heads=4, n_layers=3, max_seq_len=128),
+        # Two modules for three layers: the first one runs twice.
+        "albert": lambda: t.AlbertConfig(**SMALL, vocab_size=400, embedding_size=16, num_hidden_groups=2),
         "bert": lambda: t.BertConfig(**SMALL, vocab_size=400),
         "roberta": lambda: t.RobertaConfig(**SMALL, vocab_size=420, pad_token_id=2),
         "deberta": lambda: t.DebertaConfig(
@@ -164,6 +166,21 @@ def tiny_config(family: str) -> Any:
             num_heads=4,
             decoder_start_token_id=0,
         ),
+        "marian": lambda: t.MarianConfig(
+            vocab_size=300,
+            d_model=32,
+            encoder_layers=3,
+            decoder_layers=2,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            encoder_ffn_dim=48,
+            decoder_ffn_dim=48,
+            max_position_embeddings=128,
+            decoder_start_token_id=0,
+            pad_token_id=0,
+            eos_token_id=1,
+            forced_eos_token_id=1,
+        ),
     }
     return makers[family]()
 
@@ -190,8 +207,10 @@ def tiny_model(family: str, seed: int = 0, **changes: Any) -> LoadedModel:
         torch.manual_seed(seed)
         model = kind.from_config(config).eval()
         for parameter in model.parameters():
-            if parameter.dim() > 1:
+            if parameter.dim() > 1 and parameter.requires_grad:  # Marian's positions are fixed
                 torch.nn.init.normal_(parameter, std=0.25)
+        if hasattr(model, "final_logits_bias"):
+            torch.nn.init.normal_(model.final_logits_bias)
     return LoadedModel(f"tiny-{family}", None, model, tokenizer_of(family), form, f"tiny-{family}-{seed}")
 
 
@@ -199,7 +218,7 @@ def tiny_model(family: str, seed: int = 0, **changes: Any) -> LoadedModel:
 def tiny_reader(family: str = "llama", *, headless: bool = False, **changes: Any) -> Reader:
     """A reader of a tiny model, shared by all tests that request the same one; `headless` without a language-model
     head."""
-    if family != "t5":
+    if family not in SEQ2SEQ:
         changes = {"max_position_embeddings": 512, **changes}
     loaded = tiny_model(family, **changes)
     return Reader(replace(loaded, missing_head=("lm_head.weight",)) if headless else loaded)
@@ -220,4 +239,12 @@ def scores_by_item(ranking: Ranking) -> dict[str, float]:
 def pair_prompts(task: Task, form: Form = "causal") -> list[Prompt]:
     """Every ordered pair of a task's items, with the packaged template."""
     templates, places = load_templates(), range(len(task.items))
-    return [templates.pair(task, a, b, form) for a in places for b in places if a != b]
+    prompts = [templates.pair(task, a, b, form) for a in places for b in places if a != b]
+    # A model that translates is given texts, and refuses to answer about a criterion.
+    return list(map(without_criterion, prompts)) if form == "encoder_decoder" else prompts
+
+
+def without_criterion(prompt: Prompt) -> Prompt:
+    """The same text, with the words of the criterion as text of the template."""
+    pieces = tuple(replace(one, role="text") if one.role == "criterion" else one for one in prompt.pieces)
+    return replace(prompt, pieces=pieces)

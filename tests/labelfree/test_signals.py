@@ -149,7 +149,7 @@ def test_the_axis_is_that_of_both_positions():
     assert looks.poles == []
     for task, scores, slot, item in zip(TASKS, looks.axis, looks.states, looks.item_states, strict=True):
         prompts = [TEMPLATES.single(task, place, template="poles") for place in range(len(task.items))]
-        made_up = exemplars(task, poles_of(task.criterion))
+        made_up = exemplars(task, poles_of(task.criterion), TEMPLATES["poles"])
         prompts += [TEMPLATES.exemplar(task, text, template="poles") for text in made_up]
         found = tiny_reader().read(prompts, layers=[1, 2], items=True)
         count = len(task.items)
@@ -207,14 +207,31 @@ def test_axis_without_a_direction_says_nothing():
 
 def test_made_up_items():
     """As many of each end, the high end first, also where an end has one word only."""
-    assert exemplars(TASKS[0], poles_of(SIZE)) == [
+    assert exemplars(TASKS[0], poles_of(SIZE), TEMPLATES["poles"]) == [
         "a very large country",
         "a very big country",
         "a very small country",
         "a very little country",
     ]
-    assert exemplars(TASKS[1], poles_of(TASKS[1].criterion))[:2] == ["a very zorby item"] * 2
-    assert len(exemplars(TASKS[1], poles_of(TASKS[1].criterion))) == 4
+    made = exemplars(TASKS[1], poles_of(TASKS[1].criterion), TEMPLATES["poles"])
+    assert made[:2] == ["a very zorby item"] * 2
+    assert len(made) == 4
+
+
+def test_made_up_items_in_another_language(tmp_path):
+    """A file of templates says how an item is made up, and the axis reads that."""
+    path = tmp_path / "german.toml"
+    path.write_text(
+        '[poles]\ntext = "{item} ist sehr {slot}"\nexemplar = "{category} ({pole})"', encoding="utf-8"
+    )
+    german = load_templates(path)
+    assert exemplars(TASKS[0], poles_of(SIZE), german["poles"])[0] == "country (large)"
+    english = load_templates(changes=["poles={item} ist sehr {slot}"])
+    ours, theirs = (
+        read_poles(TASKS[:1], tiny_reader(), one, words=False, layers=[2]) for one in (german, english)
+    )
+    np.testing.assert_allclose(ours.states[0], theirs.states[0], atol=1e-5)  # the items' prompts are the same
+    assert np.abs(ours.axis[0] - theirs.axis[0]).max() > 1e-3
 
 
 @given(st.integers(1, 200))

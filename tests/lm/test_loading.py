@@ -351,3 +351,28 @@ def test_a_device_map_gives_the_same_readings(tmp_path):
     np.testing.assert_allclose(ours.states, theirs.states, atol=1e-5)
     with pytest.raises(CcrankError, match="'everywhere'"):
         load_model(str(folder), device_map="everywhere")
+
+
+def test_the_tokenizer_is_that_of_the_files_and_not_of_the_family(tmp_path):
+    """An ALBERT with BERT's vocabulary is read with BERT's tokenizer; `transformers` would take every word for
+    unknown."""
+    loaded = tiny_model("albert")
+    loaded.model.save_pretrained(tmp_path)
+    vocabulary = sorted(loaded.tokenizer.get_vocab().items(), key=lambda entry: entry[1])
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token, _ in vocabulary), encoding="utf-8")
+    settings = {"do_lower_case": False, "model_max_length": 128}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    again = load_model(str(tmp_path))
+    assert (
+        again.tokenizer("Is Russia larger?")["input_ids"]
+        == loaded.tokenizer("Is Russia larger?")["input_ids"]
+    )
+    np.testing.assert_allclose(logits_of(again), logits_of(loaded), atol=1e-5)
+
+
+def test_a_tokenizer_without_words_is_refused(tmp_path):
+    """Without any vocabulary `transformers` makes a tokenizer of special tokens alone; it is not used."""
+    tiny_model("albert").model.save_pretrained(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 128}))
+    with pytest.raises(CcrankError, match="tokenizer"):
+        load_model(str(tmp_path))

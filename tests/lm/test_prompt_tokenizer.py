@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import transformers
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
+import ccrank
 from ccrank.errors import CcrankError
 from ccrank.lm.prompt_tokenizer import PromptTokenizer
 from ccrank.prompts import Piece, Prompt, load_templates
 from ccrank.task import Criterion, Task
-from tiny import byte_tokenizer, unigram_tokenizer, word_tokenizer
+from tiny import CORPUS, byte_tokenizer, tiny_reader, unigram_tokenizer, word_tokenizer
 
 CHAT = (
     "{{ bos_token }}{% for message in messages %}<|start|>{{ message.role }}\n{{ message.content }}<|end|>\n"
@@ -441,3 +444,69 @@ def test_many_prompts_are_the_same_as_one_by_one():
         together = encoder.encode(prompts, candidates, items=True)
         apart = [encode_one(encoder, *pair) for pair in zip(prompts, candidates, strict=True)]
         assert together == apart
+
+
+def translator(**options):
+    """The tokenizer of a model that translates the text before the slot."""
+    options = {"decoder_start": (0,), "translates": True, **options}
+    return PromptTokenizer(unigram_tokenizer(), "encoder_decoder", **options)
+
+
+def test_a_translation_follows_its_source():
+    """The encoder gets the text before the slot and </s>; answers are whole, with their </s>."""
+    tokenizer = unigram_tokenizer()
+    prompt = Prompt((Piece("the "), Piece("old tower", "item"), Piece(" "), Piece("", "slot")))
+    [one] = translator().encode([prompt], [("Yes", "No")], items=True)
+    assert list(one.tokens) == tokenizer("the old tower")["input_ids"]
+    assert [list(answer) for answer in one.answers] == tokenizer(["Yes", "No"])["input_ids"]
+    assert all(answer[-1] == tokenizer.eos_token_id for answer in one.answers)
+    assert (one.decoder, one.slot, one.item) == ((0,), 0, len(one.tokens) - 2)
+    [filled] = translator().encode([prompt.filled("Yes")], [()])
+    assert list(filled.decoder) == [0, *tokenizer("Yes")["input_ids"][:-1]]
+    assert filled.slot == len(filled.decoder) - 1
+
+
+def test_a_translation_needs_the_slot_at_the_end():
+    """A gap in the middle cannot be translated, and an answer that exceeds the window is refused."""
+    gap = Prompt((Piece("the "), Piece("", "slot"), Piece(" tower")))
+    with pytest.raises(CcrankError, match="must come last"):
+        translator().encode([gap], [("Yes",)])
+    source = Prompt((Piece("the tower "), Piece("", "slot")))
+    with pytest.raises(CcrankError, match="does not fit the model's window"):
+        translator(window=8).encode([source], [("the old stone bridge and the new glass tower",)])
+
+
+@pytest.mark.parametrize("method", ["prompt-pair", "prompt-point", "poles", "likelihood", "auto"])
+def test_a_translator_answers_no_prompts(method):
+    """Methods that ask for answers are refused, whose scores would be those of translations; probes work."""
+    asked = {"by": Criterion("size", "larger", ("small", "large")), "model": tiny_reader("marian")}
+    with pytest.raises(CcrankError, match="translates"):
+        ccrank.rank(["Russia", "Canada", "Chad"], method=method, **asked)
+    wording = load_templates(changes=["single=the {name} of {item} {slot}"])
+    with pytest.warns(ccrank.CcrankWarning, match="direction"):
+        ranking = ccrank.rank(["Russia", "Canada", "Chad"], method="pca", templates=wording, **asked)
+    assert len(set(ranking.scores)) == 3
+
+
+def test_the_item_is_found_without_offsets(tmp_path):
+    """Marian's own tokenizer has no offsets: the item's last token is that of the text up to its end."""
+    sentencepiece = pytest.importorskip("sentencepiece")
+    text = tmp_path / "corpus.txt"
+    text.write_text("\n".join(CORPUS), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(tmp_path / "both"), vocab_size=120, minloglevel=2
+    )
+    model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "both.model"))
+    pieces = ["</s>", "<unk>", *(model.id_to_piece(place) for place in range(3, 120)), "<pad>"]
+    (tmp_path / "vocab.json").write_text(json.dumps({piece: place for place, piece in enumerate(pieces)}))
+    files = [str(tmp_path / name) for name in ("both.model", "both.model", "vocab.json")]
+    tokenizer = transformers.MarianTokenizer(*files)
+    assert not tokenizer.is_fast
+    reading = PromptTokenizer(tokenizer, "encoder_decoder", decoder_start=(0,), translates=True)
+    for item, rest in (("old stone bridge", " is high."), ("Russia", ""), ("tow", "er")):
+        prompt = Prompt((Piece("the size of "), Piece(item, "item"), Piece(rest), Piece("", "slot")))
+        [one] = reading.encode([prompt], [()], items=True)
+        upto = tokenizer.convert_tokens_to_string(tokenizer.convert_ids_to_tokens(one.tokens[: one.item + 1]))
+        before = tokenizer.convert_tokens_to_string(tokenizer.convert_ids_to_tokens(one.tokens[: one.item]))
+        assert upto.startswith(f"the size of {item}")
+        assert len(before) < len(f"the size of {item}")

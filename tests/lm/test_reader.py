@@ -76,7 +76,8 @@ def test_candidates_of_several_tokens(family):
     """Scores of candidates of one and several tokens equal those of the model's own full softmax, on every family."""
     loaded = tiny_model(family)
     reader = Reader(loaded)
-    prompts = scale_of(loaded.form)[:2]
+    # A model that translates needs the slot at the end.
+    prompts = (pair_prompts(TASK, loaded.form) if family == "marian" else scale_of(loaded.form))[:2]
     readings = reader.read(prompts, candidates=NUMBERS, log_probabilities=True)
     plain = reader.read(prompts, candidates=NUMBERS)
     encoded = reader.prompt_tokenizer.encode(prompts, [NUMBERS] * len(prompts))
@@ -104,7 +105,7 @@ def test_log_probabilities_of_single_tokens(family):
         np.testing.assert_allclose(readings.logits[row], scores(loaded, one), atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["llama", "bert", "roberta", "t5"])
+@pytest.mark.parametrize("family", ["llama", "albert", "bert", "roberta", "t5", "marian"])
 def test_filled_prompts_give_the_states_at_the_answers_last_token(family):
     """With an answer put in, the states are the model's own at that answer's last token."""
     loaded = tiny_model(family)

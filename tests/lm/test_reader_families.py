@@ -69,16 +69,30 @@ def plain_outputs(loaded, reader, prompt, candidates):
     return encoded, output.logits[0], output.hidden_states, output.hidden_states
 
 
+def log_probability_of_the_rest(loaded, encoded, answer):
+    """Of the tokens after an answer's first: there are none, except of Marian's, which end with </s>."""
+    if len(answer) == 1:
+        return 0.0
+    assert loaded.name == "tiny-marian"
+    with torch.inference_mode():
+        decoder = torch.tensor([(*encoded.decoder, *answer[:-1])])
+        logits = loaded.model(torch.tensor([encoded.tokens]), decoder_input_ids=decoder).logits[0]
+    rest = logits.log_softmax(-1)[len(encoded.decoder) :]
+    return float(rest[range(len(rest)), list(answer[1:])].sum())
+
+
 def test_states_and_logits_are_those_of_transformers(loaded):
     """Hidden states equal `transformers`' own, layer for layer, and logits the model's own at the slot."""
     prompts = all_pairs(loaded.form)[-4:]
     reader = Reader(loaded)
-    layers = (0, 1, reader.depth)
+    layers = range(reader.depth + 1)
     readings = reader.read(prompts, candidates=["Yes", "No"], layers=layers, items=True)
     for row, prompt in enumerate(prompts):
         encoded, logits, states, item_states = plain_outputs(loaded, reader, prompt, ("Yes", "No"))
-        assert all(len(answer) == 1 for answer in encoded.answers)
-        expected = logits[encoded.slot, [answer[0] for answer in encoded.answers]]
+        expected = [
+            logits[encoded.slot, answer[0]] + log_probability_of_the_rest(loaded, encoded, answer)
+            for answer in encoded.answers
+        ]
         np.testing.assert_allclose(readings.logits[row], expected, atol=1e-4)
         for column, layer in enumerate(layers):
             np.testing.assert_allclose(
@@ -93,10 +107,10 @@ def test_no_layer_above_the_highest_needed_is_run(loaded):
     """If only states of layer 1 are requested, neither the second layer nor the head runs."""
     reader = Reader(loaded)
     ran = []
-    stack = reader.engine.backbone.layers
+    stack = list(dict.fromkeys(reader.engine.backbone.layers))  # ALBERT's layers share modules
     hooks = [
-        stack[index].register_forward_pre_hook(lambda *_, index=index: ran.append(index))
-        for index in range(len(stack))
+        module.register_forward_pre_hook(lambda *_, index=index: ran.append(index))
+        for index, module in enumerate(stack)
     ]
     if reader.engine.head.decoder is not None:
         hooks.append(reader.engine.head.decoder.register_forward_pre_hook(lambda *_: ran.append("head")))
@@ -105,12 +119,14 @@ def test_no_layer_above_the_highest_needed_is_run(loaded):
     finally:
         for hook in hooks:
             hook.remove()
-    assert set(ran) == {0}
+    assert ran == [0]
 
 
 def test_the_head_computes_the_candidates_alone(loaded):
     """The last matrix product has as many rows as prompts and as many columns as candidates, not the vocabulary."""
     reader = Reader(loaded)
+    if reader.prompt_tokenizer.translates:
+        pytest.skip("an answer has two tokens or more, so its log-probability takes the whole vocabulary")
     shapes = []
     head = reader.engine.head
     original = head.logits

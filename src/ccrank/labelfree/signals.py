@@ -22,7 +22,7 @@ from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.reader import Progress
 from ccrank.lm.reading import Readings, checked_logits, joined
 from ccrank.lm.watch import Watcher, by_item, steps
-from ccrank.prompts import Form, Prompt, Templates
+from ccrank.prompts import Form, Prompt, Template, Templates
 from ccrank.standardise import z_scores
 from ccrank.task import Task
 
@@ -184,7 +184,7 @@ def pole_prompts(
     """
     poles = poles_of(task.criterion)
     prompts = [templates.single(task, index, form, template) for index in range(len(task.items))]
-    made = exemplars(task, poles) if with_exemplars else []
+    made = exemplars(task, poles, templates[template]) if with_exemplars else []
     prompts += [templates.exemplar(task, text, form, template) for text in [*made, *texts]]
     return prompts, [*poles.low, *poles.high]
 
@@ -207,11 +207,10 @@ def are_sentences(items: Sequence[str]) -> bool:
     return are_texts(items) or sum(len(item.split()) for item in items) >= LEAST_WORDS * len(items)
 
 
-def exemplars(task: Task, poles: Poles) -> list[str]:
+def exemplars(task: Task, poles: Poles, template: Template) -> list[str]:
     """Made-up items such as "a very large country": those of the high pole first, as many of each pole."""
-    kind = task.criterion.kind
     return [
-        f"a very {word} {kind}"
+        template.exemplar_of(task.criterion, word)
         for words in (poles.high, poles.low)
         for word in (words * EXEMPLAR_WORDS)[:EXEMPLAR_WORDS]
     ]

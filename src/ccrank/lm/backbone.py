@@ -31,6 +31,9 @@ class Backbone:
         self.module = module
         self.layers = _layer_list(module, layer_count)
         self.depth = layer_count
+        self._outputs: dict[nn.Module, list[int]] = {}
+        for index, layer in enumerate(self.layers):
+            self._outputs.setdefault(layer, []).append(index + 1)
         self._accepts = set(inspect.signature(module.forward).parameters)
 
     def takes(self, name: str) -> bool:
@@ -55,9 +58,9 @@ class Backbone:
                 raise _StopForward
 
         with ExitStack() as hooks:
-            for index in sorted(set(layers)):
-                if index < self.depth:
-                    hooks.enter_context(_watching(self.layers, index, keep))
+            below = {index for index in layers if index < self.depth}
+            for module in dict.fromkeys(self.layers[max(index - 1, 0)] for index in below):
+                hooks.enter_context(_watching(module, self._outputs[module], below, keep))
             try:
                 output = self.module(**inputs)
             except _StopForward:
@@ -89,6 +92,8 @@ class Head:
         """Logits (n, token_ids) in float32 of final states (n, d); of the whole vocabulary if no ids are given."""
         if self.decoder is None:
             return self._deberta_logits(rows, token_ids).float()
+        if getattr(self.model, "final_logits_bias", None) is not None:
+            return self._biased_logits(rows, token_ids).float()
         if isinstance(self.model, LightCausalLM):
             return _few_tokens(self.decoder, slice(None) if token_ids is None else token_ids)(rows).float()
         from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
@@ -116,6 +121,13 @@ class Head:
             states, *((matrix, bias) if token_ids is None else (matrix[token_ids], bias[token_ids]))
         )
 
+    def _biased_logits(self, rows: Tensor, token_ids: Tensor | None) -> Tensor:
+        """Logits of models such as Marian, which add a bias of the vocabulary's size to those of the output matrix."""
+        assert self.decoder is not None
+        matrix, bias = self.decoder.weight, self.model.final_logits_bias[0]
+        few = slice(None) if token_ids is None else token_ids
+        return functional.linear(rows, matrix[few], bias[few].to(matrix.dtype))
+
     def log_normaliser(self, rows: Tensor, chunk: int = 256) -> Tensor:
         """(n,) log of the sum of exponentiated logits over the vocabulary, computed in chunks of rows."""
         parts = [torch.logsumexp(self.logits(part), dim=-1) for part in rows.split(chunk)]
@@ -127,32 +139,47 @@ def _rows_at(states: Tensor, places: Tensor) -> Tensor:
     return states.reshape(-1, states.shape[-1])[places.to(states.device)].to(places.device)
 
 
-def _layer_list(module: nn.Module, count: int) -> nn.ModuleList:
+def _layer_list(module: nn.Module, count: int) -> Sequence[nn.Module]:
+    """The module that computes each layer; ALBERT has fewer modules than layers, each for a run of layers."""
     for child in module.modules():
         if isinstance(child, nn.ModuleList) and len(child) == count:
-            return child
+            return list(child)
+    for child in module.modules():
+        groups = getattr(child, "albert_layer_groups", None)
+        if groups is not None:
+            return [groups[int(index / (count / len(groups)))] for index in range(count)]
     raise CcrankError(
         f"{type(module).__name__} has no list of {count} layers to attach hooks to; this architecture is not supported"
     )
 
 
 @contextmanager
-def _watching(layers: nn.ModuleList, index: int, keep: Callable[[int, Tensor], None]) -> Iterator[None]:
+def _watching(
+    module: nn.Module, outputs: Sequence[int], wanted: set[int], keep: Callable[[int, Tensor], None]
+) -> Iterator[None]:
+    """Keep the wanted ones of the layers that a module computes (`outputs`, one per call), and the input of layer 1."""
+    calls = iter(outputs)
+    entered = not (0 in wanted and outputs[0] == 1)
+
     def entering(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        keep(0, args[0] if args else kwargs["hidden_states"])
+        nonlocal entered
+        if not entered:
+            entered = True
+            keep(0, args[0] if args else kwargs["hidden_states"])
 
     def leaving(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        keep(index, output[0] if isinstance(output, tuple) else output)
+        index = next(calls)
+        if index in wanted:
+            keep(index, output[0] if isinstance(output, tuple) else output)
 
-    handle = (
-        layers[0].register_forward_pre_hook(entering, with_kwargs=True)
-        if index == 0
-        else layers[index - 1].register_forward_hook(leaving)
-    )
+    handles = [module.register_forward_hook(leaving)]
+    if not entered:
+        handles.append(module.register_forward_pre_hook(entering, with_kwargs=True))
     try:
         yield
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
 
 @contextmanager

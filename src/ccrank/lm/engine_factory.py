@@ -26,15 +26,7 @@ def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
     head = None if loaded.missing_head else Head(model)
     most_rows = 1 if path == "one" else None
     if loaded.form == "encoder_decoder":
-        config = model.config
-        if not all(hasattr(model, side) for side in ("encoder", "decoder")) or not getattr(
-            config, "num_layers", 0
-        ):
-            raise CcrankError(
-                f"{config.model_type} models are not supported; of encoder-decoder models only T5 and its variants are"
-            )
-        decoder = Backbone(model.decoder, getattr(config, "num_decoder_layers", None) or config.num_layers)
-        encoder = Backbone(model.encoder, config.num_layers)
+        encoder, decoder = _two_sides(loaded)
         return Seq2SeqEngine(model, decoder, head, budget, most_rows=most_rows, encoder=encoder)
     depth = getattr(model.config, "num_hidden_layers", None)
     if not isinstance(depth, int):
@@ -57,6 +49,23 @@ def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
                 f"{model.config.model_type} models do not support prefix trees; use path='padded'"
             )
     return engine
+
+
+def _two_sides(loaded: LoadedModel) -> tuple[Backbone, Backbone]:
+    """The encoder and the decoder of an encoder-decoder model."""
+    model, config = loaded.model, loaded.model.config
+    if loaded.family.get("translates"):
+        base = model.base_model
+        return Backbone(base.encoder, config.encoder_layers), Backbone(base.decoder, config.decoder_layers)
+    if not all(hasattr(model, side) for side in ("encoder", "decoder")) or not getattr(
+        config, "num_layers", 0
+    ):
+        raise CcrankError(
+            f"{config.model_type} models are not supported; of encoder-decoder models only T5 with its variants and "
+            "Marian are"
+        )
+    depth = getattr(config, "num_decoder_layers", None) or config.num_layers
+    return Backbone(model.encoder, config.num_layers), Backbone(model.decoder, depth)
 
 
 def _tree_masks(loaded: LoadedModel) -> TreeMasks:

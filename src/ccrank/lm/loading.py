@@ -61,7 +61,8 @@ class LoadedModel:
         config = self.model.config
         for name in ("max_position_embeddings", "n_positions", "max_seq_len"):
             limit = getattr(config, name, None)
-            if isinstance(limit, int) and self.form != "encoder_decoder":
+            # T5's positions are relative: its `n_positions` is the length that it was trained on.
+            if isinstance(limit, int) and (self.form != "encoder_decoder" or self.family.get("translates")):
                 # RoBERTa-like models start counting positions after the padding index.
                 embeddings = getattr(self.model.base_model, "embeddings", None)
                 padding = getattr(getattr(embeddings, "position_embeddings", None), "padding_idx", None)
@@ -123,12 +124,12 @@ def load_model(
     if light and (opened := open_prepared(folder, files, precision)):
         identity = _identity(folder, files, opened[0])
         return LoadedModel(name, folder, *opened, "causal", identity)
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoConfig
 
     with quiet_transformers():
         try:
             config = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
-            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+            tokenizer = _tokenizer(folder, trust_remote_code)
             form = form_of(config)
             if families().get(form, {}).get(config.model_type, {}).get("own_head"):
                 config.legacy = "lm_predictions.lm_head.dense.weight" not in tensor_names(files)
@@ -215,6 +216,27 @@ def _weights(
         **({} if placed is None else {"device_map": placed}),
     )
     return model, sorted(info["missing_keys"])
+
+
+def _tokenizer(folder: Path, trust: bool) -> Any:
+    """The tokenizer of a folder. `transformers` chooses its class by the model's family, and makes one that knows
+    special tokens alone, without an error, where the family's file is not there: an ALBERT with BERT's vocab.txt."""
+    from transformers import AutoTokenizer, BertTokenizerFast
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust)
+    if _knows_words(tokenizer):
+        return tokenizer
+    if (folder / "vocab.txt").is_file() and _knows_words(other := BertTokenizerFast.from_pretrained(folder)):
+        return other
+    files = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file()))
+    raise ValueError(
+        f"its tokenizer ({type(tokenizer).__name__}) has no tokens except {len(tokenizer)} special ones, so every "
+        f"word would be unknown. Add its vocabulary, such as tokenizer.json, to the files there: {files}"
+    )
+
+
+def _knows_words(tokenizer: Any) -> bool:
+    return len(tokenizer) > len(set(tokenizer.all_special_ids))
 
 
 def form_of(config: Any) -> Form:

@@ -45,6 +45,8 @@ class PromptTokenizer:
     truncate: bool = False
     """Cut tokens from the middle of the context (then of the items) of prompts that are too long, instead of
     failing."""
+    translates: bool = False
+    """The decoder of an encoder-decoder model translates the text before the slot, instead of filling the slot."""
 
     def encode(
         self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
@@ -92,7 +94,7 @@ class PromptTokenizer:
         encode = {
             "causal": self._causal,
             "masked": self._masked,
-            "encoder_decoder": self._encoder_decoder,
+            "encoder_decoder": self._translation if self.translates else self._encoder_decoder,
         }[self.form]
         return TokenizedPrompts.of(encode(prepared, candidates, items))
 
@@ -321,6 +323,58 @@ class PromptTokenizer:
             one = TokenizedPrompt(tuple(row.ids), len(decoder) - 1, item, tails, decoder)
             encoded.append(self._fit(prompt, pieces, one, text, 0))
         return encoded
+
+    def _translation(
+        self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool
+    ) -> list[TokenizedPrompt]:
+        """The encoder gets the text before the slot, the decoder a whole translation: answers end with </s>."""
+        texts = [text_of(prompt.before).rstrip() for prompt in prompts]
+        for prompt, answers in zip(prompts, candidates, strict=True):
+            if answers and any(piece.role == "criterion" for piece in prompt.pieces):
+                raise CcrankError(
+                    f"task {prompt.task!r}: this model translates and does not answer prompts: it would score "
+                    f"{answers[0]!r} as a translation of {prompt.text!r}. Use a probing method, or another model"
+                )
+            if text_of(prompt.after).strip():
+                raise CcrankError(
+                    f"task {prompt.task!r}: this model translates the text before {{slot}}, so {{slot}} must come last "
+                    f"in the template: {prompt.text!r}"
+                )
+        rows = self._tokens(texts, special=True, offsets=items)
+        encoded = []
+        for prompt, row, text, answers in zip(prompts, rows, texts, candidates, strict=True):
+            spoken = [prompt.answer] if prompt.answer is not None else list(answers)
+            tails = (
+                tuple(map(tuple, self.tokenizer(text_target=spoken, verbose=False)["input_ids"]))
+                if spoken
+                else ()
+            )
+            self._check_answers(prompt, spoken, tails)
+            longest = max(map(len, tails), default=0)
+            if self.window is not None and longest > self.window:
+                raise CcrankError(
+                    f"task {prompt.task!r}: an answer of {longest:,} tokens does not fit the model's window of "
+                    f"{self.window:,}; shorten it"
+                )
+            decoder = self.decoder_start
+            if prompt.answer is not None:
+                decoder, tails = (*decoder, *tails[0][:-1]), ()  # the states are those at its last token
+            item = self._last_token_of_item(prompt.before, row) if items else None
+            one = TokenizedPrompt(tuple(row.ids), len(decoder) - 1, item, tails, decoder)
+            encoded.append(self._fit(prompt, prompt.before, one, text, 0))
+        return encoded
+
+    def _last_token_of_item(self, pieces: Sequence[Piece], row: Row) -> int | None:
+        """As `last_token_of_item`, which needs offsets. Marian's tokenizer has none: the text up to the item's end is
+        tokenized alone, and where its last tokens differ, the first that does overlaps that end."""
+        if self.tokenizer.is_fast:
+            return last_token_of_item(pieces, row)
+        last = max((index for index, piece in enumerate(pieces) if piece.role == "item"), default=None)
+        if last is None:
+            return None
+        [alone] = self._tokens([text_of(pieces[: last + 1])], special=False, offsets=False)
+        shared = common_prefix([row.ids, alone.ids])
+        return shared - 1 if shared == len(alone.ids) else shared
 
     # shared ---------------------------------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ class Reader:
             window=loaded.window,
             chat=chat,
             truncate=truncate,
+            translates=bool(loaded.family.get("translates")),
         )
         self.engine: EngineLike = make_engine(loaded, token_budget(batch_tokens, loaded.model), path)
 

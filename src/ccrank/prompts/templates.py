@@ -37,6 +37,8 @@ class Template:
     """The text between listed options."""
     choice: str = "{label}, "
     """The format in which an item chosen so far is appended."""
+    exemplar: str = "a very {pole} {category}"
+    """A made-up item of one pole, which takes the item's place."""
 
     def notes(self) -> dict[str, Any]:
         """What JSON keeps of the template beside a probe that was fitted on it."""
@@ -57,12 +59,15 @@ class Template:
             needed = "context" if self.name == "context" else "slot"
             if used.count(needed) != 1:
                 raise CcrankError(f"template {self.name!r} needs {{{needed}}} exactly once: {wording!r}")
-        for wording in (self.option, self.choice):
-            if unknown := sorted(
-                {name for _, name in _parse(wording, self.name) if name} - {"label", "item"}
-            ):
+        for wording, allowed in (
+            (self.option, ("label", "item")),
+            (self.choice, ("label", "item")),
+            (self.exemplar, ("pole", "category")),
+        ):
+            if unknown := sorted({name for _, name in _parse(wording, self.name) if name} - {*allowed}):
                 raise CcrankError(
-                    f"template {self.name!r}: {wording!r} may contain only {{label}} and {{item}}, not {unknown}"
+                    f"template {self.name!r}: {wording!r} may contain only {{{allowed[0]}}} and {{{allowed[1]}}}, "
+                    f"not {unknown}"
                 )
         causal = _parse(self.text, self.name)
         if self.name != "context" and causal[-1][1] != "slot":
@@ -75,6 +80,21 @@ class Template:
         """The template's text for one form of model."""
         special = {"masked": self.masked, "encoder_decoder": self.encoder_decoder}.get(form)
         return special or self.text
+
+    def exemplar_of(self, criterion: Criterion, pole: str) -> str:
+        """A made-up item such as "a very large country".
+
+        Parameters
+        ----------
+        criterion
+            The criterion, which knows what the items are.
+        pole
+            A word for one of its poles.
+        """
+        words = {"pole": pole, "category": criterion.kind}
+        return "".join(
+            literal if name is None else words[name] for literal, name in _parse(self.exemplar, self.name)
+        )
 
     def check_fields(self, form: Form, *needed: str) -> None:
         """Raise an error if the template lacks a field that makes its prompts differ between items."""
