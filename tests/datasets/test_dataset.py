@@ -25,6 +25,7 @@ NAMES = (
     "everyday",
     "synthcontext",
     "reviews",
+    "reviews-letters",
     "entsalience",
 )
 
@@ -112,6 +113,7 @@ def test_every_dataset_is_fit_for_a_benchmark(name, request):
         ("reviews", {"source": "clothing"}, (143, 5.0)),
         ("reviews", {"source": "clothing", "disjoint": True}, (659, 5.0)),
         ("reviews", {"source": "clothing", "words": None}, (143, 5.0)),
+        ("reviews-letters", {"source": "clothing"}, (143, 5.0)),
     ],
 )
 def test_counts(name, options, expected, request):

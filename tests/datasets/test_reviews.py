@@ -7,10 +7,13 @@ import gzip
 import json
 import zipfile
 
+import numpy as np
 import pytest
 
+from ccrank.api import rank_tasks
 from ccrank.datasets import load_dataset
 from ccrank.errors import CcrankError
+from tiny import tiny_reader
 
 PUBLISHED = "united_states.auto-adjusted_gender.geocoded.jsonl"
 
@@ -88,6 +91,34 @@ def test_context_form_holds_the_same_reviews(data_dir):
         assert [line.split(":")[0] for line in task.context.splitlines()] == list(task.items)
         first_letter.append(task.values[0])
     assert set(first_letter) == {1.0, 2.0, 3.0, 4.0, 5.0}
+
+
+def test_letters_are_the_papers_form_of_the_same_reviews(tmp_path):
+    """`reviews-letters`: the context is "A: …" lines, the items "review A" …, the criterion stance; each letter has the
+    stars of its text."""
+    write_clothing(tmp_path, [("7", f"text {stars} {k}", stars) for stars in range(1, 6) for k in range(2)])
+    for options in ({}, {"disjoint": True}, {"words": 2}):
+        inline = load_dataset("reviews", tmp_path, **options)
+        tasks = load_dataset("reviews-letters", tmp_path, **options)
+        assert [task.id for task in tasks] == [task.id for task in inline]
+        for task, plain in zip(tasks, inline, strict=True):
+            assert task.criterion.name == "stance"
+            assert stars_of(task) == stars_of(plain)
+            letters = [line.split(": ")[0] for line in task.context.splitlines()]
+            assert letters == ["A", "B", "C", "D", "E"]
+            assert task.items == tuple(f"review {letter}" for letter in letters)
+
+
+@pytest.mark.parametrize("method", ["prompt-pair", "prompt-point", "prompt-list", "triplet", "ccs-pair", "pca"])
+def test_letters_can_be_ranked_by_the_papers_methods(tmp_path, method):
+    """Prompts and probes take the lettered form: every item gets a finite score."""
+    rows = [("7", f"warm {'dark ' * stars}tower", stars) for stars in range(1, 6)]
+    write_clothing(tmp_path, rows)
+    tasks = load_dataset("reviews-letters", tmp_path)
+    options = {"epochs": 3} if method in ("triplet", "ccs-pair") else {}
+    [ranking] = rank_tasks(tasks, tiny_reader(), method, options=options)
+    assert len(ranking.scores) == 5
+    assert np.isfinite(ranking.scores).all()
 
 
 def test_words_cut_reviews_and_keep_them_apart(tmp_path):

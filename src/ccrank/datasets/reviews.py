@@ -70,22 +70,26 @@ def _read(
     disjoint: bool = False,
     words: int | None = 60,
 ) -> list[Task]:
-    check_choice("source", source, ("auto", "clothing", "trustpilot"))
     check_choice("form", form, ("inline", "context"))
+    make = _inline if form == "inline" else _in_context
+    return [make(*one) for one in stars_by_product(data_dir, source, disjoint, words)]
+
+
+def stars_by_product(
+    data_dir: str | Path | None, source: str, disjoint: bool, words: int | None
+) -> Iterator[tuple[dict[str, float], str, dict[str, Any]]]:
+    """(text → stars, id, about) of each task."""
+    check_choice("source", source, ("auto", "clothing", "trustpilot"))
     check_choice("disjoint", disjoint, (False, True))
     if source == "auto":
         source = "clothing" if find(_TRUSTPILOT, data_dir) is None else "trustpilot"
     first_words("", words)  # validates `words` before any file is read
     path = locate(_TRUSTPILOT if source == "trustpilot" else _CLOTHING, data_dir)
-    tasks: list[Task] = []
     for product, by_stars in _by_product(_OPEN[source](path), words).items():
         for k in range(min(map(len, by_stars)) if disjoint else 1):
             task_id = f"{source}-{product}-{k + 1}" if disjoint else f"{source}-{product}"
             gold = {texts[k]: float(stars) for stars, texts in zip(_STARS, by_stars, strict=True)}
-            about = {"source": source, "product": product, "unit": "stars"}
-            make = _inline if form == "inline" else _in_context
-            tasks.append(make(gold, task_id, about))
-    return tasks
+            yield gold, task_id, {"source": source, "product": product, "unit": "stars"}
 
 
 def _by_product(reviews: Reviews, words: int | None) -> dict[str, list[list[str]]]:
@@ -105,12 +109,17 @@ def _inline(gold: dict[str, float], task_id: str, about: dict[str, Any]) -> Task
 
 
 def _in_context(gold: dict[str, float], task_id: str, about: dict[str, Any]) -> Task:
-    """The paper's form: the context lists the reviews under letters, and the letters are ranked."""
-    order = shuffled(sorted(gold, key=lambda text: -gold[text]), task_id)
-    names = [f"review {chr(ord('A') + place)}" for place in range(len(order))]
-    context = "\n".join(f"{name}: {text}" for name, text in zip(names, order, strict=True))
-    values = tuple(gold[text] for text in order)
-    return Task(_CRITERION, tuple(names), context, values, task_id, about)
+    """The context lists the reviews under the names that are ranked: "review A: …"."""
+    letters, texts = lettered(gold, task_id)
+    names = [f"review {letter}" for letter in letters]
+    context = "\n".join(f"{name}: {text}" for name, text in zip(names, texts, strict=True))
+    return Task(_CRITERION, tuple(names), context, tuple(gold[text] for text in texts), task_id, about)
+
+
+def lettered(gold: dict[str, float], task_id: str) -> tuple[list[str], list[str]]:
+    """Letters A, B, … and the texts under them, in an order uncorrelated with gold."""
+    texts = shuffled(sorted(gold, key=lambda text: -gold[text]), task_id)
+    return [chr(ord("A") + place) for place in range(len(texts))], texts
 
 
 def _clothing(path: Path) -> Iterator[tuple[str, int, str]]:
@@ -201,8 +210,8 @@ DATASET = Dataset(
     paper_items=5.0,
     departs=(
         "the paper uses TrustPilot, US; that file is read if it is in the data folder. Otherwise women's clothing "
-        'reviews are used: 143 tasks, or 659 with `disjoint`. Each review is an item; `form="context"` gives '
-        "the paper's form, reviews under letters in the context. A review is cut to its first 60 words unless "
+        'reviews are used: 143 tasks, or 659 with `disjoint`. Each review is an item; `reviews-letters` has the '
+        "paper's form, reviews under letters in the context. A review is cut to its first 60 words unless "
         "the option `words` is set"
     ),
     read=_read,
