@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 from ccrank.criterion_phrase import criterion_of, resolved
 from ccrank.errors import CcrankError, CcrankWarning
 from ccrank.labelfree.rankers import label_free_states
@@ -20,7 +22,14 @@ from ccrank.lm.reader import Progress
 from ccrank.methods import DEFAULT_METHOD, Method, get_method
 from ccrank.opposites import opposite_proposer
 from ccrank.prompts import Templates, load_templates
-from ccrank.ranking import Answer, Ranking, canonical, from_canonical, uncertainty_from_canonical
+from ccrank.ranking import (
+    Answer,
+    Ranking,
+    canonical,
+    from_canonical,
+    margins_from_canonical,
+    uncertainty_from_canonical,
+)
 from ccrank.reader_options import ReaderOptions
 from ccrank.rows import rows_of_items
 from ccrank.task import Criterion, Task, check_text
@@ -298,6 +307,8 @@ def ranking_of(task: Task, order: Sequence[int], answer: Answer, method: Method,
         uncertainty=uncertainty_from_canonical(answer.uncertainty, order),
         warnings=_warnings(task, answer, directed),
         confidence=answer.confidence,
+        pair_margins=margins_from_canonical(answer.pair_margins, order),
+        runs=None if answer.runs is None else np.stack([from_canonical(run, order) for run in answer.runs]),
     )
 
 

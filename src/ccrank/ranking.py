@@ -59,6 +59,10 @@ class Answer:
     of in any case."""
     confidence: Confidence | None = None
     """How likely the order is right; None for methods without signals."""
+    pair_margins: np.ndarray | None = None
+    """(N, N) the single answers of a method that compares pairs, as margins (see `ccrank.aggregate`)."""
+    runs: np.ndarray | None = None
+    """(R, N) the scores of the single runs that `scores` joins."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,6 +95,11 @@ class Ranking:
     """What to know before relying on the order, each with what to do about it; empty if there is nothing."""
     confidence: Confidence | None = None
     """How likely the order is right (auto, anchored); None where nothing is known: other methods, lists with labels."""
+    pair_margins: np.ndarray | None = None
+    """(N, N) the single answers of `prompt-pair`: [i, j] is the log-odds that item i is higher when presented before
+    j, NaN if not compared; None for other methods and for sorts."""
+    runs: np.ndarray | None = None
+    """(R, N) the scores of the single runs that `scores` joins (`prompt-list`: one per shuffle); None elsewhere."""
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -308,4 +317,13 @@ def from_canonical(scores: Sequence[float] | np.ndarray, order: Sequence[int]) -
     """Scores of the canonical task's items, in the original order."""
     back = np.empty(len(order), dtype=float)
     back[list(order)] = np.asarray(scores, dtype=float)
+    return back
+
+
+def margins_from_canonical(margins: np.ndarray | None, order: Sequence[int]) -> np.ndarray | None:
+    """(N, N) margins between the canonical task's items, in the original order."""
+    if margins is None:
+        return None
+    back = np.empty_like(margins)
+    back[np.ix_(order, order)] = margins
     return back

@@ -109,7 +109,9 @@ def test_letters_are_the_papers_form_of_the_same_reviews(tmp_path):
             assert task.items == tuple(f"review {letter}" for letter in letters)
 
 
-@pytest.mark.parametrize("method", ["prompt-pair", "prompt-point", "prompt-list", "triplet", "ccs-pair", "pca"])
+@pytest.mark.parametrize(
+    "method", ["prompt-pair", "prompt-point", "prompt-list", "triplet", "ccs-pair", "pca"]
+)
 def test_letters_can_be_ranked_by_the_papers_methods(tmp_path, method):
     """Prompts and probes take the lettered form: every item gets a finite score."""
     rows = [("7", f"warm {'dark ' * stars}tower", stars) for stars in range(1, 6)]

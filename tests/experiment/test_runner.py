@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,9 @@ from ccrank.experiment.units import load_task_sets, plan_units
 from ccrank.lm import Reader
 from ccrank.metrics import evaluate
 from ccrank.probe_pipeline.fitting import ProbeSpec, seed_scores
+from ccrank.probing.fits import fit_each
 from ccrank.probing.objectives import Settings
-from ccrank.probing.reading import read_single_states
+from ccrank.probing.reading import read_pair_states, read_single_states
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical, from_canonical
 from ccrank.results import SCHEMA, load_failures, load_results, load_tasks
@@ -94,6 +96,79 @@ def test_rows_are_the_grid_and_what_the_methods_give(
     ]
     for row, one, order in zip(twins.itertuples(), scores, orders, strict=True):
         np.testing.assert_array_equal(row.scores, from_canonical(one[1], order))
+
+
+def test_single_pairwise_answers_are_scored(
+    task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
+) -> None:
+    """The accuracy of single answers is a count over the answers of the model, or of the probe of the seed; chance is
+    that of as many coins; methods without such answers have none."""
+    methods = ("prompt-pair", "ccs-pair", "ccs-pair:across-tasks", "sup-ccs-pair:leave-one-out", "pca")
+    options = {name: {"epochs": 4} for name in ("ccs-pair", "sup-ccs-pair")}
+    study = Study(("llama",), task_files[:1], methods, seeds=2, options=options)
+    assert run_study(study, tmp_path / "out", open_reader=open_tiny).failures == []
+    frame, reader = load_results(tmp_path / "out"), open_tiny("llama")
+    columns = ["pair_accuracy", "free_pair_accuracy", "chance_free_pair_accuracy"]
+    without = (frame["method"] == "pca") | (frame["split"] == "leave-one-out")
+    assert frame.loc[without, columns].isna().all(axis=None)
+    assert frame.loc[~without, columns].notna().all(axis=None)
+    tasks, templates = read_tasks(task_files[0]), load_templates()
+    states, _ = read_pair_states(tasks, reader, templates, [reader.depth])
+    fits = fit_each([one[:, 0] for one in states], "ccs-pair", seeds=(0, 1), settings=Settings(epochs=4))
+    predictions = fits.scores([one[:, 0] for one in states])
+    probe = frame[(frame["method"] == "ccs-pair") & (frame["split"] == "same-task")]
+    pair = frame[frame["method"] == "prompt-pair"].set_index("task")
+    for index, task in enumerate(tasks):
+        pairs = list(permutations(range(len(task.items)), 2))
+        assert task.values is not None
+        higher = [task.values[i] > task.values[j] for i, j in pairs]
+        logits = reader.read([templates.pair(task, i, j) for i, j in pairs], ["Yes", "No"]).logits
+        assert logits is not None
+        margins = logits[:, 0].astype(float) - logits[:, 1]
+        said = margins > margins.mean()
+        own = probe[probe["task"] == task.id].set_index("seed")
+        found = [
+            (pair.loc[task.id], said),
+            *((own.loc[seed], predictions[index][seed] > 0.5) for seed in (0, 1)),
+        ]
+        for row, answers in found:
+            right = sum(one == gold for one, gold in zip(answers, higher, strict=True)) / len(pairs)
+            assert row["pair_accuracy"] == pytest.approx(right)
+            assert row["free_pair_accuracy"] == pytest.approx(max(right, 1 - right))
+            heads = [sum(coins) for coins in product((0, 1), repeat=min(len(pairs), 12))]
+            if len(pairs) <= 12:
+                chance = sum(max(k, len(pairs) - k) for k in heads) / len(heads) / len(pairs)
+                assert row["chance_free_pair_accuracy"] == pytest.approx(chance)
+
+
+def test_single_runs_of_a_listwise_prompt(
+    task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
+) -> None:
+    """`prompt-list:single` has a row for each shuffle; the first is what one shuffle alone gives, their mean ranks are
+    the scores of `prompt-list`, and they share its cost."""
+    options = {"prompt-list": {"shuffles": 3}}
+    study = Study(("llama",), task_files, ("prompt-list", "prompt-list:single"), options=options)
+    run_study(study, tmp_path / "out", open_reader=open_tiny)
+    frame = load_results(tmp_path / "out")
+    single = frame[frame["split"] == "single"]
+    assert set(single["method"]) == {"prompt-list"}
+    assert single.groupby(["dataset", "task"])["seed"].apply(list).map(lambda one: one == [0, 1, 2]).all()
+    one_by_one = frame[frame["dataset"] == "first"]
+    joined = one_by_one[one_by_one["split"] == "none"].set_index("task")
+    known = load_tasks(tmp_path / "out")
+    reader = open_tiny("llama")
+    for name, runs in one_by_one[one_by_one["split"] == "single"].groupby("task"):
+        scores = np.stack(runs["scores"])
+        assert all(sorted(row) == list(range(len(row))) for row in scores.tolist())
+        np.testing.assert_allclose(scores.mean(axis=0), joined.loc[name, "scores"])
+        task = known["first", str(name)]
+        [first] = rank_tasks([task], reader, "prompt-list", options={"shuffles": 1})
+        np.testing.assert_array_equal(scores[0], first.scores)
+        for row in runs.itertuples():
+            assert row.tau == evaluate(row.scores, task.values).tau  # type: ignore[arg-type]
+    shares = single.groupby(["dataset", "task"])["distinct_tokens"].sum()
+    whole = frame[frame["split"] == "none"].groupby(["dataset", "task"])["distinct_tokens"].sum()
+    assert ((whole - shares) < 3).all()
 
 
 def test_interrupted_runs_end_as_one_run(

@@ -98,6 +98,7 @@ def test_toml_is_read_back(table: dict[str, Any]) -> None:
     ("text", "expected"),
     [
         ("prompt-pair", ["prompt-pair"]),
+        ("prompt-list:single", ["prompt-list:single"]),
         ("triplet", ["triplet:same-task"]),
         ("sup-ccs", ["sup-ccs:same-task", "sup-ccs:leave-one-out", "sup-ccs:across-tasks"]),
         ("pca", ["pca"]),
@@ -115,6 +116,9 @@ def test_choices(text: str, expected: list[str]) -> None:
     [
         "nothing",
         "prompt-pair:same-task",
+        "prompt-pair:single",
+        "prompt-list:across-tasks",
+        "triplet:single",
         "triplet:sideways",
         "triplet:leave-one-out",
         "ccs-pair@embeddings",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from dataclasses import replace
 from itertools import combinations, pairwise, permutations
 
 import numpy as np
@@ -179,6 +180,50 @@ def test_letters_calibration_takes_a_liking_for_letters_out():
     assert plain[0] != liked[0]
 
 
+def test_single_runs_are_what_is_joined():
+    """`runs` has the ranking of each shuffle; their mean rank is the score; least-first criteria are signed alike."""
+    for criterion in (Criterion("size"), Criterion("size", reversed=True)):
+        task, logit = replace(make_task(5), criterion=criterion), random_logits(4)
+        orders = rankings_step_by_step(task, logit, 3, 20, False)
+        [answer] = prompt_list([task], FakeReader(logit), TEMPLATES, shuffles=3)
+        expected = [[criterion.sign * (4 - order.index(item)) for item in range(5)] for order in orders]
+        assert answer.runs.tolist() == expected
+        np.testing.assert_allclose(answer.runs.mean(axis=0), answer.scores)
+
+
+@pytest.mark.parametrize(
+    ("direction", "words"),
+    [("none", "."), ("descending", ", from highest to lowest."), ("ascending", ", from lowest to highest.")],
+)
+def test_a_stated_direction_is_followed(direction, words):
+    """A model that does as it is told puts the same item first, whichever direction the prompt states; in a prompt
+    without one the first choice counts as the highest."""
+
+    def logit(text, label):
+        assert text.startswith(f"Order by size{words} Options: ")
+        listed = text.split("Options: ")[1].split(". The")[0].split(", ")
+        value = next(float(one[-3:]) for one in listed if one.startswith(f'"{label}"'))
+        return -value if "from lowest" in text else value
+
+    for count in (6, 41):  # the longer list needs windows
+        reader = FakeReader(logit)
+        [answer] = prompt_list([make_task(count)], reader, TEMPLATES, shuffles=2, direction=direction)
+        extreme = count - 1 if direction != "ascending" else 0
+        assert {int(run[extreme]) for run in answer.runs} == {extreme}
+        if count == 6:
+            assert answer.scores.tolist() == list(range(6))
+
+
+def test_a_template_replaces_the_wording_and_not_the_direction():
+    """With direction=ascending the first choice is the lowest in any wording."""
+    templates = load_templates(changes=["own=Sort: {options}. First: {chosen}{slot}"])
+    plain, turned = (
+        prompt_list([make_task(5)], FakeReader(random_logits(3)), templates, template="own", direction=one)[0]
+        for one in ("none", "ascending")
+    )
+    assert turned.runs.tolist() == (4 - plain.runs).tolist()
+
+
 def test_kemeny_contradicts_the_shuffles_least():
     """Of all orders of five items none disagrees with fewer pairs of the shuffles' rankings."""
     task, logit = make_task(5), random_logits(8)
@@ -272,6 +317,7 @@ class _AllSteps:
     [
         ({"aggregate": "magic"}, "unknown aggregation 'magic'"),
         ({"calibration": "mean"}, "not 'mean'"),
+        ({"direction": "up"}, "unknown direction 'up'; choose one of none, descending, ascending"),
         ({"shuffles": 0}, "got 0 and"),
         ({"window": 1}, "and 1"),
         ({"seed": -1}, "got -1"),

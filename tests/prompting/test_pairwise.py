@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -231,6 +232,19 @@ def test_all_tasks_are_read_at_once():
     reader = FakeReader(random_logits(5))
     prompt_pair([make_task(3), make_task(4)], reader, TEMPLATES)
     assert reader.readings == 1
+
+
+def test_the_single_answers_are_kept_with_their_items():
+    """A ranking's margins are the calibrated answers, in the order of the items as they were given; a sort has none."""
+    task, logit = make_task(5), random_logits(9)
+    turned = replace(task, items=tuple(task.items[index] for index in (3, 0, 4, 2, 1)))
+    answers = minus_means(all_logits(turned, logit))
+    [ranking] = rank_tasks([turned], FakeReader(logit), "prompt-pair")
+    assert np.isnan(np.diag(ranking.pair_margins)).all()
+    for (first, second), (yes, no) in answers.items():
+        assert ranking.pair_margins[first, second] == pytest.approx(yes - no, abs=1e-5)
+    [ranking] = rank_tasks([turned], FakeReader(logit), "prompt-pair", options={"pairs": "sort"})
+    assert ranking.pair_margins is None
 
 
 def test_consistency_of_a_perfect_model():

@@ -7,6 +7,7 @@ import io
 import itertools
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,8 +15,8 @@ import pytest
 
 from ccrank.errors import CcrankError
 from ccrank.metrics import chance_abs_tau, evaluate
-from ccrank.results import export
-from ccrank.results.schema import SCHEMA, table_of
+from ccrank.results import export, load_results
+from ccrank.results.schema import ADDED_LATER, SCHEMA, table_of
 from ccrank.results.summary import choose, summarise_results
 from ccrank.task import Criterion, Task
 
@@ -54,6 +55,9 @@ def synthetic() -> tuple[pd.DataFrame, dict[tuple[str, str], Task]]:
                     "free_accuracy": found.free_accuracy,
                     "chance_abs_tau": found.chance_abs_tau,
                     "chance_free_accuracy": found.chance_free_accuracy,
+                    "pair_accuracy": 0.25 if method == "prompt-pair" else math.nan,
+                    "free_pair_accuracy": 0.75 if method == "prompt-pair" else math.nan,
+                    "chance_free_pair_accuracy": 0.625 if method == "prompt-pair" else math.nan,
                     "consistency": math.nan,
                     "distinct_tokens": 10 * seed,
                     "seconds": 0.5,
@@ -89,6 +93,73 @@ def test_summaries_are_means_over_seeds_then_tasks() -> None:
         assert entry["chance_abs_tau"] == pytest.approx(np.mean([chance_abs_tau(size) for size in sizes]))
 
 
+def test_deviations_are_over_runs() -> None:
+    """± is the deviation over seeds of the mean over tasks, by kind of the mean over datasets; one run has none."""
+    frame, tasks = synthetic()
+    for by in ("dataset", "kind"):
+        for entry in summarise_results(frame, by):
+            if entry["method"] == "prompt-pair":
+                assert entry["runs"] == 1
+                assert math.isnan(entry["abs_tau_sd"])
+                continue
+            means = []
+            for seed in range(3):
+                per_dataset = []
+                for dataset in dict.fromkeys(name for name, _ in tasks):
+                    rows = frame[
+                        (frame["model"] == entry["model"])
+                        & (frame["method"] == entry["method"])
+                        & (frame["dataset"] == dataset)
+                        & (frame[by] == entry[by])
+                        & (frame["seed"] == seed)
+                    ]
+                    if len(rows):
+                        per_dataset.append(sum(rows["abs_tau"]) / len(rows))
+                means.append(sum(per_dataset) / len(per_dataset))
+            centre = sum(means) / 3
+            wanted = math.sqrt(sum((one - centre) ** 2 for one in means) / 2)
+            assert entry["runs"] == 3
+            assert entry["abs_tau_sd"] == pytest.approx(wanted)
+
+
+def test_accuracies_of_pairs_are_in_every_form() -> None:
+    """Entries, CSV and LaTeX have the accuracy of single answers and its chance; other methods have empty cells, and a
+    table without any has no such column."""
+    frame, _ = synthetic()
+    entries = summarise_results(frame)
+    for entry, row in zip(entries, csv.DictReader(io.StringIO(export.to_csv(entries))), strict=True):
+        paired = entry["method"] == "prompt-pair"
+        assert row["free_pair_accuracy"] == ("0.75" if paired else "")
+        assert row["chance_free_pair_accuracy"] == ("0.625" if paired else "")
+        assert entry["pair_accuracy"] == 0.25 or not paired
+    assert "Pairs & chance" in export.to_latex(entries)
+    others = export.to_latex([entry for entry in entries if entry["method"] == "random"])
+    assert "Pairs" not in others
+    assert r"$\pm$" in others
+
+
+def test_results_of_older_versions_have_no_accuracy_of_pairs(tmp_path: Path) -> None:
+    """A table without the newer columns is read, with NaN in them; one that lacks another column is refused."""
+    frame, _ = synthetic()
+    frame.drop(columns=list(ADDED_LATER)).to_parquet(tmp_path / "results.parquet")
+    found = load_results(tmp_path)
+    assert found[list(ADDED_LATER)].isna().all(axis=None)
+    pd.testing.assert_frame_equal(
+        found.drop(columns=list(ADDED_LATER)), frame.drop(columns=list(ADDED_LATER))
+    )
+    frame.drop(columns="tau").to_parquet(tmp_path / "results.parquet")
+    with pytest.raises(CcrankError, match="lacks the columns \\['tau'\\]"):
+        load_results(tmp_path)
+
+
+def test_single_runs_are_separate_runs_for_trec() -> None:
+    """Each single run of a listwise prompt has its own tag."""
+    frame, tasks = synthetic()
+    chosen = frame[frame["method"] == "random"].assign(method="prompt-list", split="single", layer=-1)
+    tags = {line.split()[-1] for line in export.trec_run(chosen[chosen["model"] == "m_2"], tasks)}
+    assert tags == {f"m_2/prompt-list/single/seed-{seed}" for seed in range(3)}
+
+
 def test_kinds_are_means_of_dataset_means() -> None:
     """By kind, a dataset of two tasks weighs as much as one of four."""
     frame, _ = synthetic()
@@ -112,8 +183,8 @@ def test_an_interval_does_not_hang_on_what_else_is_in_the_table() -> None:
         for entry in summarise_results(frame)
         if (entry["model"], entry["method"], entry["dataset"]) == ("m_2", "random", "texts")
     ]
-    assert alone.pop("consistency") != among.pop("consistency")  # NaN, which equals nothing
-    assert alone == among
+    assert list(alone) == list(among)
+    np.testing.assert_equal([*alone.values()], [*among.values()])  # to the last bit; NaN equals NaN here
     with pytest.raises(CcrankError, match="gpt"):
         choose(frame, model=["gpt"])
 

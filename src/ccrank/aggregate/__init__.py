@@ -19,6 +19,7 @@ from ccrank.aggregate.pairwise import (
     bradley_terry,
     bradley_terry_pairs,
     log_odds,
+    margins_of_pairs,
     mean_margins,
     win_counts,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "kemeny_rankings",
     "kendall_w",
     "log_odds",
+    "margins_of_pairs",
     "mean_margins",
     "mean_pairwise_tau",
     "mean_rank",

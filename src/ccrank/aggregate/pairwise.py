@@ -75,6 +75,24 @@ def win_counts(margins: ArrayLike) -> Floats:
     return np.asarray(points + level / (4 * len(levels)))
 
 
+def margins_of_pairs(n_items: int, pairs: ArrayLike, margins: ArrayLike) -> Floats:
+    """The (N, N) matrix of a list of M comparisons; NaN for pairs that are not in the list.
+
+    Parameters
+    ----------
+    n_items
+        N.
+    pairs
+        (M, 2) indices (first, second), each pair at most once.
+    margins
+        (M,) log-odds that the first is higher.
+    """
+    matrix = np.full((n_items, n_items), np.nan)
+    first, second = np.asarray(pairs, dtype=np.int64).reshape(-1, 2).T
+    matrix[first, second] = np.asarray(margins, dtype=float)
+    return matrix
+
+
 def mean_margins(margins: ArrayLike) -> Floats:
     """Mean over opponents of the margin averaged over both orders: mean_j (m[i, j] − m[j, i]) / 2.
 

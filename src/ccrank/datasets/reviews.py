@@ -210,7 +210,7 @@ DATASET = Dataset(
     paper_items=5.0,
     departs=(
         "the paper uses TrustPilot, US; that file is read if it is in the data folder. Otherwise women's clothing "
-        'reviews are used: 143 tasks, or 659 with `disjoint`. Each review is an item; `reviews-letters` has the '
+        "reviews are used: 143 tasks, or 659 with `disjoint`. Each review is an item; `reviews-letters` has the "
         "paper's form, reviews under letters in the context. A review is cut to its first 60 words unless "
         "the option `words` is set"
     ),

@@ -39,7 +39,7 @@ DATASET = replace(
     name="reviews-letters",
     summary="The same five reviews in one context, under letters, by the stance of each",
     departs=(
-        "the form is the paper's (Table 3): context \"A: I endorse this product …\", items \"review A\", criterion "
+        'the form is the paper\'s (Table 3): context "A: I endorse this product …", items "review A", criterion '
         "stance. The reviews are those of `reviews`, which differ from the paper's"
     ),
     read=_read,

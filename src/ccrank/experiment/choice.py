@@ -1,4 +1,4 @@
-"""A method as written in a study: `NAME[@embeddings][:SPLIT]`."""
+"""A method as written in a study: `NAME[@embeddings][:SPLIT]`, or `NAME:single` for its single runs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ccrank.probe_pipeline.fitting import PROTOCOLS
 from ccrank.probing.objectives import Settings
 
 SETTINGS = tuple(Settings.__dataclass_fields__)
+SINGLE = "single"
+"""The split of a method that joins several runs, where each run has its own rows."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,7 @@ class Choice:
     name: str
     """The name in the registry of methods."""
     split: str
-    """none for a method without training; else same-task, leave-one-out or across-tasks."""
+    """none for a method without training, single for its single runs; else same-task, leave-one-out or across-tasks."""
     embeddings: bool = False
     """Probe the item's last token at layer 0, the input embeddings."""
 
@@ -101,6 +103,8 @@ class Choice:
             )
         if at and (where != "embeddings" or probe is None or probe.prompt == "pair"):
             raise CcrankError(f"{text!r}: the only suffix with @ is @embeddings, for probes on single items")
+        if split == SINGLE and method.repeats_option is not None:
+            return [cls(name, SINGLE)]
         if colon and probe is None:
             raise CcrankError(f"{text!r}: {method.name} is not trained and has no split")
         if colon and split not in PROTOCOLS:

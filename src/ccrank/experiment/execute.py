@@ -11,20 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from ccrank.aggregate import margins_of_pairs
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankWarning
+from ccrank.experiment.choice import SINGLE
 from ccrank.experiment.units import TaskSet, Unit
 from ccrank.lm import Reader
 from ccrank.lm.reader import Progress
-from ccrank.metrics import evaluate
-from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy
+from ccrank.metrics import evaluate, pair_accuracy
+from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy, chance_pairs
 from ccrank.probe_pipeline import ProbeSpec, TaskStates, closest_layer, fit_layers
 from ccrank.probe_pipeline.fitting import check_scores
 from ccrank.probe_pipeline.rankers import seeds_agree
 from ccrank.probe_pipeline.states import blocks
+from ccrank.probing.batch import ordered_pairs
 from ccrank.probing.objectives import Settings
 from ccrank.prompts import Templates
-from ccrank.ranking import Ranking, from_canonical
+from ccrank.ranking import Ranking, from_canonical, margins_from_canonical
 from ccrank.recoverable import isolate_failures
 from ccrank.task import Task
 
@@ -53,6 +56,8 @@ class Scored:
     consistency: float = math.nan
     distinct_tokens: int = 0
     seconds: float = 0.0
+    pair_margins: np.ndarray | None = None
+    """(N, N) the single answers of a method that compares pairs."""
 
 
 def run_method(
@@ -86,14 +91,19 @@ def run_method(
     failures: dict[int, str] = {}
     for block in [list(range(len(tasks)))] if method.pools else blocks(sizes, BLOCK_COMPARISONS):
         for ranking, seconds in isolate_failures(block, ask, failures):
-            scored = Scored(
-                ranking.task,
-                ranking.scores,
-                consistency=ranking.consistency.get(method.consistency or "", math.nan),
-                distinct_tokens=ranking.cost.distinct_tokens,
-                seconds=seconds,
-            )
-            outcome.rows.append(row_of(unit, task_set.kind, scored))
+            single = unit.choice.split == SINGLE and ranking.runs is not None
+            runs = ranking.runs if single and ranking.runs is not None else [ranking.scores]
+            for run, scores in enumerate(runs):
+                scored = Scored(
+                    ranking.task,
+                    scores,
+                    seed=run,
+                    consistency=ranking.consistency.get(method.consistency or "", math.nan),
+                    distinct_tokens=ranking.cost.distinct_tokens // len(runs),
+                    seconds=seconds / len(runs),
+                    pair_margins=ranking.pair_margins,
+                )
+                outcome.rows.append(row_of(unit, task_set.kind, scored))
     outcome.failures = {tasks[index].id: reason for index, reason in failures.items()}
     return outcome
 
@@ -123,7 +133,8 @@ def run_probe(
     for one in layers:
         for fit in one.tasks:
             agree = seeds_agree(fit.scores)
-            for seed, values in zip(spec.seeds, fit.scores, strict=True):
+            for place_of_seed, (seed, values) in enumerate(zip(spec.seeds, fit.scores, strict=True)):
+                margins = None if fit.pairs is None else _margins(fit.pairs[place_of_seed], values)
                 scored = Scored(
                     task_set.tasks[fit.index],
                     from_canonical(values, orders[fit.index]),
@@ -132,9 +143,15 @@ def run_probe(
                     agree,
                     states.costs[place[fit.index]].distinct_tokens,
                     states.seconds / len(states.tasks) + fit.seconds,
+                    margins_from_canonical(margins, orders[fit.index]),
                 )
                 outcome.rows.append(row_of(unit, task_set.kind, scored))
     return outcome
+
+
+def _margins(predictions: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """(N, N) margins whose signs are a probe's predictions for the ordered pairs of N items."""
+    return margins_of_pairs(len(scores), ordered_pairs(len(scores)), predictions - 0.5)
 
 
 def row_of(unit: Unit, kind: str, scored: Scored) -> Row:
@@ -142,6 +159,13 @@ def row_of(unit: Unit, kind: str, scored: Scored) -> Row:
     task, count = scored.task, len(scored.task.items)
     # Grades of relevance have ties: `ccrank results` gives the metrics of retrieval instead, from the scores.
     found = None if task.values is None or task.query is not None else evaluate(scored.scores, task.values)
+    margins = scored.pair_margins
+    answers = 0 if margins is None else int(np.isfinite(margins).sum())
+    agree = (
+        math.nan
+        if found is None or margins is None or task.values is None
+        else pair_accuracy(margins, task.values)
+    )
     return {
         "dataset": unit.dataset,
         "task": task.id,
@@ -157,6 +181,9 @@ def row_of(unit: Unit, kind: str, scored: Scored) -> Row:
         "free_accuracy": math.nan if found is None else found.free_accuracy,
         "chance_abs_tau": chance_abs_tau(count),
         "chance_free_accuracy": chance_free_accuracy(count),
+        "pair_accuracy": agree,
+        "free_pair_accuracy": max(agree, 1 - agree),
+        "chance_free_pair_accuracy": chance_pairs(answers) if answers else math.nan,
         "consistency": float(scored.consistency),
         "distinct_tokens": scored.distinct_tokens,
         "seconds": scored.seconds,

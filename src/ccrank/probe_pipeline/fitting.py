@@ -49,6 +49,8 @@ class TaskFit:
     fits: Fits | None = None
     """The probes, where each task has its own; `row` is this task's."""
     row: int = 0
+    pairs: np.ndarray | None = None
+    """(seeds, N(N − 1)) predictions for the ordered pairs, of probes on pairs; None where items are held out."""
 
     @property
     def best_seed(self) -> int:
@@ -118,12 +120,15 @@ def _fit_layer(
     members: Sequence[int], tasks: Sequence[Task], states: Sequence[np.ndarray], spec: ProbeSpec
 ) -> list[TaskFit]:
     start = time.perf_counter()
-    scores, fits = seed_scores([tasks[index] for index in members], states, spec)
+    own_tasks = [tasks[index] for index in members]
+    predictions, fits = _predictions(own_tasks, states, spec)
+    scores = _item_scores(predictions, own_tasks, spec)
+    paired = objective_of(spec.name).prompt == "pair" and spec.protocol != "leave-one-out"
     for index, own in zip(members, scores, strict=True):
         check_scores(own, tasks[index])
     seconds = (time.perf_counter() - start) / (len(members) * len(spec.seeds))
     return [
-        TaskFit(index, own, seconds, fits, row)
+        TaskFit(index, own, seconds, fits, row, predictions[row] if paired else None)
         for row, (index, own) in enumerate(zip(members, scores, strict=True))
     ]
 
@@ -132,6 +137,14 @@ def seed_scores(
     tasks: Sequence[Task], states: Sequence[np.ndarray], spec: ProbeSpec
 ) -> tuple[list[np.ndarray], Fits | None]:
     """Each task's item scores by each seed's probe, (seeds, N), and the fits if there is one per task."""
+    predictions, fits = _predictions(tasks, states, spec)
+    return _item_scores(predictions, tasks, spec), fits
+
+
+def _predictions(
+    tasks: Sequence[Task], states: Sequence[np.ndarray], spec: ProbeSpec
+) -> tuple[list[np.ndarray], Fits | None]:
+    """What each seed's probe says of each task's items, or of its ordered pairs, and the fits."""
     objective = objective_of(spec.name)
     gold = [np.asarray(task.values) for task in tasks] if objective.supervised else None
     options: dict[str, Any] = {"seeds": spec.seeds, "settings": spec.settings, "device": spec.device}
@@ -146,12 +159,20 @@ def seed_scores(
         scores = leave_one_item_out(states, spec.name, gold, **options)
     else:
         raise CcrankError(f"a probe's protocol must be one of {', '.join(PROTOCOLS)}, not {spec.protocol!r}")
-    if objective.prompt == "pair":
+    return scores, fits
+
+
+def _item_scores(
+    predictions: Sequence[np.ndarray], tasks: Sequence[Task], spec: ProbeSpec
+) -> list[np.ndarray]:
+    """Item scores (seeds, N) from the predictions of one layer's probes."""
+    scores = list(predictions)
+    if objective_of(spec.name).prompt == "pair":
         # Under leave-one-out row [s, i] has the pair predictions without item i: points of each, then i's own.
         scores = [points_of_pairs(own, len(task.items)) for own, task in zip(scores, tasks, strict=True)]
     if spec.protocol == "leave-one-out":
         scores = [held_out_scores(own) for own in scores]
-    return scores, fits
+    return scores
 
 
 def check_scores(scores: np.ndarray, task: Task) -> None:

@@ -25,6 +25,8 @@ from ccrank.ranking import Answer
 from ccrank.task import Task
 
 CONSENSUS = ("mean-rank", "kemeny")
+DIRECTIONS = {"none": "list", "descending": "list-directed", "ascending": "list-ascending"}
+"""What the prompt says about the direction → its template."""
 MOST_AT_ONCE = 20
 """Longer lists are ranked with sliding windows of this many options, from the end of the list to its start."""
 
@@ -57,17 +59,23 @@ def prompt_list(
     shuffles: int = 5,
     aggregate: str = "mean-rank",
     calibration: str = "none",
+    direction: str = "none",
     window: int = MOST_AT_ONCE,
-    template: str = "list",
+    template: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Answer]:
     """Rank by choosing from lettered options, several times with the options shuffled.
 
     `aggregate` combines the rankings of the shuffles: "mean-rank" or "kemeny". `calibration="letters"` subtracts each
-    letter's mean first-step logit over the shuffles, which removes a bias for letters and positions. `window`
-    is the maximal number of options in one prompt.
+    letter's mean first-step logit over the shuffles, which removes a bias for letters and positions. `direction` is
+    what the prompt says about the order: "none", as in the paper, "descending" ("from highest to lowest") or
+    "ascending", where the first choice is the lowest item. `template` replaces the wording, not the direction.
+    `window` is the maximal number of options in one prompt.
     """
+    if direction not in DIRECTIONS:
+        raise CcrankError(f"unknown direction {direction!r}; choose one of {', '.join(DIRECTIONS)}")
+    template = template or DIRECTIONS[direction]
     if aggregate not in CONSENSUS:
         raise CcrankError(f"unknown aggregation {aggregate!r}; choose one of {', '.join(CONSENSUS)}")
     if calibration not in ("none", "letters"):
@@ -86,6 +94,8 @@ def prompt_list(
         for task, generator in zip(tasks, generators, strict=True)
     ]
     orders = _slide(orders, picker, [picker.fitting(task, window) for task in tasks])
+    if direction == "ascending":
+        orders = [[order[::-1] for order in group] for group in orders]
     answers = []
     for index, task in enumerate(tasks):
         rankings = orders[index]
@@ -100,8 +110,10 @@ def prompt_list(
                 "kendall_w": kendall_w(rankings),
             }
         cost = share_of(picker.cost, picker.asked[index], sum(picker.asked))
-        directed = task.criterion.sign * np.asarray(scores, float)
-        answers.append(Answer(directed, consistency, cost, {"shuffles": shuffles}))
+        sign = task.criterion.sign
+        runs = np.array([sign * order_to_scores(order) for order in rankings], float)
+        directed = sign * np.asarray(scores, float)
+        answers.append(Answer(directed, consistency, cost, {"shuffles": shuffles}, runs=runs))
         assert sorted(rankings[0]) == list(range(len(task.items)))
     return answers
 

@@ -14,6 +14,7 @@ from ccrank.aggregate import (
     bradley_terry_pairs,
     circular_triads,
     kemeny,
+    margins_of_pairs,
     mean_margins,
     order_to_scores,
     position_bias,
@@ -134,9 +135,7 @@ class _Asker:
 def _from_matrix(
     count: int, pairs: Sequence[tuple[int, int]], values: np.ndarray, aggregate: str, cost: Cost
 ) -> Answer:
-    margins = np.full((count, count), np.nan)
-    for (first, second), value in zip(pairs, values, strict=True):
-        margins[first, second] = value
+    margins = margins_of_pairs(count, pairs, values)
     details: dict[str, Any] = {"comparisons": len(pairs)}
     if aggregate == "wins":
         scores = win_counts(margins)
@@ -150,7 +149,7 @@ def _from_matrix(
         consensus = kemeny(_preferences(margins))
         scores = order_to_scores(consensus.order)
         details["exact"] = bool(consensus.exact)
-    return Answer(scores, pair_consistency(margins), cost, details)
+    return Answer(scores, pair_consistency(margins), cost, details, pair_margins=margins)
 
 
 def _preferences(margins: np.ndarray) -> np.ndarray:

@@ -31,13 +31,19 @@ _HEADS = {
     "graded": "Tasks",
     "tau": r"$\tau$",
     "abs_tau": r"$|\tau|$",
+    "abs_tau_sd": r"$\pm$",
     "chance_abs_tau": "chance",
     "accuracy": "Acc.",
     "free_accuracy": "Free acc.",
     "chance_free_accuracy": "chance",
+    "free_pair_accuracy": "Pairs",
+    "chance_free_pair_accuracy": "chance",
     "seconds": "s/task",
     "distinct_tokens": "Tokens/task",
 }
+
+_IF_ANY = ("abs_tau_sd", "free_pair_accuracy", "chance_free_pair_accuracy")
+"""Columns of some methods only: of several runs, and of pairwise answers."""
 
 
 def to_csv(entries: Sequence[Mapping[str, Any]]) -> str:
@@ -55,7 +61,11 @@ def to_csv(entries: Sequence[Mapping[str, Any]]) -> str:
 def to_latex(entries: Sequence[Mapping[str, Any]]) -> str:
     """A LaTeX table with booktabs rules."""
     names = [
-        name for name in _HEADS if name in entries[0] and not (name == "kind" and "dataset" in entries[0])
+        name
+        for name in _HEADS
+        if name in entries[0]
+        and not (name == "kind" and "dataset" in entries[0])
+        and not (name in _IF_ANY and all(math.isnan(entry[name]) for entry in entries))
     ]
     words = ("model", "dataset", "kind", "method", "split")
     lines = [
@@ -107,7 +117,8 @@ def trec_run(frame: pd.DataFrame, tasks: Tasks) -> Iterator[str]:
                 safe(model),
                 safe(method),
                 *([split] if split != "none" else []),
-                *([f"layer-{layer}", f"seed-{seed}"] if layer >= 0 else []),
+                *([f"layer-{layer}"] if layer >= 0 else []),
+                *([f"seed-{seed}"] if layer >= 0 or split == "single" else []),
             ]
         )
         order = sorted(range(len(scores)), key=lambda one: (-scores[one], normal_form(task.items[one])))

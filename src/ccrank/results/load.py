@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ccrank.errors import CcrankError
-from ccrank.results.schema import ENVIRONMENT, FAILURES, RESULTS, SCHEMA, TASKS, UNITS
+from ccrank.results.schema import ADDED_LATER, ENVIRONMENT, FAILURES, RESULTS, SCHEMA, TASKS, UNITS
 from ccrank.task import Task
 from ccrank.text import encodable
 
@@ -43,7 +43,8 @@ def load_results(folder: str | Path) -> pd.DataFrame:
         )
     try:
         for path in paths:
-            if missing := [name for name in SCHEMA.names if name not in pq.read_schema(path).names]:
+            known = {*pq.read_schema(path).names, *ADDED_LATER}
+            if missing := [name for name in SCHEMA.names if name not in known]:
                 raise CcrankError(f"{path} lacks the columns {missing}; it must be written by `ccrank bench`")
         table = pa.concat_tables([pq.read_table(path, schema=SCHEMA) for path in paths])
     except (pa.ArrowException, OSError) as error:

@@ -18,13 +18,16 @@ SCHEMA = pa.schema(
         ("method", pa.string()),
         ("layer", pa.int32()),  # −1 for methods without layers
         ("seed", pa.int32()),
-        ("split", pa.string()),  # none, same-task, leave-one-out, across-tasks
+        ("split", pa.string()),  # none, single, same-task, leave-one-out, across-tasks
         ("tau", pa.float64()),  # NaN, like the next three, for tasks without gold
         ("abs_tau", pa.float64()),
         ("accuracy", pa.float64()),
         ("free_accuracy", pa.float64()),
         ("chance_abs_tau", pa.float64()),
         ("chance_free_accuracy", pa.float64()),
+        ("pair_accuracy", pa.float64()),  # of the single pairwise answers; NaN for methods without them
+        ("free_pair_accuracy", pa.float64()),
+        ("chance_free_pair_accuracy", pa.float64()),
         ("consistency", pa.float64()),  # the method's consistency measure (`Method.consistency`), or NaN
         ("distinct_tokens", pa.int64()),
         ("seconds", pa.float64()),
@@ -34,6 +37,8 @@ SCHEMA = pa.schema(
         ("scores", pa.list_(pa.float64())),  # aligned with the task's items
     ]
 )
+ADDED_LATER = ("pair_accuracy", "free_pair_accuracy", "chance_free_pair_accuracy")
+"""Columns that older studies lack; they are NaN there."""
 RESULTS, TASKS, UNITS, FAILURES = "results.parquet", "tasks.jsonl", "units", "failures.jsonl"
 FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environment.json"
 """The files of a study's folder."""

@@ -9,13 +9,22 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.metrics.tasks import macro_mean_with_interval
+from ccrank.results.schema import ADDED_LATER
 
 if TYPE_CHECKING:
     import pandas as pd
 
 RESAMPLES = 2000
 UNIT = ["model", "dataset", "kind", "family", "directed", "method", "split", "layer"]
-MEASURES = ["tau", "abs_tau", "accuracy", "free_accuracy", "chance_abs_tau", "chance_free_accuracy"]
+MEASURES = [
+    "tau",
+    "abs_tau",
+    "accuracy",
+    "free_accuracy",
+    "chance_abs_tau",
+    "chance_free_accuracy",
+    *ADDED_LATER,
+]
 COSTS = ["consistency", "seconds", "distinct_tokens"]
 FACETS = ("model", "dataset", "method", "split", "layer")
 
@@ -25,28 +34,40 @@ def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str
 
     The mean of a kind is the unweighted mean of its datasets' means, as in the paper; its interval comes from
     resampling tasks within each dataset. Tasks without gold count in `tasks` but in no metric. If each dataset has its
-    own layer, as chosen by `auto`, the mean of a kind is over those, and its layer is −1.
+    own layer, as chosen by `auto`, the mean of a kind is over those, and its layer is −1. `tau_sd` and `abs_tau_sd` are
+    the deviations over runs (seeds of a probe, shuffles of `prompt-list:single`) of the mean over tasks.
     """
     if by not in ("dataset", "kind"):
         raise CcrankError(f"by must be 'dataset' or 'kind', not {by!r}")
-    tasks = task_means(frame)
-    if by == "dataset":
-        return [_entry(dict(zip(UNIT, key, strict=True)), [group]) for key, group in _groups(tasks, UNIT)]
-    method = [tasks[name] for name in ("model", "method", "split")]
+    tasks, runs = task_means(frame), run_means(frame)
+    keys = UNIT
+    if by == "kind":
+        keys = [name for name in UNIT if name != "dataset"]
+        tasks["layer"], runs["layer"] = _layers_of_kinds(tasks), _layers_of_kinds(runs)
+    own_runs = dict(_groups(runs, keys))
+    return [
+        _entry(
+            dict(zip(keys, key, strict=True)),
+            [part for _, part in _groups(group, ["dataset"])],
+            own_runs[key],
+        )
+        for key, group in _groups(tasks, keys)
+    ]
+
+
+def _layers_of_kinds(table: pd.DataFrame) -> pd.Series:
+    """The layers, but −1 where each dataset has its own."""
+    method = [table[name] for name in ("model", "method", "split")]
     most = (
-        tasks["layer"]
-        .groupby([*method, tasks["dataset"]])
+        table["layer"]
+        .groupby([*method, table["dataset"]])
         .transform("nunique")
         .groupby(method)
         .transform("max")
     )
-    differ = tasks["layer"].groupby(method).transform("nunique") > 1
-    tasks["layer"] = tasks["layer"].mask((most == 1) & differ, -1)
-    keys = [name for name in UNIT if name != "dataset"]
-    return [
-        _entry(dict(zip(keys, key, strict=True)), [part for _, part in _groups(group, ["dataset"])])
-        for key, group in _groups(tasks, keys)
-    ]
+    differ = table["layer"].groupby(method).transform("nunique") > 1
+    layers: pd.Series = table["layer"].mask((most == 1) & differ, -1)
+    return layers
 
 
 def task_means(frame: pd.DataFrame) -> pd.DataFrame:
@@ -55,6 +76,14 @@ def task_means(frame: pd.DataFrame) -> pd.DataFrame:
         frame.groupby([*UNIT, "task", "n_items"], sort=False, observed=True)[[*MEASURES, *COSTS]]
         .mean()
         .reset_index()
+    )
+    return found
+
+
+def run_means(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over tasks of τ and |τ|: one row for each seed, or single run, of each unit."""
+    found: pd.DataFrame = (
+        frame.groupby([*UNIT, "seed"], sort=False, observed=True)[["tau", "abs_tau"]].mean().reset_index()
     )
     return found
 
@@ -82,8 +111,8 @@ def _groups(frame: pd.DataFrame, keys: list[str]) -> list[tuple[tuple[Any, ...],
     ]
 
 
-def _entry(key: dict[str, Any], parts: list[pd.DataFrame]) -> dict[str, Any]:
-    """The mean of the parts' means; each part is the tasks of one dataset."""
+def _entry(key: dict[str, Any], parts: list[pd.DataFrame], runs: pd.DataFrame) -> dict[str, Any]:
+    """The mean of the parts' means; each part is the tasks of one dataset, with the means of their runs."""
     entry = {name: value.item() if isinstance(value, np.generic) else value for name, value in key.items()}
     if "dataset" not in entry:
         entry["datasets"] = len(parts)
@@ -98,11 +127,16 @@ def _entry(key: dict[str, Any], parts: list[pd.DataFrame]) -> dict[str, Any]:
 
     # Each entry has its own generator, so that an interval does not depend on the rest of the table.
     low, high = _interval([part["tau"].to_numpy() for part in graded])
+    by_run = runs.groupby("seed", sort=False)[["tau", "abs_tau"]].mean()
+    spread = by_run.std(ddof=1)  # NaN for a single run
     return entry | {
         "tau": mean("tau", graded),
         "tau_low": low,
         "tau_high": high,
         **{name: mean(name, graded) for name in MEASURES[1:]},
+        "runs": len(by_run),
+        "tau_sd": float(spread["tau"]),
+        "abs_tau_sd": float(spread["abs_tau"]),
         **{name: mean(name, parts) for name in COSTS},
     }
 
