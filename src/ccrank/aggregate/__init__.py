@@ -12,6 +12,7 @@ from ccrank.aggregate.consistency import (
     circular_triads,
     kendall_w,
     mean_pairwise_tau,
+    most_circular_triads,
     position_bias,
 )
 from ccrank.aggregate.pairwise import (
@@ -49,6 +50,7 @@ __all__ = [
     "mean_margins",
     "mean_pairwise_tau",
     "mean_rank",
+    "most_circular_triads",
     "order_to_scores",
     "position_bias",
     "scores_to_order",

@@ -62,7 +62,7 @@ def circular_triads(margins: ArrayLike) -> CircularTriads:
 
     With A[i, j] = 1, ½, 0 as i beats, ties, loses to j, the number is tr(A³) / 3: each cycle is counted once for each
     of its three items. If all pairs were compared and none tied, it equals C(N, 3) − Σ_i w_i (w_i − 1) / 2 with w_i the
-    wins of i (Kendall & Babington Smith 1940), whose maximum is (N³ − N) / 24 for odd N and (N³ − 4N) / 24 for even N.
+    wins of i (Kendall & Babington Smith 1940).
 
     Parameters
     ----------
@@ -76,9 +76,21 @@ def circular_triads(margins: ArrayLike) -> CircularTriads:
     triads = round(float(np.sum((asked @ asked) * asked.T)) / 6)
     observed = float(np.sum((beats @ beats) * beats.T)) / 3
     complete = asked.sum() == n_items * (n_items - 1)
-    maximum = (n_items**3 - (1 if n_items % 2 else 4) * n_items) / 24
-    coefficient = 1 - observed / maximum if complete and n_items >= 3 else float("nan")
+    coefficient = float("nan")
+    if complete and n_items >= 3:
+        coefficient = 1 - observed / most_circular_triads(n_items)
     return CircularTriads(observed, triads / 4, triads, coefficient)
+
+
+def most_circular_triads(n_items: int) -> float:
+    """The largest number of circular triads of N items: (N³ − N) / 24 for odd N, (N³ − 4N) / 24 for even N.
+
+    Parameters
+    ----------
+    n_items
+        N.
+    """
+    return (n_items**3 - (1 if n_items % 2 else 4) * n_items) / 24
 
 
 def position_bias(margins: ArrayLike) -> PositionBias:

@@ -93,7 +93,9 @@ def prompt_list(
         [generator.permutation(len(task.items)).tolist() for _ in range(shuffles)]
         for task, generator in zip(tasks, generators, strict=True)
     ]
+    shown = [[list(order) for order in group] for group in orders]
     orders = _slide(orders, picker, [picker.fitting(task, window) for task in tasks])
+    follow = [_label_order(*group) for group in zip(orders, shown, strict=True)]
     if direction == "ascending":
         orders = [[order[::-1] for order in group] for group in orders]
     answers = []
@@ -103,9 +105,9 @@ def prompt_list(
             scores = order_to_scores(kemeny_rankings(rankings).order)
         else:
             scores = mean_rank(rankings)
-        consistency = {}
+        consistency = {"label_order": follow[index]}
         if shuffles > 1:
-            consistency = {
+            consistency |= {
                 "shuffles_agree": mean_pairwise_tau(rankings),
                 "kendall_w": kendall_w(rankings),
             }
@@ -116,6 +118,11 @@ def prompt_list(
         answers.append(Answer(directed, consistency, cost, {"shuffles": shuffles}, runs=runs))
         assert sorted(rankings[0]) == list(range(len(task.items)))
     return answers
+
+
+def _label_order(chosen: Sequence[Sequence[int]], shown: Sequence[Sequence[int]]) -> float:
+    """Mean τ between the choices and the options as shown: 0 by chance, 1 if labels are taken in their order."""
+    return float(np.mean([mean_pairwise_tau(both) for both in zip(chosen, shown, strict=True)]))
 
 
 def _slide(orders: list[list[list[int]]], picker: _Picker, windows: Sequence[int]) -> list[list[list[int]]]:
@@ -266,7 +273,8 @@ def list_requests(task: Task, form: Form, templates: Templates) -> list[Request]
 
 
 def describe_shuffles(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
-    """The agreement between shuffles as a phrase."""
-    if "shuffles_agree" not in consistency:
-        return []
-    return [f"τ between shuffles {consistency['shuffles_agree']:+.2f} (0 by chance)"]
+    """The agreement between shuffles, and with the order of the labels, as phrases."""
+    names = {"shuffles_agree": "between shuffles", "label_order": "with the labels' order"}
+    return [
+        f"τ {name} {consistency[key]:+.2f} (0 by chance)" for key, name in names.items() if key in consistency
+    ]
