@@ -256,6 +256,15 @@ def cell(value: float, name: str) -> str:
     return f"{value:+.3f}" if signed else f"{value:.3f}"
 
 
+def plain(value: Any) -> Any:
+    """The value with None for NaN, which JSON lacks."""
+    if isinstance(value, Mapping):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
 def wordings_of(path: Path) -> dict[str, list[str]]:
     """The wordings of each prompt type: the packaged ones, then those of the file, by the prefix of their names."""
     own = [*parse_toml(path)]
@@ -312,7 +321,7 @@ def main() -> None:
                 "wordings": wordings,
             }
             asked.json.write_text(
-                json.dumps({**about, "datasets": results}, indent=1) + "\n", encoding="utf-8"
+                json.dumps(plain({**about, "datasets": results}), indent=1) + "\n", encoding="utf-8"
             )
     print_tables(results, only)
 

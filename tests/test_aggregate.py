@@ -324,6 +324,17 @@ def test_circular_triads_over_all_tournaments(n):
         coefficients.append(found.coefficient)
     assert np.mean(counts) == pytest.approx(found.expected) == pytest.approx(math.comb(n, 3) / 4)
     assert (min(coefficients), max(coefficients)) == (0, 1)
+    assert aggregate.most_circular_triads(n) == max(counts)
+
+
+@given(partial)
+def test_a_list_of_comparisons_makes_its_matrix(margins):
+    """Pairs that are in the list have their margins, all others NaN; an empty list is a matrix of NaN."""
+    n = len(margins)
+    pairs = [(i, j) for i, j in ordered_pairs(n) if not math.isnan(margins[i, j])]
+    found = aggregate.margins_of_pairs(n, pairs, [margins[i, j] for i, j in pairs])
+    for i, j in itertools.product(range(n), repeat=2):
+        assert found[i, j] == margins[i, j] if (i, j) in pairs else math.isnan(found[i, j])
 
 
 def test_coefficient_is_unknown_when_pairs_are_missing():

@@ -41,6 +41,14 @@ def test_bench_and_results(model: str, task_files: tuple[str, str], tmp_path: Pa
     assert "triplet" in table.stdout
     entries = json.loads(runner.invoke(app, ["results", str(out), "--json"]).stdout)
     assert {entry["method"] for entry in entries} == {"prompt-pair", "random", "triplet"}
+    pairs = {entry["method"]: entry["free_pair_accuracy"] for entry in entries if entry["dataset"] == "first"}
+    assert pairs["triplet"] is None
+    wide = runner.invoke(app, ["results", str(out), "--dataset", "first"], env={"COLUMNS": "250"}).stdout
+    [shown] = [line for line in wide.splitlines() if line.startswith("prompt-pair")]
+    assert f"{pairs['prompt-pair']:.1%}" in shown
+    assert "coins" in wide
+    probes = ["results", str(out), "--method", "random"]
+    assert "coins" not in runner.invoke(app, probes, env={"COLUMNS": "250"}).stdout
     kinds = json.loads(runner.invoke(app, ["results", str(out), "--by", "kind", "--json"]).stdout)
     assert [entry["datasets"] for entry in kinds] == [2, 2, 2]
     run = tmp_path / "run.trec"

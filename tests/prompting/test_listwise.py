@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import kendalltau
 
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader
@@ -189,6 +190,28 @@ def test_single_runs_are_what_is_joined():
         expected = [[criterion.sign * (4 - order.index(item)) for item in range(5)] for order in orders]
         assert answer.runs.tolist() == expected
         np.testing.assert_allclose(answer.runs.mean(axis=0), answer.scores)
+
+
+def test_following_the_labels_is_reported():
+    """τ with the labels' order is 1 for a model that reads off the letters, −1 backwards, also in windows; a model that
+    follows the items has that of the shuffles."""
+    for count in (6, 41):
+        for sign in (1, -1):
+            if (count, sign) == (41, -1):
+                continue  # windows carry the end of the list to its head, and no further
+            reader = FakeReader(lambda text, label, sign=sign: -sign * float(ord(label)))
+            [answer] = prompt_list([make_task(count)], reader, TEMPLATES, shuffles=3)
+            assert answer.consistency["label_order"] == sign
+    task, logit = make_task(5), random_logits(2)
+    orders = rankings_step_by_step(task, logit, 4, 20, False)
+    generator = np.random.default_rng(0)
+    shown = [generator.permutation(5).tolist() for _ in range(4)]
+    taus = [
+        kendalltau([one.index(item) for item in range(5)], [other.index(item) for item in range(5)]).statistic
+        for one, other in zip(orders, shown, strict=True)
+    ]
+    [answer] = prompt_list([task], FakeReader(logit), TEMPLATES, shuffles=4)
+    assert answer.consistency["label_order"] == pytest.approx(np.mean(taus))
 
 
 @pytest.mark.parametrize(

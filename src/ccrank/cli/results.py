@@ -49,9 +49,9 @@ def results_command(
     """Summarise a study: mean over seeds, then over tasks, with 95 % bootstrap intervals over tasks.
 
     τ is signed and its chance level is 0; |τ| and free accuracy take the better of two directions, so they are
-    shown with the chance floor of tasks of the same sizes. ± is the deviation of |τ| over seeds or single runs;
-    pairs is the free accuracy of single pairwise answers, beside that of coin flips. Tasks with a query have nDCG@10,
-    MRR, MAP and recall@10, with the expected nDCG@10 of a random order.
+    shown with the chance floor of tasks of the same sizes, and |τ| with its deviation over seeds or single runs. Pairs
+    is the free accuracy of single pairwise answers, coins that of coin flips. Tasks with a query have nDCG@10, MRR, MAP
+    and recall@10, with the expected nDCG@10 of a random order.
     """
     if sum((as_json, as_csv, as_latex)) > 1:
         raise CcrankError("--json, --csv and --latex are mutually exclusive")
@@ -100,28 +100,23 @@ def show(entries: Sequence[Mapping[str, Any]]) -> None:
         if rows[0].get("queries"):
             console.print(fitted_table(RELEVANCE_COLUMNS, [_relevance_cells(row) for row in rows])[0])
             continue
-        table, kept = fitted_table(*_used([_cells(row, fold=False) for row in rows]))
+        table, kept = _fitted([_cells(row, fold=False) for row in rows])
         if "split" not in kept:
-            table, _ = fitted_table(*_used([_cells(row, fold=True) for row in rows]))
+            table, _ = _fitted([_cells(row, fold=True) for row in rows])
         console.print(table)
 
 
-def _used(rows: list[list[str]]) -> tuple[list[Column], list[list[str]]]:
-    """The columns and cells without the columns of pairwise answers and of runs, where no method has them."""
+def _fitted(rows: Sequence[Sequence[str]]) -> tuple[Any, set[str]]:
+    """The table without those of `OPTIONAL` that are empty in all rows."""
     used = [
         place
         for place, column in enumerate(COLUMNS)
-        if column not in IF_ANY or any(row[place] not in ("", "–") for row in rows)
+        if column.title not in OPTIONAL or any(row[place] for row in rows)
     ]
-    return [COLUMNS[place] for place in used], [[row[place] for place in used] for row in rows]
+    return fitted_table([COLUMNS[place] for place in used], [[row[place] for place in used] for row in rows])
 
 
-IF_ANY = (
-    Column("±", number=True, drop=6),
-    Column("pairs", number=True, drop=8),
-    Column("chance", number=True, drop=8),
-)
-"""The deviation over runs, and the accuracy of pairwise answers: shown where a method has them."""
+OPTIONAL = ("± seeds", "pairs", "coins")
 COLUMNS = (
     Column("method"),
     Column("split", drop=1),
@@ -130,12 +125,13 @@ COLUMNS = (
     Column("τ", number=True),
     Column("95 %", drop=2),
     Column("|τ|", number=True),
-    IF_ANY[0],
+    Column("± seeds", number=True, drop=5),
     Column("chance", number=True),
     Column("accuracy", number=True, drop=4),
     Column("free", number=True, drop=5),
     Column("chance", number=True, drop=5),
-    *IF_ANY[1:],
+    Column("pairs", number=True, drop=5),
+    Column("coins", number=True, drop=5),
     Column("consistent", number=True, drop=6),
     Column("s/task", number=True, drop=7),
     Column("tokens/task", number=True, drop=7),
@@ -193,13 +189,15 @@ def _cells(row: Mapping[str, Any], fold: bool) -> list[str]:
         _number(row["tau"], "+.3f") if directed else "–",
         f"[{row['tau_low']:+.2f}, {row['tau_high']:+.2f}]" if known else "",
         _number(row["abs_tau"], ".3f"),
-        "" if math.isnan(row["abs_tau_sd"]) else f"{row['abs_tau_sd']:.3f}",
+        _number(row["abs_tau_sd"], ".3f").replace("–", ""),
         _number(row["chance_abs_tau"], ".3f"),
         _number(row["accuracy"], ".1%") if directed else "–",
         _number(row["free_accuracy"], ".1%"),
         _number(row["chance_free_accuracy"], ".1%"),
-        _number(row["free_pair_accuracy"], ".1%"),
-        _number(row["chance_free_pair_accuracy"], ".1%"),
+        *(
+            _number(row[name], ".1%").replace("–", "")
+            for name in ("free_pair_accuracy", "chance_free_pair_accuracy")
+        ),
         _number(row["consistency"], ".2f"),
         _number(row["seconds"], ".2f"),
         _number(row["distinct_tokens"], ",.0f"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ccrank.text import encodable
 
@@ -37,8 +39,10 @@ SCHEMA = pa.schema(
         ("scores", pa.list_(pa.float64())),  # aligned with the task's items
     ]
 )
-ADDED_LATER = ("pair_accuracy", "free_pair_accuracy", "chance_free_pair_accuracy")
-"""Columns that older studies lack; they are NaN there."""
+PAIR_MEASURES = ("pair_accuracy", "free_pair_accuracy", "chance_free_pair_accuracy")
+"""The columns of single pairwise answers."""
+DEFAULTS = {**dict.fromkeys(PAIR_MEASURES, math.nan)}
+"""Columns that older studies lack, and their value there."""
 RESULTS, TASKS, UNITS, FAILURES = "results.parquet", "tasks.jsonl", "units", "failures.jsonl"
 FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environment.json"
 """The files of a study's folder."""
@@ -46,6 +50,15 @@ FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environme
 
 def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Rows as a table of the schema."""
+    rows = [{**DEFAULTS, **row} for row in rows]
     columns = {name: [row[name] for row in rows] for name in SCHEMA.names}
     columns["task"] = [encodable(text) for text in columns["task"]]
     return pa.table(columns, schema=SCHEMA)
+
+
+def with_defaults(table: pa.Table) -> pa.Table:
+    """The table with the columns of older studies filled in."""
+    for name, value in DEFAULTS.items():
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, SCHEMA.field(name), pc.fill_null(table.column(name), value))
+    return table

@@ -9,7 +9,7 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.metrics.tasks import macro_mean_with_interval
-from ccrank.results.schema import ADDED_LATER
+from ccrank.results.schema import PAIR_MEASURES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,7 +23,7 @@ MEASURES = [
     "free_accuracy",
     "chance_abs_tau",
     "chance_free_accuracy",
-    *ADDED_LATER,
+    *PAIR_MEASURES,
 ]
 COSTS = ["consistency", "seconds", "distinct_tokens"]
 FACETS = ("model", "dataset", "method", "split", "layer")
@@ -34,40 +34,44 @@ def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str
 
     The mean of a kind is the unweighted mean of its datasets' means, as in the paper; its interval comes from
     resampling tasks within each dataset. Tasks without gold count in `tasks` but in no metric. If each dataset has its
-    own layer, as chosen by `auto`, the mean of a kind is over those, and its layer is −1. `tau_sd` and `abs_tau_sd` are
-    the deviations over runs (seeds of a probe, shuffles of `prompt-list:single`) of the mean over tasks.
+    own layer, as chosen by `auto`, the mean of a kind is over those, and its layer is −1.
+
+    `tau_sd` and `abs_tau_sd` are standard deviations over seeds of the mean over tasks; NaN for a single seed.
     """
     if by not in ("dataset", "kind"):
         raise CcrankError(f"by must be 'dataset' or 'kind', not {by!r}")
-    tasks, runs = task_means(frame), run_means(frame)
-    keys = UNIT
+    keys = UNIT if by == "dataset" else [name for name in UNIT if name != "dataset"]
     if by == "kind":
-        keys = [name for name in UNIT if name != "dataset"]
-        tasks["layer"], runs["layer"] = _layers_of_kinds(tasks), _layers_of_kinds(runs)
-    own_runs = dict(_groups(runs, keys))
+        frame = frame.assign(layer=_kind_layers(frame))
+    runs = dict(_groups(frame, keys))
     return [
-        _entry(
-            dict(zip(keys, key, strict=True)),
-            [part for _, part in _groups(group, ["dataset"])],
-            own_runs[key],
-        )
-        for key, group in _groups(tasks, keys)
+        _entry(dict(zip(keys, key, strict=True)), [part for _, part in _groups(group, ["dataset"])])
+        | over_seeds(runs[key])
+        for key, group in _groups(task_means(frame), keys)
     ]
 
 
-def _layers_of_kinds(table: pd.DataFrame) -> pd.Series:
-    """The layers, but −1 where each dataset has its own."""
-    method = [table[name] for name in ("model", "method", "split")]
-    most = (
-        table["layer"]
-        .groupby([*method, table["dataset"]])
-        .transform("nunique")
-        .groupby(method)
-        .transform("max")
-    )
-    differ = table["layer"].groupby(method).transform("nunique") > 1
-    layers: pd.Series = table["layer"].mask((most == 1) & differ, -1)
-    return layers
+def _kind_layers(frame: pd.DataFrame) -> pd.Series:
+    """The layer of each row, −1 for methods that have one layer on each dataset, but not the same."""
+    method = [frame[name] for name in ("model", "method", "split")]
+    layers = frame["layer"]
+    most = layers.groupby([*method, frame["dataset"]]).transform("nunique").groupby(method).transform("max")
+    differ = layers.groupby(method).transform("nunique") > 1
+    return layers.mask((most == 1) & differ, -1)
+
+
+def over_seeds(runs: pd.DataFrame) -> dict[str, float]:
+    """The deviation over seeds of the mean over tasks (and datasets) of τ and |τ|, as `tau_sd` and `abs_tau_sd`.
+
+    A dataset on which the method has a single run counts with that run in every seed.
+    """
+    graded = runs[runs["tau"].notna()]
+    found = {}
+    for name in ("tau", "abs_tau"):
+        means = graded.groupby(["dataset", "seed"], observed=True)[name].mean().unstack("seed")
+        filled = means.T.fillna(means.mean(axis=1)).mean(axis=1)  # one value for each seed
+        found[f"{name}_sd"] = float(filled.std(ddof=1)) if len(filled) > 1 else float("nan")
+    return found
 
 
 def task_means(frame: pd.DataFrame) -> pd.DataFrame:
@@ -76,14 +80,6 @@ def task_means(frame: pd.DataFrame) -> pd.DataFrame:
         frame.groupby([*UNIT, "task", "n_items"], sort=False, observed=True)[[*MEASURES, *COSTS]]
         .mean()
         .reset_index()
-    )
-    return found
-
-
-def run_means(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means over tasks of τ and |τ|: one row for each seed, or single run, of each unit."""
-    found: pd.DataFrame = (
-        frame.groupby([*UNIT, "seed"], sort=False, observed=True)[["tau", "abs_tau"]].mean().reset_index()
     )
     return found
 
@@ -111,8 +107,8 @@ def _groups(frame: pd.DataFrame, keys: list[str]) -> list[tuple[tuple[Any, ...],
     ]
 
 
-def _entry(key: dict[str, Any], parts: list[pd.DataFrame], runs: pd.DataFrame) -> dict[str, Any]:
-    """The mean of the parts' means; each part is the tasks of one dataset, with the means of their runs."""
+def _entry(key: dict[str, Any], parts: list[pd.DataFrame]) -> dict[str, Any]:
+    """The mean of the parts' means; each part is the tasks of one dataset."""
     entry = {name: value.item() if isinstance(value, np.generic) else value for name, value in key.items()}
     if "dataset" not in entry:
         entry["datasets"] = len(parts)
@@ -127,16 +123,11 @@ def _entry(key: dict[str, Any], parts: list[pd.DataFrame], runs: pd.DataFrame) -
 
     # Each entry has its own generator, so that an interval does not depend on the rest of the table.
     low, high = _interval([part["tau"].to_numpy() for part in graded])
-    by_run = runs.groupby("seed", sort=False)[["tau", "abs_tau"]].mean()
-    spread = by_run.std(ddof=1)  # NaN for a single run
     return entry | {
         "tau": mean("tau", graded),
         "tau_low": low,
         "tau_high": high,
         **{name: mean(name, graded) for name in MEASURES[1:]},
-        "runs": len(by_run),
-        "tau_sd": float(spread["tau"]),
-        "abs_tau_sd": float(spread["abs_tau"]),
         **{name: mean(name, parts) for name in COSTS},
     }
 
