@@ -168,7 +168,7 @@ def listwise(
     }
 
 
-def sensitivity(runs: Sequence[Sequence[np.ndarray]], golds: Golds) -> dict[str, float | list[float]]:
+def sensitivity(runs: Sequence[Sequence[np.ndarray]], golds: Golds) -> Row:
     """How far a method depends on the wording.
 
     `sd` is the deviation over wordings of the mean |τ| over tasks, of each run, then the mean over runs: runs must not
@@ -183,17 +183,10 @@ def sensitivity(runs: Sequence[Sequence[np.ndarray]], golds: Golds) -> dict[str,
     golds
         Per task the gold values.
     """
-    sizes = np.array(
-        [
-            [[abs_tau(row, gold) for row in own] for own, gold in zip(tasks, golds, strict=True)]
-            for tasks in runs
-        ]
-    )  # (wordings, tasks, R)
-    by_wording = sizes.mean(axis=1)  # (wordings, R)
+    by_wording = abs_tau_by_wording(runs, golds)
     counts = [own.shape[1] for own in runs[0]]
     variances = [chance_tau_sd(count) ** 2 - chance_abs_tau(count) ** 2 for count in counts]
     return {
-        "abs_tau": [float(value) for value in by_wording.mean(axis=1)],
         "mean": mean(by_wording),
         "sd": mean([deviation(column) for column in by_wording.T]),
         "sd_by_chance": math.sqrt(sum(variances)) / len(counts),
@@ -207,6 +200,18 @@ def sensitivity(runs: Sequence[Sequence[np.ndarray]], golds: Golds) -> dict[str,
         ),
         "chance": mean([chance_abs_tau(count) for count in counts]),
     }
+
+
+def abs_tau_by_wording(runs: Sequence[Sequence[np.ndarray]], golds: Golds) -> np.ndarray:
+    """The mean |τ| over tasks of each wording and run. (wordings, R)"""
+    return np.array(
+        [
+            np.mean(
+                [[abs_tau(row, gold) for row in own] for own, gold in zip(tasks, golds, strict=True)], axis=0
+            )
+            for tasks in runs
+        ]
+    )
 
 
 def directions(joined: Mapping[str, Sequence[np.ndarray]], golds: Golds) -> dict[str, Row]:

@@ -176,10 +176,12 @@ def measure(
             "prompt-list:single": "list",
         }
         types |= dict.fromkeys(paired, "pair") | dict.fromkeys(single, "single")
-        found["wordings"] = {
-            method: measures.sensitivity([dataset.runs(method, one, single) for one in wordings[kind]], golds)
-            for method, kind in types.items()
-        }
+        found["wordings"], found["by_wording"] = {}, {}
+        for method, kind in types.items():
+            runs = [dataset.runs(method, one, single) for one in wordings[kind]]
+            found["wordings"][method] = measures.sensitivity(runs, golds)
+            values = measures.abs_tau_by_wording(runs, golds).mean(axis=1)
+            found["by_wording"][method] = dict(zip(wordings[kind], map(float, values), strict=True))
     if "direction" in only:
         found["direction"] = {
             f"{direction}{name.removeprefix('prompt-list')}": row
@@ -246,6 +248,19 @@ def print_tables(results: Mapping[str, Mapping[str, Any]], only: Sequence[str]) 
             for variant, row in found[question].items():
                 cells = [cell(row.get(name, math.nan), name) for name in names]
                 print(f"| {dataset} | {variant} | {' | '.join(cells)} |")
+        if question == "wordings":
+            print_wordings({name: found["by_wording"] for name, found in results.items()})
+
+
+def print_wordings(results: Mapping[str, Mapping[str, Mapping[str, float]]]) -> None:
+    """The mean |τ| of each method and wording: a column for each dataset."""
+    print(f"\n| \\|τ\\| | wording | {' | '.join(results)} |")
+    print("|---" * (len(results) + 2) + "|")
+    first = next(iter(results.values()))
+    for method, wordings in first.items():
+        for wording in wordings:
+            cells = [f"{found[method][wording]:.3f}" for found in results.values()]
+            print(f"| {method} | {wording} | {' | '.join(cells)} |")
 
 
 def cell(value: float, name: str) -> str:
