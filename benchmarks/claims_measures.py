@@ -116,28 +116,34 @@ def calibrations(margins: Sequence[np.ndarray], golds: Golds) -> dict[str, Row]:
     return found
 
 
-def transitivity(margins: Sequence[np.ndarray]) -> Row:
+def transitivity(margins: Sequence[Sequence[np.ndarray]]) -> Row:
     """Circular triads in single answers and in the net of both orders, per task, and the number for random answers.
 
     A single answer to each pair, in a random order of presentation, is expected to give the triads of the signs. Of
-    random tournaments the mean is C(N, 3)/4 and the variance 3 C(N, 3)/16, so that z is the surplus in deviations.
+    random tournaments the mean is C(N, 3)/4 and the variance 3 C(N, 3)/16: z is the surplus over all tasks in
+    deviations. Several runs of a task are averaged first, for which that variance is an upper bound.
+
+    Parameters
+    ----------
+    margins
+        Per task the answers of each run.
     """
-    net = [circular_triads(one) for one in margins]
-    single = [circular_triads(np.sign(one)) for one in margins]
-    triads = sum(one.triads for one in net)
-    surplus = sum(one.observed - one.expected for one in net)
-    z = surplus / math.sqrt(3 / 16 * triads) if triads else math.nan
+    net = [[circular_triads(one) for one in runs] for runs in margins]
+    single = [mean([circular_triads(np.sign(one)).observed for one in runs]) for runs in margins]
+    observed = [mean([one.observed for one in runs]) for runs in net]
+    expected = [runs[0].expected for runs in net]
+    triads = sum(runs[0].triads for runs in net)
+    most = [most_circular_triads(len(runs[0])) for runs in margins]
+    z = (sum(observed) - sum(expected)) / math.sqrt(3 / 16 * triads) if triads else math.nan
     return {
         "triads": triads / len(net),
-        "by_chance": mean([one.expected for one in net]),
-        "net": mean([one.observed for one in net]),
-        "single": mean([one.observed for one in single]),
-        "share_net": sum(one.observed for one in net) / triads if triads else math.nan,
-        "share_single": sum(one.observed for one in single) / triads if triads else math.nan,
-        "coefficient": mean([one.coefficient for one in net]),
-        "coefficient_by_chance": mean(
-            [1 - one.expected / most_circular_triads(len(own)) for one, own in zip(net, margins, strict=True)]
-        ),
+        "by_chance": mean(expected),
+        "single": mean(single),
+        "net": mean(observed),
+        "share_single": sum(single) / triads if triads else math.nan,
+        "share_net": sum(observed) / triads if triads else math.nan,
+        "coefficient": mean([one.coefficient for runs in net for one in runs]),
+        "coefficient_by_chance": mean([1 - one / top for one, top in zip(expected, most, strict=True)]),
         "z": z,
         "p": float(2 * norm.sf(abs(z))),
     }
@@ -174,7 +180,7 @@ def sensitivity(runs: Sequence[Sequence[np.ndarray]], golds: Golds) -> Row:
     `sd` is the deviation over wordings of the mean |τ| over tasks, of each run, then the mean over runs: runs must not
     be averaged first, which would lessen the deviation of methods with several. `sd_by_chance` is that of random
     orders.
-    `agree` is the mean |τ| between the rankings of the same list by two wordings (and the same run).
+    `between` is the mean |τ| between the rankings of the same list by two wordings (and the same run).
 
     Parameters
     ----------
@@ -190,7 +196,7 @@ def sensitivity(runs: Sequence[Sequence[np.ndarray]], golds: Golds) -> Row:
         "mean": mean(by_wording),
         "sd": mean([deviation(column) for column in by_wording.T]),
         "sd_by_chance": math.sqrt(sum(variances)) / len(counts),
-        "agree": mean(
+        "between": mean(
             [
                 abs(tau_b(a, b))
                 for first, second in combinations(runs, 2)

@@ -164,8 +164,7 @@ def measure(
         found["calibration"] = measures.calibrations(dataset.margins(), golds)
     if "transitivity" in only:
         found["transitivity"] = {
-            name: measures.transitivity([one for own in dataset.pair_answers(name)[0] for one in own])
-            for name in ("prompt-pair", *paired)
+            name: measures.transitivity(dataset.pair_answers(name)[0]) for name in ("prompt-pair", *paired)
         }
     if "wordings" in only:
         single = [name for name in probes if name not in paired]
@@ -226,11 +225,11 @@ HEADS = {
     "transitivity": (
         "Circular triads per task",
         "triads=triads,by_chance=circular by chance,single=in single answers,net=in the net of both orders,"
-        "share_net=share of triads,coefficient=ζ,coefficient_by_chance=ζ by chance,z=z,p=p",
+        "share_single=share (single),share_net=share (net),coefficient=ζ,coefficient_by_chance=ζ by chance,z=z,p=p",
     ),
     "wordings": (
         "Five wordings of each prompt: mean |τ| and its deviation over wordings",
-        "mean=|τ|,chance=chance,sd=sd over wordings,sd_by_chance=sd by chance,agree=|τ| between wordings",
+        "mean=|τ|,chance=chance,sd=sd over wordings,sd_by_chance=sd by chance,between=|τ| between wordings",
     ),
     "direction": ("Directed listwise prompts", "tau=τ,abs_tau=|τ|,p=p against none,agree=τ between both"),
 }

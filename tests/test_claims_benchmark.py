@@ -103,7 +103,7 @@ def test_triads_are_counts_over_all_presentations() -> None:
             beats[j, i] = not beats[i, j]
         counts.append(circular(beats, 4))
     net = {(i, j): bool(margins[i, j] > margins[j, i]) for i, j in permutations(range(4), 2)}
-    found = measures.transitivity([margins])
+    found = measures.transitivity([[margins, margins]])  # a run that is repeated changes nothing
     assert found["single"] == pytest.approx(np.mean(counts))
     assert found["net"] == circular(net, 4)
     every = []
@@ -144,9 +144,9 @@ def test_lists_and_wordings_are_means_and_deviations() -> None:
         for task in range(2)
         for run in range(3)
     ]
-    assert found["agree"] == pytest.approx(np.mean(agree))
+    assert found["between"] == pytest.approx(np.mean(agree))
     same = measures.sensitivity([runs, runs, runs], GOLDS)
-    assert (same["sd"], same["agree"]) == pytest.approx((0.0, 1.0))
+    assert (same["sd"], same["between"]) == pytest.approx((0.0, 1.0))
 
 
 def test_deviation_by_chance_is_that_of_random_orders() -> None:
