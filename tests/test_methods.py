@@ -102,7 +102,7 @@ def test_texts_become_the_types_of_the_defaults(method, given, parsed):
     [
         (
             {"shuffle": "3"},
-            r"no option 'shuffle'; did you mean 'shuffles'\? it has aggregate, calibration, seed, shuffles",
+            r"no option 'shuffle'; did you mean 'shuffles'\? it has aggregate, calibration, direction, seed, shuffles",
         ),
         ({"shuffles": "many"}, "prompt-list: shuffles must be a number, not 'many'"),
         ({"shuffles": ""}, "must be a number, not ''"),
