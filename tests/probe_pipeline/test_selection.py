@@ -104,12 +104,12 @@ def test_every_probe_takes_the_layer_that_carries_the_anchors(monkeypatch, metho
     seeds = {}
 
     def keep(*arguments):
-        scores, fits = seed_scores(*arguments)
+        scores = item_scores(*arguments)
         seeds.setdefault("scores", []).append(scores)
-        return scores, fits
+        return scores
 
-    seed_scores = fitting.seed_scores
-    monkeypatch.setattr(fitting, "seed_scores", keep)
+    item_scores = fitting.item_scores
+    monkeypatch.setattr(fitting, "item_scores", keep)
     wanted = ranked(method, layer="4", **options)
     anchors = [scores[1] for scores in seeds["scores"][0]]  # of one seed, so that no layer agrees in full
     monkeypatch.setattr(rankers, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))

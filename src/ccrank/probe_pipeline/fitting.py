@@ -122,7 +122,7 @@ def _fit_layer(
     start = time.perf_counter()
     own_tasks = [tasks[index] for index in members]
     predictions, fits = _predictions(own_tasks, states, spec)
-    scores = _item_scores(predictions, own_tasks, spec)
+    scores = item_scores(predictions, own_tasks, spec)
     paired = objective_of(spec.name).prompt == "pair" and spec.protocol != "leave-one-out"
     for index, own in zip(members, scores, strict=True):
         check_scores(own, tasks[index])
@@ -138,7 +138,7 @@ def seed_scores(
 ) -> tuple[list[np.ndarray], Fits | None]:
     """Each task's item scores by each seed's probe, (seeds, N), and the fits if there is one per task."""
     predictions, fits = _predictions(tasks, states, spec)
-    return _item_scores(predictions, tasks, spec), fits
+    return item_scores(predictions, tasks, spec), fits
 
 
 def _predictions(
@@ -162,7 +162,7 @@ def _predictions(
     return scores, fits
 
 
-def _item_scores(
+def item_scores(
     predictions: Sequence[np.ndarray], tasks: Sequence[Task], spec: ProbeSpec
 ) -> list[np.ndarray]:
     """Item scores (seeds, N) from the predictions of one layer's probes."""

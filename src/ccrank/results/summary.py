@@ -76,6 +76,7 @@ def over_seeds(runs: pd.DataFrame) -> dict[str, float]:
 
 def task_means(frame: pd.DataFrame) -> pd.DataFrame:
     """Means over seeds: one row for each task of each unit, in the order of the table."""
+    frame = frame.assign(**{name: float("nan") for name in PAIR_MEASURES if name not in frame})
     found: pd.DataFrame = (
         frame.groupby([*UNIT, "task", "n_items"], sort=False, observed=True)[[*MEASURES, *COSTS]]
         .mean()
