@@ -7,14 +7,17 @@ import io
 import itertools
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ccrank.errors import CcrankError
 from ccrank.metrics import chance_abs_tau, evaluate
-from ccrank.results import export
+from ccrank.results import export, load_results
 from ccrank.results.schema import SCHEMA, table_of
 from ccrank.results.summary import choose, summarise_results
 from ccrank.task import Criterion, Task
@@ -112,10 +115,61 @@ def test_an_interval_does_not_hang_on_what_else_is_in_the_table() -> None:
         for entry in summarise_results(frame)
         if (entry["model"], entry["method"], entry["dataset"]) == ("m_2", "random", "texts")
     ]
-    assert alone.pop("consistency") != among.pop("consistency")  # NaN, which equals nothing
-    assert alone == among
+    assert pd.Series(alone).equals(pd.Series(among))  # NaN equals NaN here
     with pytest.raises(CcrankError, match="gpt"):
         choose(frame, model=["gpt"])
+
+
+def test_deviations_are_those_of_the_seeds_means() -> None:
+    """± is over seeds of the mean over tasks, by kind of the mean over datasets; a single run has none."""
+    frame, _ = synthetic()
+    for by in ("dataset", "kind"):
+        for entry in summarise_results(frame, by):
+            own = frame[
+                (frame["model"] == entry["model"])
+                & (frame["method"] == entry["method"])
+                & (frame[by] == entry[by])
+            ]
+            if entry["method"] == "prompt-pair":
+                assert math.isnan(entry["abs_tau_sd"])
+                continue
+            means = [
+                np.mean([part["abs_tau"].mean() for _, part in own[own["seed"] == seed].groupby("dataset")])
+                for seed in range(3)
+            ]
+            assert entry["abs_tau_sd"] == pytest.approx(np.std(means, ddof=1))
+
+
+def test_common_directions_are_those_of_held_out_tasks() -> None:
+    """|mean τ| over a fold's tasks, mean over folds and seeds, for training across tasks only; a task without gold is
+    left out; a table from before folds were stored has none."""
+    frame, _ = synthetic()
+    frame = frame[(frame["model"] == "m_2") & (frame["method"] == "random") & (frame["dataset"] == "texts")]
+    assert math.isnan(summarise_results(frame)[0]["common_tau"])
+    frame = frame.assign(split="across-tasks", fold=frame["task"].str[-1].astype(int) % 2)
+    frame.loc[frame["task"] == "task 2", "tau"] = math.nan
+    [entry] = summarise_results(frame)
+    wanted = [
+        abs(frame[(frame["seed"] == seed) & (frame["fold"] == fold)]["tau"].mean())
+        for seed in range(3)
+        for fold in range(2)
+    ]
+    assert entry["common_tau"] == pytest.approx(np.mean(wanted))
+    assert 0 < entry["common_tau_chance"] < 1
+    assert 0 < entry["common_tau_p"] <= 1
+    assert "common_tau" not in summarise_results(frame, "kind")[0]
+    assert math.isnan(summarise_results(frame.drop(columns="fold"))[0]["common_tau"])
+
+
+def test_older_tables_have_no_folds(tmp_path: Path) -> None:
+    """A study that was stored before a column existed is loaded with the column's default."""
+    frame, _ = synthetic()
+    table = pa.Table.from_pandas(frame, schema=SCHEMA, preserve_index=False)
+    pq.write_table(table.drop_columns(["fold"]), tmp_path / "results.parquet")
+    loaded = load_results(tmp_path)
+    assert list(loaded.columns) == SCHEMA.names
+    assert (loaded["fold"] == -1).all()
+    assert loaded["fold"].dtype == np.int32
 
 
 def test_tasks_without_gold_count_but_do_not_score() -> None:

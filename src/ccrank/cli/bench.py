@@ -30,7 +30,9 @@ def bench_command(
     folder: Annotated[Path, typer.Option("--out", help="The study's folder, for results and progress.")],
     preset: Annotated[
         str | None,
-        typer.Option("--preset", help="A packaged study: quick, paper or sizes.", rich_help_panel=WHAT),
+        typer.Option(
+            "--preset", help="A packaged study: quick, paper, reproduction or sizes.", rich_help_panel=WHAT
+        ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="A study as a TOML file.", rich_help_panel=WHAT)
@@ -48,7 +50,7 @@ def bench_command(
         str | None,
         typer.Option(
             "--methods",
-            help="NAME[@embeddings][:SPLIT], comma-separated; splits are same-task, leave-one-out, across-tasks.",
+            help="NAME[@VARIANT][:SPLIT], comma-separated; splits are same-task, leave-one-out, across-tasks.",
             rich_help_panel=WHAT,
         ),
     ] = None,

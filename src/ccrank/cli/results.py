@@ -15,6 +15,7 @@ from ccrank.cli.screen import Column, fitted_table, out, print_json
 from ccrank.errors import CcrankError
 from ccrank.files import write_atomically
 
+COMMON = ("common_tau", "common_tau_chance", "common_tau_p")
 WHICH, SHOW = "Which results", "What to show"
 
 
@@ -49,7 +50,8 @@ def results_command(
     """Summarise a study: mean over seeds, then over tasks, with 95 % bootstrap intervals over tasks.
 
     τ is signed and its chance level is 0; |τ| and free accuracy take the better of two directions, so they are
-    shown with the chance floor of tasks of the same sizes. Tasks with a query have nDCG@10, MRR, MAP and recall@10,
+    shown with the chance floor of tasks of the same sizes, and |τ| with its deviation over seeds. Of probes trained
+    across tasks, common τ is |mean τ| over the held-out tasks of a fold: how far these share one direction. Tasks with a query have nDCG@10, MRR, MAP and recall@10,
     with the expected nDCG@10 of a random order.
     """
     if sum((as_json, as_csv, as_latex)) > 1:
@@ -99,12 +101,23 @@ def show(entries: Sequence[Mapping[str, Any]]) -> None:
         if rows[0].get("queries"):
             console.print(fitted_table(RELEVANCE_COLUMNS, [_relevance_cells(row) for row in rows])[0])
             continue
-        table, kept = fitted_table(COLUMNS, [_cells(row, fold=False) for row in rows])
+        table, kept = _fitted([_cells(row, fold=False) for row in rows])
         if "split" not in kept:
-            table, _ = fitted_table(COLUMNS, [_cells(row, fold=True) for row in rows])
+            table, _ = _fitted([_cells(row, fold=True) for row in rows])
         console.print(table)
 
 
+def _fitted(rows: Sequence[Sequence[str]]) -> tuple[Any, set[str]]:
+    """The table without those of `OPTIONAL` that are empty in all rows."""
+    used = [
+        place
+        for place, column in enumerate(COLUMNS)
+        if column.title not in OPTIONAL or any(row[place] for row in rows)
+    ]
+    return fitted_table([COLUMNS[place] for place in used], [[row[place] for place in used] for row in rows])
+
+
+OPTIONAL = ("± seeds", "common τ", "by chance", "p")
 COLUMNS = (
     Column("method"),
     Column("split", drop=1),
@@ -113,7 +126,11 @@ COLUMNS = (
     Column("τ", number=True),
     Column("95 %", drop=2),
     Column("|τ|", number=True),
+    Column("± seeds", number=True, drop=5),
     Column("chance", number=True),
+    Column("common τ", number=True, drop=4),
+    Column("by chance", number=True, drop=4),
+    Column("p", number=True, drop=4),
     Column("accuracy", number=True, drop=4),
     Column("free", number=True, drop=5),
     Column("chance", number=True, drop=5),
@@ -174,7 +191,9 @@ def _cells(row: Mapping[str, Any], fold: bool) -> list[str]:
         _number(row["tau"], "+.3f") if directed else "–",
         f"[{row['tau_low']:+.2f}, {row['tau_high']:+.2f}]" if known else "",
         _number(row["abs_tau"], ".3f"),
+        _number(row["abs_tau_sd"], ".3f").replace("–", ""),
         _number(row["chance_abs_tau"], ".3f"),
+        *(_number(row.get(name, math.nan), ".3f").replace("–", "") for name in COMMON),
         _number(row["accuracy"], ".1%") if directed else "–",
         _number(row["free_accuracy"], ".1%"),
         _number(row["chance_free_accuracy"], ".1%"),

@@ -53,6 +53,7 @@ class Scored:
     consistency: float = math.nan
     distinct_tokens: int = 0
     seconds: float = 0.0
+    fold: int = -1
 
 
 def run_method(
@@ -132,6 +133,7 @@ def run_probe(
                     agree,
                     states.costs[place[fit.index]].distinct_tokens,
                     states.seconds / len(states.tasks) + fit.seconds,
+                    fold=fit.fold,
                 )
                 outcome.rows.append(row_of(unit, task_set.kind, scored))
     return outcome
@@ -151,6 +153,7 @@ def row_of(unit: Unit, kind: str, scored: Scored) -> Row:
         "layer": scored.layer,
         "seed": scored.seed,
         "split": unit.choice.split,
+        "fold": scored.fold,
         "tau": math.nan if found is None else found.tau,
         "abs_tau": math.nan if found is None else found.abs_tau,
         "accuracy": math.nan if found is None else found.accuracy,

@@ -11,7 +11,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ccrank.errors import CcrankError
-from ccrank.results.schema import ENVIRONMENT, FAILURES, RESULTS, SCHEMA, TASKS, UNITS
+from ccrank.results.schema import (
+    DEFAULTS,
+    ENVIRONMENT,
+    FAILURES,
+    RESULTS,
+    SCHEMA,
+    TASKS,
+    UNITS,
+    with_defaults,
+)
 from ccrank.task import Task
 from ccrank.text import encodable
 
@@ -43,9 +52,10 @@ def load_results(folder: str | Path) -> pd.DataFrame:
         )
     try:
         for path in paths:
-            if missing := [name for name in SCHEMA.names if name not in pq.read_schema(path).names]:
+            known = {*pq.read_schema(path).names, *DEFAULTS}
+            if missing := [name for name in SCHEMA.names if name not in known]:
                 raise CcrankError(f"{path} lacks the columns {missing}; it must be written by `ccrank bench`")
-        table = pa.concat_tables([pq.read_table(path, schema=SCHEMA) for path in paths])
+        table = with_defaults(pa.concat_tables([pq.read_table(path, schema=SCHEMA) for path in paths]))
     except (pa.ArrowException, OSError) as error:
         raise CcrankError(f"the results in {folder} cannot be read: {error}") from None
     frame: pd.DataFrame = table.to_pandas(split_blocks=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ccrank.files import write_atomically
-from ccrank.results.schema import SCHEMA, table_of
+from ccrank.results.schema import SCHEMA, table_of, with_defaults
 
 _FAILURES_KEY = b"ccrank.failures"
 
@@ -35,7 +35,7 @@ def unit_failures(path: Path) -> dict[str, str] | None:
 def join_units(paths: Sequence[Path], target: Path) -> int:
     """Write one table of all units, in their order; returns its number of rows."""
     tables = [pq.read_table(path, schema=SCHEMA) for path in paths]
-    table = pa.concat_tables(tables) if tables else table_of([])
+    table = with_defaults(pa.concat_tables(tables)) if tables else table_of([])
     table = table.replace_schema_metadata(None).combine_chunks()
     _write_table(target, table)
     return int(table.num_rows)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ccrank.text import encodable
 
@@ -19,6 +20,7 @@ SCHEMA = pa.schema(
         ("layer", pa.int32()),  # −1 for methods without layers
         ("seed", pa.int32()),
         ("split", pa.string()),  # none, same-task, leave-one-out, across-tasks
+        ("fold", pa.int32()),  # of across-tasks: the fold in which the task was held out; else −1
         ("tau", pa.float64()),  # NaN, like the next three, for tasks without gold
         ("abs_tau", pa.float64()),
         ("accuracy", pa.float64()),
@@ -34,6 +36,8 @@ SCHEMA = pa.schema(
         ("scores", pa.list_(pa.float64())),  # aligned with the task's items
     ]
 )
+DEFAULTS = {"fold": -1}
+"""Columns that older studies lack, and their value there."""
 RESULTS, TASKS, UNITS, FAILURES = "results.parquet", "tasks.jsonl", "units", "failures.jsonl"
 FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environment.json"
 """The files of a study's folder."""
@@ -41,6 +45,15 @@ FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environme
 
 def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Rows as a table of the schema."""
+    rows = [{**DEFAULTS, **row} for row in rows]
     columns = {name: [row[name] for row in rows] for name in SCHEMA.names}
     columns["task"] = [encodable(text) for text in columns["task"]]
     return pa.table(columns, schema=SCHEMA)
+
+
+def with_defaults(table: pa.Table) -> pa.Table:
+    """The table with the columns of older studies filled in."""
+    for name, value in DEFAULTS.items():
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, SCHEMA.field(name), pc.fill_null(table.column(name), value))
+    return table

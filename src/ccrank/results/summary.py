@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ccrank.errors import CcrankError
+from ccrank.metrics.significance import common_direction
 from ccrank.metrics.tasks import macro_mean_with_interval
 
 if TYPE_CHECKING:
@@ -26,27 +27,73 @@ def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str
     The mean of a kind is the unweighted mean of its datasets' means, as in the paper; its interval comes from
     resampling tasks within each dataset. Tasks without gold count in `tasks` but in no metric. If each dataset has its
     own layer, as chosen by `auto`, the mean of a kind is over those, and its layer is −1.
+
+    `tau_sd` and `abs_tau_sd` are standard deviations over seeds of the mean over tasks; NaN for a single seed. Of probes
+    trained across tasks, `common_tau` is |mean τ| over the held-out tasks of a fold, `common_tau_chance` its expectation
+    and `common_tau_p` its p-value if every task's direction were random (`ccrank.metrics.common_direction`).
     """
     if by not in ("dataset", "kind"):
         raise CcrankError(f"by must be 'dataset' or 'kind', not {by!r}")
-    tasks = task_means(frame)
-    if by == "dataset":
-        return [_entry(dict(zip(UNIT, key, strict=True)), [group]) for key, group in _groups(tasks, UNIT)]
-    method = [tasks[name] for name in ("model", "method", "split")]
-    most = (
-        tasks["layer"]
-        .groupby([*method, tasks["dataset"]])
-        .transform("nunique")
-        .groupby(method)
-        .transform("max")
-    )
-    differ = tasks["layer"].groupby(method).transform("nunique") > 1
-    tasks["layer"] = tasks["layer"].mask((most == 1) & differ, -1)
-    keys = [name for name in UNIT if name != "dataset"]
+    keys = UNIT if by == "dataset" else [name for name in UNIT if name != "dataset"]
+    if by == "kind":
+        frame = frame.assign(layer=_kind_layers(frame))
+    runs = dict(_groups(frame, keys))
     return [
         _entry(dict(zip(keys, key, strict=True)), [part for _, part in _groups(group, ["dataset"])])
-        for key, group in _groups(tasks, keys)
+        | over_seeds(runs[key])
+        | (held_out_direction(runs[key]) if by == "dataset" else {})
+        for key, group in _groups(task_means(frame), keys)
     ]
+
+
+def _kind_layers(frame: pd.DataFrame) -> pd.Series:
+    """The layer of each row, −1 for methods that have one layer on each dataset, but not the same."""
+    method = [frame[name] for name in ("model", "method", "split")]
+    layers = frame["layer"]
+    most = layers.groupby([*method, frame["dataset"]]).transform("nunique").groupby(method).transform("max")
+    differ = layers.groupby(method).transform("nunique") > 1
+    return layers.mask((most == 1) & differ, -1)
+
+
+def over_seeds(runs: pd.DataFrame) -> dict[str, float]:
+    """The deviation over seeds of the mean over tasks (and datasets) of τ and |τ|, as `tau_sd` and `abs_tau_sd`.
+
+    A dataset on which the method has a single run counts with that run in every seed.
+    """
+    graded = runs[runs["tau"].notna()]
+    found = {}
+    for name in ("tau", "abs_tau"):
+        means = graded.groupby(["dataset", "seed"], observed=True)[name].mean().unstack("seed")
+        filled = means.T.fillna(means.mean(axis=1)).mean(axis=1)  # one value for each seed
+        found[f"{name}_sd"] = float(filled.std(ddof=1)) if len(filled) > 1 else float("nan")
+    return found
+
+
+def held_out_direction(runs: pd.DataFrame, resamples: int = RESAMPLES) -> dict[str, float]:
+    """The common direction of a probe trained across the tasks of one dataset; NaN for other rows.
+
+    Parameters
+    ----------
+    runs
+        The rows of one model, dataset, method, split and layer.
+    resamples
+        The number of random directions.
+    """
+    held_out = runs[(runs["fold"] >= 0) & runs["tau"].notna()] if "fold" in runs else runs[:0]
+    if held_out.empty:
+        return dict.fromkeys(("common_tau", "common_tau_chance", "common_tau_p"), float("nan"))
+    table = held_out.pivot_table(index="seed", columns=["task", "fold"], values="tau", sort=False)
+    found = common_direction(
+        table.to_numpy(),
+        table.columns.get_level_values("fold").to_numpy(),
+        np.random.default_rng(0),
+        resamples,
+    )
+    return {
+        "common_tau": found.value,
+        "common_tau_chance": found.expected,
+        "common_tau_p": found.p_value,
+    }
 
 
 def task_means(frame: pd.DataFrame) -> pd.DataFrame:
