@@ -145,9 +145,8 @@ def seed_scores(
         fits = fit_each(states, spec.name, gold=gold, **options)
         scores = fits.scores(states)
     elif spec.protocol == "across-tasks":
-        _, scores = cross_validate(
-            states, spec.name, folds=min(FOLDS, len(tasks)), fold_seed=FOLD_SEED, gold=gold, **options
-        )
+        folds = min(FOLDS, len(tasks))
+        _, scores = cross_validate(states, spec.name, folds=folds, fold_seed=FOLD_SEED, gold=gold, **options)
     elif spec.protocol == "leave-one-out":
         scores = leave_one_item_out(states, spec.name, gold, **options)
     else:
