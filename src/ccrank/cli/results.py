@@ -51,8 +51,8 @@ def results_command(
 
     τ is signed and its chance level is 0; |τ| and free accuracy take the better of two directions, so they are
     shown with the chance floor of tasks of the same sizes, and |τ| with its deviation over seeds. Of probes trained
-    across tasks, common τ is |mean τ| over the held-out tasks of a fold: how far these share one direction. Tasks with a query have nDCG@10, MRR, MAP and recall@10,
-    with the expected nDCG@10 of a random order.
+    across tasks, common τ is |mean τ| over the held-out tasks of a fold: how far these share one direction. Tasks
+    with a query have nDCG@10, MRR, MAP and recall@10, with the expected nDCG@10 of a random order.
     """
     if sum((as_json, as_csv, as_latex)) > 1:
         raise CcrankError("--json, --csv and --latex are mutually exclusive")

@@ -132,4 +132,4 @@ def common_direction(
 
 def _signs(generator: np.random.Generator, rows: int, columns: int) -> NDArray[np.float64]:
     """(rows, columns) of ±1."""
-    return 1.0 - 2.0 * generator.integers(2, size=(rows, columns))
+    return np.where(generator.integers(2, size=(rows, columns)), 1.0, -1.0)

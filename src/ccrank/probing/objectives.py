@@ -30,8 +30,8 @@ class Settings:
     consistency: losses.Consistency = "squared"
     """ordreg's first term: squared per column, or as printed in the paper."""
     sub_batch: Literal["none", "pairs", "triples"] = "none"
-    """none: one step per epoch, on the whole task. pairs: one step for every two items in turn (ccs-pair, ccs and margin);
-    triples: for every three (triplet)."""
+    """none: one step per epoch, on the whole task. pairs: one step for every two items (ccs-pair, ccs and margin);
+    triples: one for every three (triplet)."""
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 0), ("learning_rate", 0), ("margin", 0), ("weight_decay", 0)):
