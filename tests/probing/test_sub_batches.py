@@ -114,6 +114,17 @@ def test_every_group_of_items_is_a_sub_batch_once(method: str) -> None:
     assert (first[0] != first[1]).any()
 
 
+def test_without_a_step_a_probe_stays_where_it_starts() -> None:
+    """Two items have no triple, and a learning rate of 0 moves nothing; other tasks of the batch are trained."""
+    states = states_of("triplet", (2, 3))
+    start = fit_each(states, "triplet", settings=Settings(epochs=0)).weights
+    found = fit_each(states, "triplet", settings=Settings(epochs=2, sub_batch="triples")).weights
+    assert torch.equal(found[0], start[0])
+    assert not torch.equal(found[1], start[1])
+    still = Settings(epochs=2, learning_rate=0.0, sub_batch="triples")
+    assert torch.equal(fit_each(states, "triplet", settings=still).weights, start)
+
+
 def test_what_has_no_sub_batches_is_refused() -> None:
     """ordreg, supervised probes, the wrong number of items, L-BFGS and training across tasks are errors."""
     states = states_of("margin")

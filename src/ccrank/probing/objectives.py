@@ -145,6 +145,30 @@ def objective_of(method: str) -> Objective:
     return OBJECTIVES[method]
 
 
+def data_points(method: str, count: int) -> int:
+    """The data points in an unsupervised probe's loss on a task of N items, the last column of the paper's table of
+    complexity: prompts, pairs of items, an anchor with a pair of others, or items.
+
+    Parameters
+    ----------
+    method
+        The name of the probe.
+    count
+        N.
+    """
+    pairs = count * (count - 1) // 2
+    points = {
+        "ccs-pair": 2 * pairs,
+        "ccs": pairs,
+        "margin": pairs,
+        "triplet": pairs * (count - 2),
+        "ordreg": count,
+    }
+    if method not in points:
+        raise CcrankError(f"data points are counted for {', '.join(points)}, not for {method!r}")
+    return points[method]
+
+
 def task_losses(
     method: str, logits: Tensor, mask: Tensor, gold: Tensor | None, shape: Tensor, settings: Settings
 ) -> Tensor:

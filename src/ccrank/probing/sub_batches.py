@@ -105,7 +105,7 @@ def sub_batch_rows(method: str, count: int) -> np.ndarray:
     """
     groups = list(combinations(range(count), SUB_BATCHES[method].items))
     if method != "ccs-pair":
-        return np.array(groups, dtype=np.int64).reshape(len(groups), -1)
+        return np.array(groups, dtype=np.int64).reshape(-1, SUB_BATCHES[method].items)
     place = {(int(a), int(b)): index for index, (a, b) in enumerate(ordered_pairs(count))}
     return np.array(
         [[2 * place[a, b], 2 * place[a, b] + 1, 2 * place[b, a], 2 * place[b, a] + 1] for a, b in groups],
@@ -141,6 +141,8 @@ def minimise_sub_batches(
         (G, 1, S, D): the initial parameters.
     """
     sub_batch = sub_batch_of(method, settings.sub_batch)
+    if not settings.learning_rate:
+        return start
     present = batch.buckets[0].mask[:, 0, 0].sum(-1).tolist()  # rows of each task
     counts = [_items(method, int(number)) for number in present]
     by_count = {count: sub_batch_rows(method, count) for count in set(counts)}
@@ -162,8 +164,9 @@ def minimise_sub_batches(
         chosen = torch.as_tensor(epoch_rows(epoch), device=start.device)  # (B, G, S, k)
         # Corrections of Adam's moments for each place and task: a task's own steps are counted.
         step = epoch * length + places  # (B, G)
-        rate = (-settings.learning_rate / (1 - 0.9**step)).to(start.dtype)[..., None, None]
-        spread = (1 - 0.999**step).rsqrt().to(start.dtype)[..., None, None]
+        rate = -settings.learning_rate / (1 - 0.9**step)
+        spread = ((1 - 0.999**step).rsqrt() / rate).to(start.dtype)[..., None, None]
+        floor = (1e-8 / rate).to(start.dtype)[..., None, None]
         for place, number in enumerate(active):
             own = parameters[:number]
             states = rows[group[:number], chosen[place, :number]]  # (n, S, k, D)
@@ -174,8 +177,9 @@ def minimise_sub_batches(
                 gradient = gradient + decay * own
             first[:number].lerp_(gradient, 0.1)
             second[:number].mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-            scale = second[:number].sqrt().mul_(spread[place, :number]).add_(1e-8)
-            own.add_(first[:number] / scale * rate[place, :number])
+            # rate · first / (√second · correction + 1e-8), with the rate in the denominator: fewer passes.
+            scale = torch.addcmul(floor[place, :number], second[:number].sqrt(), spread[place, :number])
+            own.addcdiv_(first[:number], scale)
     found = torch.empty_like(start)
     found[index] = parameters.unsqueeze(1)
     return found
