@@ -57,7 +57,8 @@ def test_reproduction_preset_is_the_paper_preset_and_more() -> None:
     more, paper = Study.parse(preset("reproduction")), Study.parse(preset("paper"))
     assert set(paper.choices) < set(more.choices)
     assert set(paper.datasets) <= set(more.datasets)
-    assert (more.seeds, more.layers, more.limit, more.options) == (5, "last", None, {})
+    assert (more.seeds, more.layers, more.limit) == (5, "last", None)
+    assert more.options == {"auto": {"exemplars": False}}
     added = {str(choice) for choice in more.choices} - {str(choice) for choice in paper.choices}
     assert {f"{name}@{one.name}:same-task" for name, one in SUB_BATCHES.items()} <= added
     assert {"random:across-tasks", "pca:across-tasks"} <= added
