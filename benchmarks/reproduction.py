@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ccrank.experiment import Study
 from ccrank.metrics import detectable_difference, holm, paired_test, tau_b
 from ccrank.results import load_environment, load_results, summarise_results
 from ccrank.results.summary import held_out_direction
@@ -81,9 +82,10 @@ def summarise_study(folder: Path, model: str | None = None) -> dict[str, Any]:
     model = model or str(frame["model"].iloc[0])
     frame = frame[(frame["model"] == model) & frame["tau"].notna()]
     frame = frame.assign(unit=[unit_of(*key) for key in zip(frame["method"], frame["split"], strict=True)])
-    # In the paper's order, others behind; an unfinished study has none of its own.
-    place = {name: number for number, name in enumerate(dict.fromkeys((*PAPER, *frame["dataset"])))}
-    frame = frame.sort_values("dataset", key=lambda column: column.map(place), kind="stable")
+    # Datasets in the paper's order, methods in the study's: the units of an unfinished study have none.
+    wanted = [*PAPER, *frame["dataset"], *study_units(folder), *frame["unit"]]
+    place = {name: number for number, name in enumerate(dict.fromkeys(wanted))}
+    frame = frame.sort_values(["dataset", "unit"], key=lambda column: column.map(place), kind="stable")
     units = dict(iter(frame.groupby(["dataset", "method", "split"], sort=False)))
     rows = []
     for entry in summarise_results(frame):
@@ -104,6 +106,12 @@ def summarise_study(folder: Path, model: str | None = None) -> dict[str, Any]:
 def unit_of(method: str, split: str) -> str:
     """A method with its split, as in a study."""
     return method if split == "none" else f"{method}:{split}"
+
+
+def study_units(folder: Path) -> list[str]:
+    """The methods of the study with their splits, as they were given; none for a folder without a study."""
+    path = folder / "config.toml"
+    return [str(choice) for choice in Study.load(path).choices] if path.exists() else []
 
 
 def about(folder: Path, frame: pd.DataFrame, model: str) -> dict[str, Any]:
