@@ -54,6 +54,17 @@ COLOURS = {
 }
 
 
+MARKERS = {
+    "ccs-pair": "s",
+    "ccs": "D",
+    "margin": "^",
+    "triplet": "o",
+    "ordreg": "v",
+    "random": "x",
+    "pca": "+",
+}
+
+
 @dataclass(frozen=True)
 class Point:
     """|τ| of one probe with one value of one setting."""
@@ -164,8 +175,8 @@ def figure_of(points: Sequence[Point], chance: dict[str, float]) -> Figure:
                         [point.abs_tau for point in own],
                         yerr=[point.sd for point in own],
                         color=COLOURS.get(probe, "0.4"),
-                        marker="o",
-                        ms=2.2,
+                        marker=MARKERS.get(probe, "."),
+                        ms=3,
                         lw=0.9 if probe in PROBES else 0.7,
                         ls="-" if probe in PROBES else ":",
                         elinewidth=0.5,
@@ -182,7 +193,15 @@ def figure_of(points: Sequence[Point], chance: dict[str, float]) -> Figure:
             if column == 0:
                 one.set_ylabel("|τ|")
     handles: list[Any] = [
-        Line2D([], [], color=COLOURS.get(probe, "0.4"), ls="-" if probe in PROBES else ":", label=probe)
+        Line2D(
+            [],
+            [],
+            color=COLOURS.get(probe, "0.4"),
+            marker=MARKERS.get(probe, "."),
+            ms=3,
+            ls="-" if probe in PROBES else ":",
+            label=probe,
+        )
         for probe in probes
     ]
     handles.append(Line2D([], [], color=CHANCE_LINE, ls=(0, (4, 2)), label="chance"))
