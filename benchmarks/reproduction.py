@@ -47,7 +47,7 @@ RESAMPLES = 10_000
 ROW = (
     "tau", "tau_low", "tau_high", "tau_sd", "abs_tau", "abs_tau_sd", "accuracy", "free_accuracy", "pair_accuracy",
     "free_pair_accuracy", "chance_free_pair_accuracy", "consistency", "distinct_tokens", "common_tau",
-    "common_tau_chance", "common_tau_p",
+    "common_tau_sd", "common_tau_chance", "common_tau_p",
 )  # fmt: skip
 """What is kept of each entry of `summarise_results`, where it exists."""
 

@@ -21,6 +21,7 @@ from reproduction_tables import (
     p_text,
     rows_of,
     signed,
+    spread_cell,
     table,
     tests_of,
     units_of,
@@ -133,7 +134,7 @@ def common_direction(data: Data) -> str:
                     cells.append("–")
                     continue
                 text = (
-                    f"{row['common_tau']:.3f} / {row['common_tau_chance']:.3f} "
+                    f"{spread_cell(row, 'common_tau', number)} / {row['common_tau_chance']:.3f} "
                     f"({p_text(row['common_tau_p'])}; {p_text(row['common_tau_holm'])})"
                 )
                 cells.append(f"**{text}**" if row["common_tau_holm"] < LEVEL else text)

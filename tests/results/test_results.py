@@ -155,6 +155,7 @@ def test_common_directions_are_those_of_held_out_tasks() -> None:
         for fold in range(2)
     ]
     assert entry["common_tau"] == pytest.approx(np.mean(wanted))
+    assert entry["common_tau_sd"] == pytest.approx(np.std(np.reshape(wanted, (3, 2)).mean(1), ddof=1))
     assert 0 < entry["common_tau_chance"] < 1
     assert 0 < entry["common_tau_p"] <= 1
     assert "common_tau" not in summarise_results(frame, "kind")[0]

@@ -18,6 +18,7 @@ RESAMPLES = 2000
 UNIT = ["model", "dataset", "kind", "family", "directed", "method", "split", "layer"]
 MEASURES = ["tau", "abs_tau", "accuracy", "free_accuracy", "chance_abs_tau", "chance_free_accuracy"]
 COSTS = ["consistency", "seconds", "distinct_tokens"]
+COMMON = ("common_tau", "common_tau_sd", "common_tau_chance", "common_tau_p")
 FACETS = ("model", "dataset", "method", "split", "layer")
 
 
@@ -29,8 +30,8 @@ def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str
     own layer, as chosen by `auto`, the mean of a kind is over those, and its layer is −1.
 
     `tau_sd` and `abs_tau_sd` are standard deviations over seeds of the mean over tasks; NaN for a single seed. Of
-    probes trained across tasks, `common_tau` is |mean τ| over the held-out tasks of a fold, `common_tau_chance` its
-    expectation and `common_tau_p` its p-value if every task's direction were random (see `common_direction`).
+    probes trained across tasks, `common_tau` is |mean τ| over the held-out tasks of a fold, `common_tau_sd` its deviation
+    over seeds, `common_tau_chance` its expectation and `common_tau_p` its p-value if every task's direction were random (see `common_direction`).
     """
     if by not in ("dataset", "kind"):
         raise CcrankError(f"by must be 'dataset' or 'kind', not {by!r}")
@@ -81,7 +82,7 @@ def held_out_direction(runs: pd.DataFrame, resamples: int = RESAMPLES) -> dict[s
     """
     held_out = runs[(runs["fold"] >= 0) & runs["tau"].notna()] if "fold" in runs else runs[:0]
     if held_out.empty:
-        return dict.fromkeys(("common_tau", "common_tau_chance", "common_tau_p"), float("nan"))
+        return dict.fromkeys(COMMON, float("nan"))
     table = held_out.pivot_table(index="seed", columns=["task", "fold"], values="tau", sort=False)
     found = common_direction(
         table.to_numpy(),
@@ -89,11 +90,8 @@ def held_out_direction(runs: pd.DataFrame, resamples: int = RESAMPLES) -> dict[s
         np.random.default_rng(0),
         resamples,
     )
-    return {
-        "common_tau": found.value,
-        "common_tau_chance": found.expected,
-        "common_tau_p": found.p_value,
-    }
+    deviation = float(np.std(found.seeds, ddof=1)) if len(found.seeds) > 1 else float("nan")
+    return dict(zip(COMMON, (found.value, deviation, found.expected, found.p_value), strict=True))
 
 
 def task_means(frame: pd.DataFrame) -> pd.DataFrame:
