@@ -30,8 +30,9 @@ def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str
     own layer, as chosen by `auto`, the mean of a kind is over those, and its layer is −1.
 
     `tau_sd` and `abs_tau_sd` are standard deviations over seeds of the mean over tasks; NaN for a single seed. Of
-    probes trained across tasks, `common_tau` is |mean τ| over the held-out tasks of a fold, `common_tau_sd` its deviation
-    over seeds, `common_tau_chance` its expectation and `common_tau_p` its p-value if every task's direction were random (see `common_direction`).
+    probes trained across tasks, `common_tau` is |mean τ| over the held-out tasks of a fold, `common_tau_sd` its
+    deviation over seeds, `common_tau_chance` its expectation and `common_tau_p` its p-value if every task's direction
+    were random (see `common_direction`).
     """
     if by not in ("dataset", "kind"):
         raise CcrankError(f"by must be 'dataset' or 'kind', not {by!r}")
