@@ -290,7 +290,11 @@ def prompting(data: Data) -> str:
         ]
         if not found:
             continue
-        columns = list(dict.fromkeys(name for *_, row in found for name in row))
+        columns = list(
+            dict.fromkeys(
+                name for *_, row in found for name, value in row.items() if isinstance(value, int | float)
+            )
+        )
         lines = [
             [
                 dataset,
