@@ -192,6 +192,10 @@ def study_of(
             "no study given: use --preset quick (minutes) or paper (hours), --config FILE, or --datasets"
         )
     table = base.get("options", {})
+    if name and "methods" in given:
+        # A preset's options of methods that the flag leaves out are left out too.
+        named = {text.strip().partition(":")[0].partition("@")[0] for text in given["methods"].split(",")}
+        table = given["options"] = {key: value for key, value in table.items() if key in named}
     if options:
         given["options"] = {
             key: {**table.get(key, {}), **options.get(key, {})} for key in {**table, **options}
