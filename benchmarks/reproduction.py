@@ -33,8 +33,8 @@ ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data" / "reproduction.json"
 PAGE = ROOT / "docs" / "reproduction.md"
 PAPER = ("synthfacts", "scalaradj", "wikilists", "synthcontext", "reviews", "entsalience")
-FOUR = ("scalaradj", "wikilists", "reviews", "entsalience")
-"""The paper's datasets with more than two tasks: those that tests are made on."""
+TESTED = ("scalaradj", "wikilists", "reviews", "entsalience", "reviews-letters")
+"""Those that tests are made on: the paper's with more than two tasks, and the reviews in the paper's form."""
 PROMPTS = ("prompt-pair", "prompt-point", "prompt-list")
 PROBES = ("ccs-pair", "ccs", "margin", "triplet", "ordreg")
 SUB_BATCHES = {
@@ -164,10 +164,10 @@ def task_table(frame: pd.DataFrame, value: str = "abs_tau") -> pd.DataFrame:
 
 
 def paired_tests(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The sign-flip tests of `comparisons` on each of the four, in |τ|, with the difference that they could find."""
+    """The sign-flip tests of `comparisons` on each dataset, in |τ|, with the difference that they could find."""
     table, found = task_table(frame), []
     for claim, first, second in comparisons():
-        for dataset in FOUR:
+        for dataset in TESTED:
             if dataset not in table.index.get_level_values(0) or not {first, second} <= {*table.columns}:
                 continue
             own = table.loc[dataset][[first, second]].dropna()
@@ -195,8 +195,8 @@ def paired_tests(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def adjust(rows: Sequence[dict[str, Any]], tests: Sequence[dict[str, Any]]) -> None:
-    """Add Holm's p over the page's family: the paired tests, and the common directions of the four."""
-    common = [row for row in rows if "common_tau_p" in row and row["dataset"] in FOUR]
+    """Add Holm's p over the page's family: the paired tests, and the common directions of the same datasets."""
+    common = [row for row in rows if "common_tau_p" in row and row["dataset"] in TESTED]
     adjusted = holm([test["p"] for test in tests] + [row["common_tau_p"] for row in common])
     for test, value in zip(tests, adjusted[: len(tests)], strict=True):
         test["holm"] = rounded(value)
@@ -216,7 +216,7 @@ def initialisation(frame: pd.DataFrame) -> list[dict[str, Any]]:
     wanted = [f"{name}:same-task" for name in (*PROBES[1:], *list(SUB_BATCHES)[1:])]
     table = frame.pivot_table(index=["dataset", "task", "seed"], columns="unit", values="tau", sort=False)
     found = []
-    for dataset in FOUR:
+    for dataset in TESTED:
         for unit in wanted:
             if dataset in table.index.get_level_values(0) and {unit, "random"} <= {*table.columns}:
                 own = table.loc[dataset][[unit, "random"]].dropna()
@@ -236,7 +236,7 @@ def sub_batch_agreement(frame: pd.DataFrame) -> list[dict[str, Any]]:
     found = []
     for variant, whole in SUB_BATCHES.items():
         pair = frame[frame["unit"].isin([f"{variant}:same-task", f"{whole}:same-task"])]
-        for dataset in FOUR:
+        for dataset in TESTED:
             own = pair[pair["dataset"] == dataset].set_index(["task", "seed", "method"])["scores"]
             if own.empty or variant not in own.index.get_level_values("method"):
                 continue

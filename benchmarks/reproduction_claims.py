@@ -11,7 +11,6 @@ from reproduction_tables import (
     Data,
     chance_of,
     difference_table,
-    four_of,
     free_table,
     kinds_of,
     label,
@@ -23,6 +22,7 @@ from reproduction_tables import (
     signed,
     spread_cell,
     table,
+    tested_of,
     tests_of,
     units_of,
 )
@@ -69,7 +69,7 @@ def pair_accuracy(data: Data) -> str:
     """Accuracy of single answers beside that of the final order."""
     lines = []
     for row in data["rows"]:
-        if "free_pair_accuracy" in row and row["dataset"] in four_of(data):
+        if "free_pair_accuracy" in row and row["dataset"] in tested_of(data):
             cells = [row["free_pair_accuracy"], row.get("chance_free_pair_accuracy"), row["free_accuracy"]]
             gap = row["free_accuracy"] - row["free_pair_accuracy"]
             lines.append(
@@ -81,14 +81,14 @@ def pair_accuracy(data: Data) -> str:
 
 
 def consistency_table(data: Data, units: Sequence[str], digits: int = 2) -> str:
-    rows, four = rows_of(data), four_of(data)
+    rows, tested = rows_of(data), tested_of(data)
     lines = [
         [
             label(unit),
             *(number(rows.get((name, unit), {}).get("consistency"), digits) for name in names_of(data)),
         ]
         for unit in units
-        if any("consistency" in rows.get((name, unit), {}) for name in four)
+        if any("consistency" in rows.get((name, unit), {}) for name in tested)
     ]
     return table(["", *names_of(data)], lines) if lines else "Not in this study.\n"
 
@@ -124,11 +124,11 @@ def ceilings(data: Data) -> str:
 
 def common_direction(data: Data) -> str:
     """|mean τ| per fold, its expectation under random directions, and p."""
-    rows, four, lines = rows_of(data), four_of(data), []
+    rows, tested, lines = rows_of(data), tested_of(data), []
     for unit in units_of(data):
         if unit.endswith(":across-tasks"):
             cells = []
-            for name in four:
+            for name in tested:
                 row = rows.get((name, unit), {})
                 if "common_tau" not in row:
                     cells.append("–")
@@ -139,7 +139,7 @@ def common_direction(data: Data) -> str:
                 )
                 cells.append(f"**{text}**" if row["common_tau_holm"] < LEVEL else text)
             lines.append([label(unit), *cells])
-    return table(["value / by chance (p; Holm)", *four], lines) if lines else "Not in this study.\n"
+    return table(["value / by chance (p; Holm)", *tested], lines) if lines else "Not in this study.\n"
 
 
 def across(data: Data) -> str:
@@ -148,16 +148,16 @@ def across(data: Data) -> str:
 
 
 def across_supervised(data: Data) -> str:
-    four, rows, chance, lines = four_of(data), rows_of(data), chance_of(data), []
+    tested, rows, chance, lines = tested_of(data), rows_of(data), chance_of(data), []
     for name in (*PROBES, *(f"sup-{one}" for one in PROBES)):
         unit = f"{name}:across-tasks"
-        found = [rows.get((dataset, unit), {}) for dataset in four]
+        found = [rows.get((dataset, unit), {}) for dataset in tested]
         if any(found):
             cells = [f"{signed(one.get('tau'))} / {number(one.get('abs_tau'))}" for one in found]
             lines.append([f"`{name}`", *cells])
-    lines.insert(0, ["*chance*", *(f"0 / {chance[name]:.2f}" for name in four)])
+    lines.insert(0, ["*chance*", *(f"0 / {chance[name]:.2f}" for name in tested)])
     return (
-        table(["across tasks: τ / \\|τ\\|", *four], lines)
+        table(["across tasks: τ / \\|τ\\|", *tested], lines)
         + "\n"
         + difference_table(data, "supervised across tasks")
     )
@@ -196,7 +196,7 @@ def kinds(data: Data) -> str:
 
 
 def initialisation(data: Data) -> str:
-    four = four_of(data)
+    tested = tested_of(data)
     found = {(one["dataset"], one["unit"]): one for one in data["initialisation"]}
     lines = [
         [
@@ -205,27 +205,27 @@ def initialisation(data: Data) -> str:
                 f"{number(found[name, unit]['correlation'])}, {100 * found[name, unit]['same']:.0f} %"
                 if (name, unit) in found
                 else "–"
-                for name in four
+                for name in tested
             ),
         ]
         for unit in dict.fromkeys(one["unit"] for one in data["initialisation"])
     ]
-    return table(["correlation, share with the same τ", *four], lines) if lines else "Not in this study.\n"
+    return table(["correlation, share with the same τ", *tested], lines) if lines else "Not in this study.\n"
 
 
 def sub_batches(data: Data) -> str:
     units = [one for one in units_of(data) if "@pairs" in one or "@triples" in one]
     whole = [f"{one.partition('@')[0]}:same-task" for one in units]
-    four = four_of(data)
+    tested = tested_of(data)
     agree = {(one["dataset"], one["unit"]): one["tau"] for one in data["sub_batches"]}
-    lines = [[label(unit), *(number(agree.get((name, unit))) for name in four)] for unit in units]
+    lines = [[label(unit), *(number(agree.get((name, unit))) for name in tested)] for unit in units]
     if not units:
         return "Not in this study.\n"
     return "\n".join(
         [
             free_table(data, [unit for pair in zip(whole, units, strict=True) for unit in pair]),
             difference_table(data, "sub-batches"),
-            table(["τ between the rankings of both", *four], lines),
+            table(["τ between the rankings of both", *tested], lines),
         ]
     )
 

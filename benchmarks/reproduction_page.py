@@ -17,7 +17,6 @@ from reproduction_tables import (
     chance_of,
     difference_table,
     family_size,
-    four_of,
     label,
     names_of,
     number,
@@ -25,6 +24,7 @@ from reproduction_tables import (
     rows_of,
     signed,
     table,
+    tested_of,
     tests_of,
     units_of,
 )
@@ -114,11 +114,11 @@ def significant(data: Data) -> str:
 
 def power(data: Data) -> str:
     """The differences in |τ| that the tests could have found."""
-    four, lines = four_of(data), []
+    tested, lines = tested_of(data), []
     for claim in dict.fromkeys(test["claim"] for test in data["tests"]):
         tests = tests_of(data, claim)
         cells = []
-        for name in four:
+        for name in tested:
             own = [test for test in tests if test["dataset"] == name]
             cells.append(
                 f"{median(test['detectable'] for test in own):.3f}, "
@@ -128,7 +128,7 @@ def power(data: Data) -> str:
             )
         lines.append([claim, *cells])
     tasks = {one["dataset"]: one["tasks"] for one in data["datasets"]}
-    return table(["median over the claim's tests", *(f"{name} ({tasks[name]})" for name in four)], lines)
+    return table(["median over the claim's tests", *(f"{name} ({tasks[name]})" for name in tested)], lines)
 
 
 def signed_results(data: Data) -> str:

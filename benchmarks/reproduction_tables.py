@@ -62,6 +62,11 @@ def four_of(data: Data) -> list[str]:
     return [name for name in FOUR if name in names_of(data)]
 
 
+def tested_of(data: Data) -> list[str]:
+    """The datasets of the tables: the four, and the reviews in the paper's form."""
+    return [name for name in (*FOUR, "reviews-letters") if name in names_of(data)]
+
+
 def rows_of(data: Data) -> dict[tuple[str, str], Mapping[str, Any]]:
     """(dataset, unit) → row."""
     return {(row["dataset"], row["unit"]): row for row in data["rows"]}
@@ -87,16 +92,15 @@ def chance_of(data: Data, value: str = "chance_abs_tau") -> dict[str, float]:
 
 
 def free_table(data: Data, units: Sequence[str]) -> str:
-    """|τ| ± deviation over seeds of some methods on the four, and the mean."""
-    four, rows, chance = four_of(data), rows_of(data), chance_of(data)
-    lines = [
-        ["*chance*", *(number(chance[name], 3) for name in four), number(fmean(chance[n] for n in four), 3)]
-    ]
+    """|τ| ± deviation over seeds of some methods on each dataset, and the mean over the four."""
+    tested, rows, chance = tested_of(data), rows_of(data), chance_of(data)
+    mean = fmean(chance[name] for name in four_of(data)) if four_of(data) else None
+    lines = [["*chance*", *(number(chance[name], 3) for name in tested), number(mean, 3)]]
     for unit in units:
-        if any((name, unit) in rows for name in four):
-            cells = [spread_cell(rows.get((name, unit)), "abs_tau", number) for name in four]
+        if any((name, unit) in rows for name in tested):
+            cells = [spread_cell(rows.get((name, unit)), "abs_tau", number) for name in tested]
             lines.append([label(unit), *cells, number(mean_of(data, unit), 3)])
-    return table(["\\|τ\\|", *four, "mean"], lines)
+    return table(["\\|τ\\|", *tested, "mean of the four"], lines)
 
 
 def spread_cell(row: Mapping[str, Any] | None, value: str, form: Callable[..., str]) -> str:
@@ -113,13 +117,13 @@ def tests_of(data: Data, claim: str) -> list[Mapping[str, Any]]:
 
 
 def difference_table(data: Data, claim: str) -> str:
-    """The differences in |τ| of a claim's comparisons on the four, with p and Holm's p."""
-    four, lines = four_of(data), []
+    """The differences in |τ| of a claim's comparisons on each dataset, with p and Holm's p."""
+    tested, lines = tested_of(data), []
     tests = {(test["first"], test["second"], test["dataset"]): test for test in tests_of(data, claim)}
     for first, second in dict.fromkeys((first, second) for first, second, _ in tests):
-        cells = [difference_cell(tests.get((first, second, name))) for name in four]
+        cells = [difference_cell(tests.get((first, second, name))) for name in tested]
         lines.append([f"{label(first)} − {label(second)}", *cells])
-    return table(["difference (p; Holm)", *four], lines) if lines else "Not in this study.\n"
+    return table(["difference (p; Holm)", *tested], lines) if lines else "Not in this study.\n"
 
 
 def difference_cell(test: Mapping[str, Any] | None) -> str:
