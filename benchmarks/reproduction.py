@@ -128,7 +128,7 @@ def about(folder: Path, frame: pd.DataFrame, model: str) -> dict[str, Any]:
         "device": loaded.get("device"),
         "gpu": known.get("gpu"),
         "versions": {name: known.get(name) for name in ("ccrank", "torch", "transformers")},
-        "seeds": int(frame["seed"].nunique()),
+        "seeds": config.get("seeds", int(frame["seed"].nunique())),
         "limit": config.get("limit"),
     }
 
