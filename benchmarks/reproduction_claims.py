@@ -299,14 +299,17 @@ def prompting(data: Data) -> str:
             [
                 dataset,
                 f"`{variant}`",
-                *("–" if _empty(row.get(name)) else f"{row[name]:.3f}" for name in columns),
+                *("–" if _empty(row.get(name)) else number(row[name], 3) for name in columns),
             ]
             for dataset, variant, row in found
         ]
-        parts.append(
-            f"**{head}**\n\n" + table(["dataset", "", *(c.replace("_", " ") for c in columns)], lines)
-        )
+        parts.append(f"**{head}**\n\n" + table(["dataset", "", *(head_of(name) for name in columns)], lines))
     return "\n".join(parts)
+
+
+def head_of(name: str) -> str:
+    """The head of a column: a measure's name in the notation of the page."""
+    return name.replace("abs_tau", "\\|τ\\|").replace("tau", "τ").replace("_", " ")
 
 
 def _empty(value: Any) -> bool:
