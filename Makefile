@@ -10,7 +10,7 @@ export CCRANK_DATA ?= $(abspath $(wildcard ../shared/data))
 JOBS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-.PHONY: demo test coverage mutants wheel-test clients notebooks docs lint bench format clean recording page-tools
+.PHONY: demo test coverage mutants wheel-test clients notebooks docs lint bench format clean recording page-tools reproduction
 
 demo: $(VENV)/core
 	$(BIN)/ccrank rank pizza broccoli candy apple rice --by healthiness --category food
@@ -69,6 +69,28 @@ bench: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	$(BIN)/python benchmarks/reading.py
 	$(BIN)/python benchmarks/probes.py
+
+# The numbers of docs/reproduction.md: the study, the sensitivity of probes, the claims about prompting, then the page. All tasks
+# take minutes on a GPU (DEVICE=cuda) and hours on a CPU; LIMIT=8 takes 8 tasks of each dataset and leaves the page of docs/
+# alone: numbers and page are then in build/. A study that was interrupted is continued.
+DEVICE ?= auto
+STUDY ?= build/reproduction$(if $(LIMIT),-$(LIMIT))
+NUMBERS := $(if $(LIMIT),$(STUDY)/data,docs/data)
+CLAIMS := $(if $(LIMIT),$(STUDY)/reproduction.md,docs/reproduction.md)
+FIGURE := $(if $(LIMIT),$(STUDY)/sensitivity,docs/images/sensitivity)
+HOW := --dtype float32 --device $(DEVICE) $(if $(LIMIT),--limit $(LIMIT))
+reproduction: $(VENV)/core
+	$(BIN)/ccrank models pull default
+	mkdir -p $(NUMBERS)
+	$(if $(LIMIT),cp docs/reproduction.md $(CLAIMS))
+	@echo "1 of 4: the study, in $(STUDY)"
+	$(BIN)/ccrank bench --preset reproduction $(HOW) --out $(STUDY)
+	@echo "2 of 4: how far probes depend on their settings"
+	$(BIN)/python benchmarks/sensitivity.py $(HOW) --out $(NUMBERS)/sensitivity.json --figure $(FIGURE)
+	@echo "3 of 4: the claims about prompting"
+	$(if $(wildcard benchmarks/claims_prompting.py),$(BIN)/python benchmarks/claims_prompting.py $(HOW) --json $(NUMBERS)/claims_prompting.json)
+	@echo "4 of 4: numbers in $(NUMBERS), tables in $(CLAIMS)"
+	$(BIN)/python benchmarks/reproduction.py $(STUDY) --data $(NUMBERS)/reproduction.json --page $(CLAIMS)
 
 # torch first, under the constraint: as a dependency of something else it would bring gigabytes of CUDA.
 $(VENV)/core: pyproject.toml requirements/constraints.txt

@@ -14,6 +14,8 @@ def load_benchmark(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))  # where a program finds its neighbours
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where a dataclass looks for the types that it names
     spec.loader.exec_module(module)

@@ -90,6 +90,9 @@ def test_flags_are_laid_over_presets(tmp_path: Path) -> None:
     assert (study.seeds, study.limit) == (3, 8)
     assert study.options == {"triplet": {"margin": "0.5"}}
     assert study.reader["chat"] is True
+    fewer = study_of(tmp_path, "reproduction", None, {"methods": "pca, auto"}, {}, {})
+    assert fewer.options == {"auto": {"exemplars": False}}
+    assert study_of(tmp_path, "reproduction", None, {"methods": "margin@pairs"}, {}, {}).options == {}
     config = tmp_path / "mine.toml"
     config.write_text(study.to_toml(), encoding="utf-8")
     assert study_of(tmp_path, None, config, {}, {}, {}) == study

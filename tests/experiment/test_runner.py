@@ -19,7 +19,7 @@ from ccrank.experiment.units import load_task_sets, plan_units
 from ccrank.lm import Reader
 from ccrank.metrics import evaluate
 from ccrank.probe_pipeline.fitting import ProbeSpec, seed_scores
-from ccrank.probing.fits import fit_each
+from ccrank.probing import fit_each, task_folds
 from ccrank.probing.objectives import Settings
 from ccrank.probing.reading import read_pair_states, read_single_states
 from ccrank.prompts import load_templates
@@ -41,6 +41,47 @@ def same(first: pd.DataFrame, second: pd.DataFrame) -> bool:
         first.drop(columns="seconds"), second.drop(columns="seconds"), check_exact=True
     )
     return True
+
+
+def test_folds_are_stored_and_variants_are_trained_as_they_say(
+    task_files: tuple[str, str], tmp_path: Path, open_tiny: Opener
+) -> None:
+    """A task trained across tasks has the fold that held it out, others −1; a probe with sub-batches has the scores of
+    that setting, beside those of the plain probe."""
+    methods = ("margin", "margin@pairs", "triplet@triples", "random:across-tasks", "pca:across-tasks")
+    study = Study(
+        ("llama",),
+        task_files[:1],
+        methods,
+        seeds=2,
+        options={"margin": {"epochs": 3}, "triplet": {"epochs": 3}},
+    )
+    assert run_study(study, tmp_path / "out", open_reader=open_tiny).failures == []
+    frame = load_results(tmp_path / "out")
+    across = frame["split"] == "across-tasks"
+    assert set(frame.loc[~across, "fold"]) == {-1}
+    folds = frame[across].groupby("task")["fold"].agg(["nunique", "first"])
+    assert (folds["nunique"] == 1).all()
+    given = read_tasks(task_files[0])
+    assert folds.loc[[task.id for task in given], "first"].tolist() == task_folds(5, 4, 0).tolist()
+    reader = open_tiny("llama")
+    sorted_tasks, orders = zip(*map(canonical, given), strict=True)
+    states, _ = read_single_states(sorted_tasks, reader, load_templates(), [reader.depth])
+    for label, name, sub_batch in (
+        ("margin", "margin", "none"),
+        ("margin@pairs", "margin", "pairs"),
+        ("triplet@triples", "triplet", "triples"),
+    ):
+        settings = Settings(epochs=3, sub_batch=sub_batch)  # type: ignore[arg-type]
+        scores = fit_each([own[:, 0] for own in states], name, seeds=(0, 1), settings=settings).scores(
+            [own[:, 0] for own in states]
+        )
+        rows = frame[frame["method"] == label].set_index(["task", "seed"])
+        for task, order, own in zip(given, orders, scores, strict=True):
+            for seed in (0, 1):
+                np.testing.assert_allclose(
+                    rows.loc[(task.id, seed), "scores"], from_canonical(own[seed], order), atol=1e-6
+                )
 
 
 def test_rows_are_the_grid_and_what_the_methods_give(

@@ -16,6 +16,7 @@ from ccrank.experiment.study import Study, preset, to_toml
 from ccrank.experiment.units import TaskSet, load_task_sets, plan_units, spread
 from ccrank.methods import METHODS
 from ccrank.probing.objectives import OBJECTIVES
+from ccrank.probing.sub_batches import SUB_BATCHES
 from ccrank.toml import parse_toml
 
 PAPER_DATASETS = {"synthfacts", "scalaradj", "wikilists", "synthcontext", "reviews", "entsalience"}
@@ -48,6 +49,19 @@ def test_paper_preset_has_the_papers_settings() -> None:
     """Five seeds on the states of the last layer, all tasks, the methods' own defaults."""
     study = Study.parse(preset("paper"))
     assert (study.seeds, study.layers, study.limit, study.options) == (5, "last", None, {})
+
+
+def test_reproduction_preset_is_the_paper_preset_and_more() -> None:
+    """Everything of the paper's study with the same settings, sub-batches of every pairwise probe, and baselines across
+    tasks."""
+    more, paper = Study.parse(preset("reproduction")), Study.parse(preset("paper"))
+    assert set(paper.choices) < set(more.choices)
+    assert set(paper.datasets) <= set(more.datasets)
+    assert (more.seeds, more.layers, more.limit) == (5, "last", None)
+    assert more.options == {"auto": {"exemplars": False}}
+    added = {str(choice) for choice in more.choices} - {str(choice) for choice in paper.choices}
+    assert {f"{name}@{one.name}:same-task" for name, one in SUB_BATCHES.items()} <= added
+    assert {"random:across-tasks", "pca:across-tasks"} <= added
 
 
 def test_quick_preset_is_part_of_the_paper_preset() -> None:
@@ -104,6 +118,9 @@ def test_toml_is_read_back(table: dict[str, Any]) -> None:
         ("pca", ["pca"]),
         ("pca@embeddings", ["pca@embeddings"]),
         ("triplet@embeddings:across-tasks", ["triplet@embeddings:across-tasks"]),
+        ("margin@pairs", ["margin@pairs:same-task"]),
+        ("ccs-pair@pairs:same-task", ["ccs-pair@pairs:same-task"]),
+        ("triplet@triples", ["triplet@triples:same-task"]),
     ],
 )
 def test_choices(text: str, expected: list[str]) -> None:
@@ -123,6 +140,10 @@ def test_choices(text: str, expected: list[str]) -> None:
         "triplet:leave-one-out",
         "ccs-pair@embeddings",
         "triplet@slot",
+        "triplet@pairs",
+        "ordreg@pairs",
+        "prompt-pair@pairs",
+        "margin@pairs:across-tasks",
         "probe",
     ],
 )

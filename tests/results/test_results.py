@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ccrank.errors import CcrankError
@@ -177,6 +179,39 @@ def test_deviations_are_those_of_the_seeds_means() -> None:
                 for seed in range(3)
             ]
             assert entry["abs_tau_sd"] == pytest.approx(np.std(means, ddof=1))
+
+
+def test_common_directions_are_those_of_held_out_tasks() -> None:
+    """|mean τ| over a fold's tasks, mean over folds and seeds, for training across tasks only; a task without gold is
+    left out; a table from before folds were stored has none."""
+    frame, _ = synthetic()
+    frame = frame[(frame["model"] == "m_2") & (frame["method"] == "random") & (frame["dataset"] == "texts")]
+    assert math.isnan(summarise_results(frame)[0]["common_tau"])
+    frame = frame.assign(split="across-tasks", fold=frame["task"].str[-1].astype(int) % 2)
+    frame.loc[frame["task"] == "task 2", "tau"] = math.nan
+    [entry] = summarise_results(frame)
+    wanted = [
+        abs(frame[(frame["seed"] == seed) & (frame["fold"] == fold)]["tau"].mean())
+        for seed in range(3)
+        for fold in range(2)
+    ]
+    assert entry["common_tau"] == pytest.approx(np.mean(wanted))
+    assert entry["common_tau_sd"] == pytest.approx(np.std(np.reshape(wanted, (3, 2)).mean(1), ddof=1))
+    assert 0 < entry["common_tau_chance"] < 1
+    assert 0 < entry["common_tau_p"] <= 1
+    assert "common_tau" not in summarise_results(frame, "kind")[0]
+    assert math.isnan(summarise_results(frame.drop(columns="fold"))[0]["common_tau"])
+
+
+def test_older_tables_have_no_folds(tmp_path: Path) -> None:
+    """A study that was stored before a column existed is loaded with the column's default."""
+    frame, _ = synthetic()
+    table = pa.Table.from_pandas(frame, schema=SCHEMA, preserve_index=False)
+    pq.write_table(table.drop_columns(["fold"]), tmp_path / "results.parquet")
+    loaded = load_results(tmp_path)
+    assert list(loaded.columns) == SCHEMA.names
+    assert (loaded["fold"] == -1).all()
+    assert loaded["fold"].dtype == np.int32
 
 
 def test_tasks_without_gold_count_but_do_not_score() -> None:

@@ -30,7 +30,9 @@ def bench_command(
     folder: Annotated[Path, typer.Option("--out", help="The study's folder, for results and progress.")],
     preset: Annotated[
         str | None,
-        typer.Option("--preset", help="A packaged study: quick, paper or sizes.", rich_help_panel=WHAT),
+        typer.Option(
+            "--preset", help="A packaged study: quick, paper, reproduction or sizes.", rich_help_panel=WHAT
+        ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="A study as a TOML file.", rich_help_panel=WHAT)
@@ -48,7 +50,7 @@ def bench_command(
         str | None,
         typer.Option(
             "--methods",
-            help="NAME[@embeddings][:SPLIT], comma-separated; splits are same-task, leave-one-out, across-tasks.",
+            help="NAME[@VARIANT][:SPLIT], comma-separated; splits are same-task, leave-one-out, across-tasks.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -190,6 +192,10 @@ def study_of(
             "no study given: use --preset quick (minutes) or paper (hours), --config FILE, or --datasets"
         )
     table = base.get("options", {})
+    if name and "methods" in given:
+        # A preset's options of methods that the flag leaves out are left out too.
+        named = {text.strip().partition(":")[0].partition("@")[0] for text in given["methods"].split(",")}
+        table = given["options"] = {key: value for key, value in table.items() if key in named}
     if options:
         given["options"] = {
             key: {**table.get(key, {}), **options.get(key, {})} for key in {**table, **options}

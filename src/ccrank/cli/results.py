@@ -15,6 +15,7 @@ from ccrank.cli.screen import Column, fitted_table, out, print_json
 from ccrank.errors import CcrankError
 from ccrank.files import write_atomically
 
+COMMON = ("common_tau", "common_tau_chance", "common_tau_p")
 WHICH, SHOW = "Which results", "What to show"
 
 
@@ -49,9 +50,10 @@ def results_command(
     """Summarise a study: mean over seeds, then over tasks, with 95 % bootstrap intervals over tasks.
 
     τ is signed and its chance level is 0; |τ| and free accuracy take the better of two directions, so they are
-    shown with the chance floor of tasks of the same sizes, and |τ| with its deviation over seeds or single runs. Pairs
-    is the free accuracy of single pairwise answers, coins that of coin flips. Tasks with a query have nDCG@10, MRR, MAP
-    and recall@10, with the expected nDCG@10 of a random order.
+    shown with the chance floor of tasks of the same sizes, and |τ| with its deviation over seeds or single runs. Of
+    probes trained across tasks, common τ is |mean τ| over the held-out tasks of a fold: how far these share one
+    direction. Pairs is the free accuracy of single pairwise answers, coins that of coin flips. Tasks with a query have
+    nDCG@10, MRR, MAP and recall@10, with the expected nDCG@10 of a random order.
     """
     if sum((as_json, as_csv, as_latex)) > 1:
         raise CcrankError("--json, --csv and --latex are mutually exclusive")
@@ -116,7 +118,7 @@ def _fitted(rows: Sequence[Sequence[str]]) -> tuple[Any, set[str]]:
     return fitted_table([COLUMNS[place] for place in used], [[row[place] for place in used] for row in rows])
 
 
-OPTIONAL = ("± seeds", "pairs", "coins")
+OPTIONAL = ("± seeds", "common τ", "by chance", "p", "pairs", "coins")
 COLUMNS = (
     Column("method"),
     Column("split", drop=1),
@@ -127,6 +129,9 @@ COLUMNS = (
     Column("|τ|", number=True),
     Column("± seeds", number=True, drop=5),
     Column("chance", number=True),
+    Column("common τ", number=True, drop=4),
+    Column("by chance", number=True, drop=4),
+    Column("p", number=True, drop=4),
     Column("accuracy", number=True, drop=4),
     Column("free", number=True, drop=5),
     Column("chance", number=True, drop=5),
@@ -191,6 +196,7 @@ def _cells(row: Mapping[str, Any], fold: bool) -> list[str]:
         _number(row["abs_tau"], ".3f"),
         _number(row["abs_tau_sd"], ".3f").replace("–", ""),
         _number(row["chance_abs_tau"], ".3f"),
+        *(_number(row.get(name, math.nan), ".3f").replace("–", "") for name in COMMON),
         _number(row["accuracy"], ".1%") if directed else "–",
         _number(row["free_accuracy"], ".1%"),
         _number(row["chance_free_accuracy"], ".1%"),

@@ -1,4 +1,4 @@
-"""A method as written in a study: `NAME[@embeddings][:SPLIT]`, or `NAME:single` for its single runs."""
+"""A method as written in a study: `NAME[@VARIANT][:SPLIT]`, or `NAME:single` for its single runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ccrank.errors import CcrankError
 from ccrank.methods import Method, get_method
 from ccrank.probe_pipeline.fitting import PROTOCOLS
 from ccrank.probing.objectives import Settings
+from ccrank.probing.sub_batches import SUB_BATCHES
 
 SETTINGS = tuple(Settings.__dataclass_fields__)
 SINGLE = "single"
@@ -30,6 +31,8 @@ class Choice:
     """none for a method without training, single for its single runs; else same-task, leave-one-out or across-tasks."""
     embeddings: bool = False
     """Probe the item's last token at layer 0, the input embeddings."""
+    sub_batch: str = "none"
+    """pairs or triples: train with a step for every two or three items (the setting of the same name)."""
 
     def __str__(self) -> str:
         return self.label if self.split == "none" else f"{self.label}:{self.split}"
@@ -37,7 +40,8 @@ class Choice:
     @property
     def label(self) -> str:
         """The method's name in the results."""
-        return f"{self.name}@embeddings" if self.embeddings else self.name
+        variant = "embeddings" if self.embeddings else self.sub_batch
+        return self.name if variant == "none" else f"{self.name}@{variant}"
 
     @property
     def method(self) -> Method:
@@ -88,7 +92,7 @@ class Choice:
                 f"{self.name}: {taken[0]} is set by the study itself: use seeds, layers, `{self.name}:SPLIT` and the "
                 "template single"
             )
-        return parsed
+        return parsed if self.sub_batch == "none" else {**parsed, "sub_batch": self.sub_batch}
 
     @classmethod
     def parse(cls, text: str) -> list[Choice]:
@@ -101,8 +105,15 @@ class Choice:
             raise CcrankError(
                 f"{name} needs a probe file and cannot be run in studies; use `ccrank rank --method {name}`"
             )
-        if at and (where != "embeddings" or probe is None or probe.prompt == "pair"):
-            raise CcrankError(f"{text!r}: the only suffix with @ is @embeddings, for probes on single items")
+        sub_batch = where if name in SUB_BATCHES and where == SUB_BATCHES[name].name else "none"
+        embeddings = where == "embeddings" and probe is not None and probe.prompt == "single"
+        if at and sub_batch == "none" and not embeddings:
+            raise CcrankError(
+                f"{text!r}: a suffix with @ is @embeddings, for probes on single items, or "
+                + ", ".join(f"{one}@{two.name}" for one, two in SUB_BATCHES.items())
+            )
+        if sub_batch != "none" and colon and split != "same-task":
+            raise CcrankError(f"{text!r}: sub-batches are for the split same-task")
         if split == SINGLE and method.repeats_option is not None:
             return [cls(name, SINGLE)]
         if colon and probe is None:
@@ -122,4 +133,4 @@ class Choice:
             splits = ("none",)
         else:
             splits = PROTOCOLS if probe.supervised else ("same-task",)
-        return [cls(name, one, bool(at)) for one in splits]
+        return [cls(name, one, embeddings, sub_batch) for one in splits]

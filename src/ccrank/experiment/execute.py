@@ -58,6 +58,7 @@ class Scored:
     seconds: float = 0.0
     pair_margins: np.ndarray | None = None
     """(N, N) the single answers of a method that compares pairs."""
+    fold: int = -1
 
 
 def run_method(
@@ -143,7 +144,8 @@ def run_probe(
                     agree,
                     states.costs[place[fit.index]].distinct_tokens,
                     states.seconds / len(states.tasks) + fit.seconds,
-                    margins_from_canonical(margins, orders[fit.index]),
+                    pair_margins=margins_from_canonical(margins, orders[fit.index]),
+                    fold=fit.fold,
                 )
                 outcome.rows.append(row_of(unit, task_set.kind, scored))
     return outcome
@@ -175,6 +177,7 @@ def row_of(unit: Unit, kind: str, scored: Scored) -> Row:
         "layer": scored.layer,
         "seed": scored.seed,
         "split": unit.choice.split,
+        "fold": scored.fold,
         "tau": math.nan if found is None else found.tau,
         "abs_tau": math.nan if found is None else found.abs_tau,
         "accuracy": math.nan if found is None else found.accuracy,

@@ -31,7 +31,7 @@ class Study:
     datasets: tuple[str, ...]
     """Names of datasets, and paths of task files."""
     methods: tuple[str, ...]
-    """Each `NAME[@embeddings][:SPLIT]`; see `Choice`."""
+    """Each `NAME[@VARIANT][:SPLIT]`; see `Choice`."""
     seeds: int = 5
     """Probes are trained from seeds 0 … seeds − 1; each seed gives its own rows."""
     layers: str = "last"
@@ -140,7 +140,12 @@ def preset(name: str) -> dict[str, Any]:
     known = parse_toml(resources.files("ccrank.experiment") / "presets.toml")
     if name not in known:
         raise CcrankError(f"unknown preset {name!r}; choose one of {', '.join(known)}")
-    return dict(known[name])
+    entries = dict(known[name])
+    if "extends" in entries:
+        entries = {**preset(entries.pop("extends")), **entries}
+    for key in ("datasets", "methods"):
+        entries[key] = [*entries[key], *entries.pop(f"more_{key}", [])]
+    return entries
 
 
 def digest(value: Any) -> str:

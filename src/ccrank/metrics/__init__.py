@@ -24,9 +24,11 @@ from ccrank.metrics.order import (
     pairwise_accuracy,
     tau_b,
 )
+from ccrank.metrics.significance import CommonDirection, common_direction, detectable_difference, holm
 from ccrank.metrics.tasks import Estimate, PairedTest, Summary, mean_with_interval, paired_test, summarise
 
 __all__ = [
+    "CommonDirection",
     "Estimate",
     "Floor",
     "PairedTest",
@@ -39,8 +41,11 @@ __all__ = [
     "chance_free_accuracy",
     "chance_pairs",
     "chance_tau_sd",
+    "common_direction",
+    "detectable_difference",
     "evaluate",
     "free_accuracy",
+    "holm",
     "kendall_tau",
     "mean_with_interval",
     "p_value_abs_tau",

@@ -11,7 +11,7 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.probe_pipeline.states import TaskStates
-from ccrank.probing.crossval import cross_validate, held_out_scores, leave_one_item_out
+from ccrank.probing.crossval import cross_validate, held_out_scores, leave_one_item_out, task_folds
 from ccrank.probing.fits import Fits, fit_each, points_of_pairs
 from ccrank.probing.objectives import Settings, objective_of
 from ccrank.recoverable import isolate_failures
@@ -20,6 +20,8 @@ from ccrank.task import Task
 PROTOCOLS = ("same-task", "leave-one-out", "across-tasks")
 FOLDS = 4
 """Folds of across-tasks training; with fewer tasks each task is a fold."""
+FOLD_SEED = 0
+"""The seed that assigns tasks to folds; the same for all probes and their seeds."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class TaskFit:
     row: int = 0
     pairs: np.ndarray | None = None
     """(seeds, N(N − 1)) predictions for the ordered pairs, of probes on pairs; None where items are held out."""
+    fold: int = -1
+    """The fold in which the task was held out, of across-tasks training; else −1."""
 
     @property
     def best_seed(self) -> int:
@@ -127,8 +131,9 @@ def _fit_layer(
     for index, own in zip(members, scores, strict=True):
         check_scores(own, tasks[index])
     seconds = (time.perf_counter() - start) / (len(members) * len(spec.seeds))
+    folds = _folds(len(members)) if spec.protocol == "across-tasks" else np.full(len(members), -1)
     return [
-        TaskFit(index, own, seconds, fits, row, predictions[row] if paired else None)
+        TaskFit(index, own, seconds, fits, row, predictions[row] if paired else None, fold=int(folds[row]))
         for row, (index, own) in enumerate(zip(members, scores, strict=True))
     ]
 
@@ -154,7 +159,7 @@ def _predictions(
         scores = fits.scores(states)
     elif spec.protocol == "across-tasks":
         folds = min(FOLDS, len(tasks))
-        _, scores = cross_validate(states, spec.name, folds=folds, gold=gold, **options)
+        _, scores = cross_validate(states, spec.name, folds=folds, fold_seed=FOLD_SEED, gold=gold, **options)
     elif spec.protocol == "leave-one-out":
         scores = leave_one_item_out(states, spec.name, gold, **options)
     else:
@@ -173,6 +178,11 @@ def item_scores(
     if spec.protocol == "leave-one-out":
         scores = [held_out_scores(own) for own in scores]
     return scores
+
+
+def _folds(tasks: int) -> np.ndarray:
+    """The fold of each task, as `seed_scores` has it."""
+    return task_folds(tasks, min(FOLDS, tasks), FOLD_SEED)
 
 
 def check_scores(scores: np.ndarray, task: Task) -> None:

@@ -60,6 +60,7 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
         optimiser: str = "adam",
         initial: str = "uniform",
         consistency: str = "squared",
+        sub_batch: str = "none",
         protocol: str = "same-task",
         progress: Progress | None = None,
     ) -> list[Answer]:
@@ -71,6 +72,7 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
             optimiser=optimiser,  # type: ignore[arg-type]
             initial=initial,  # type: ignore[arg-type]
             consistency=consistency,  # type: ignore[arg-type]
+            sub_batch=sub_batch,  # type: ignore[arg-type]
         )
         paired = objective.prompt == "pair"
         if paired and template != "single":

@@ -19,7 +19,7 @@ class Settings:
     """Training settings of a probe; the defaults are the paper's."""
 
     epochs: int = 200
-    """Steps, each on the whole task (or all training tasks): one step is one epoch."""
+    """Passes over the task (or all training tasks); without sub-batches each is one step."""
     learning_rate: float = 1e-3
     margin: float = 0.2
     weight_decay: float = 0.0
@@ -29,6 +29,9 @@ class Settings:
     """uniform: as torch.nn.Linear; pca: along the first principal component, the same for all seeds."""
     consistency: losses.Consistency = "squared"
     """ordreg's first term: squared per column, or as printed in the paper."""
+    sub_batch: Literal["none", "pairs", "triples"] = "none"
+    """none: one step per epoch, on the whole task. pairs: one step for every two items (ccs-pair, ccs and margin);
+    triples: one for every three (triplet)."""
 
     def __post_init__(self) -> None:
         for name, least in (("epochs", 0), ("learning_rate", 0), ("margin", 0), ("weight_decay", 0)):
@@ -39,9 +42,12 @@ class Settings:
             ("optimiser", ("adam", "lbfgs")),
             ("initial", ("uniform", "pca")),
             ("consistency", ("squared", "as-printed")),
+            ("sub_batch", ("none", "pairs", "triples")),
         ):
             if (value := getattr(self, name)) not in known:
                 raise CcrankError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        if self.sub_batch != "none" and self.optimiser != "adam":
+            raise CcrankError(f"sub_batch={self.sub_batch} is trained by adam, not by {self.optimiser}")
 
 
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor, Settings], Tensor]
@@ -137,6 +143,30 @@ def objective_of(method: str) -> Objective:
     if method not in OBJECTIVES:
         raise CcrankError(f"unknown probe {method!r}; choose one of {', '.join(OBJECTIVES)}")
     return OBJECTIVES[method]
+
+
+def data_points(method: str, count: int) -> int:
+    """The data points in an unsupervised probe's loss on a task of N items, the last column of the paper's table of
+    complexity: prompts, pairs of items, an anchor with a pair of others, or items.
+
+    Parameters
+    ----------
+    method
+        The name of the probe.
+    count
+        N.
+    """
+    pairs = count * (count - 1) // 2
+    points = {
+        "ccs-pair": 2 * pairs,
+        "ccs": pairs,
+        "margin": pairs,
+        "triplet": pairs * (count - 2),
+        "ordreg": count,
+    }
+    if method not in points:
+        raise CcrankError(f"data points are counted for {', '.join(points)}, not for {method!r}")
+    return points[method]
 
 
 def task_losses(

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ccrank.errors import CcrankError
 from ccrank.probing.batch import Batch
 from ccrank.probing.lbfgs import Evaluate, minimise_lbfgs
 from ccrank.probing.objectives import Settings, objective_of, task_losses
+from ccrank.probing.sub_batches import minimise_sub_batches, sub_batch_of
 
 CELL_LIMIT = 2**24  # numbers in the largest tensor of a step; larger batches are split
 GPU_FACTOR = 8  # a GPU needs larger batches to be busy, and has the memory for them
@@ -75,6 +77,12 @@ def principal_directions(batch: Batch, paired: bool) -> Tensor:
 def train(batch: Batch, method: str, seeds: Sequence[int], settings: Settings) -> Parameters:
     """A probe for each group, training set and seed of the batch."""
     groups, sets = len(batch.states), batch.sets
+    if settings.sub_batch != "none":
+        sub_batch_of(method, settings.sub_batch)
+        if sets > 1 or len(batch.buckets) > 1 or len(batch.buckets[0].place) > 1:
+            raise CcrankError(
+                f"sub_batch={settings.sub_batch} trains one probe per task, not across tasks; use the split same-task"
+            )
     # Losses allocate up to the square of each task's rows.
     cells = len(seeds) * max(bucket.mask.numel() * bucket.mask.shape[-1] for bucket in batch.buckets)
     device = batch.states.device.type
@@ -108,6 +116,8 @@ def _train_whole(batch: Batch, method: str, seeds: Sequence[int], settings: Sett
     start = _start(batch, method, seeds, settings)
     if objective.loss is None or settings.epochs == 0:
         found = start
+    elif settings.sub_batch != "none":
+        found = minimise_sub_batches(batch, problem.states, method, seeds, settings, start)
     elif settings.optimiser == "lbfgs":
         found = minimise_lbfgs(problem.evaluate, start, settings.epochs)
     else:

@@ -21,6 +21,7 @@ SCHEMA = pa.schema(
         ("layer", pa.int32()),  # −1 for methods without layers
         ("seed", pa.int32()),
         ("split", pa.string()),  # none, single, same-task, leave-one-out, across-tasks
+        ("fold", pa.int32()),  # of across-tasks: the fold in which the task was held out; else −1
         ("tau", pa.float64()),  # NaN, like the next three, for tasks without gold
         ("abs_tau", pa.float64()),
         ("accuracy", pa.float64()),
@@ -41,7 +42,7 @@ SCHEMA = pa.schema(
 )
 PAIR_MEASURES = ("pair_accuracy", "free_pair_accuracy", "chance_free_pair_accuracy")
 """The columns of single pairwise answers."""
-DEFAULTS = {**dict.fromkeys(PAIR_MEASURES, math.nan)}
+DEFAULTS = {"fold": -1, **dict.fromkeys(PAIR_MEASURES, math.nan)}
 """Columns that older studies lack, and their value there."""
 RESULTS, TASKS, UNITS, FAILURES = "results.parquet", "tasks.jsonl", "units", "failures.jsonl"
 FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environment.json"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ccrank.errors import CcrankError
+from ccrank.metrics.significance import common_direction
 from ccrank.metrics.tasks import macro_mean_with_interval
 from ccrank.results.schema import PAIR_MEASURES
 
@@ -26,6 +27,7 @@ MEASURES = [
     *PAIR_MEASURES,
 ]
 COSTS = ["consistency", "seconds", "distinct_tokens"]
+COMMON = ("common_tau", "common_tau_sd", "common_tau_chance", "common_tau_p")
 FACETS = ("model", "dataset", "method", "split", "layer")
 
 
@@ -36,7 +38,10 @@ def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str
     resampling tasks within each dataset. Tasks without gold count in `tasks` but in no metric. If each dataset has its
     own layer, as chosen by `auto`, the mean of a kind is over those, and its layer is −1.
 
-    `tau_sd` and `abs_tau_sd` are standard deviations over seeds of the mean over tasks; NaN for a single seed.
+    `tau_sd` and `abs_tau_sd` are standard deviations over seeds of the mean over tasks; NaN for a single seed. Of
+    probes trained across tasks, `common_tau` is |mean τ| over the held-out tasks of a fold, `common_tau_sd` its
+    deviation over seeds, `common_tau_chance` its expectation and `common_tau_p` its p-value if every task's direction
+    were random (see `common_direction`).
     """
     if by not in ("dataset", "kind"):
         raise CcrankError(f"by must be 'dataset' or 'kind', not {by!r}")
@@ -47,6 +52,7 @@ def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str
     return [
         _entry(dict(zip(keys, key, strict=True)), [part for _, part in _groups(group, ["dataset"])])
         | over_seeds(runs[key])
+        | (held_out_direction(runs[key]) if by == "dataset" else {})
         for key, group in _groups(task_means(frame), keys)
     ]
 
@@ -72,6 +78,30 @@ def over_seeds(runs: pd.DataFrame) -> dict[str, float]:
         filled = means.T.fillna(means.mean(axis=1)).mean(axis=1)  # one value for each seed
         found[f"{name}_sd"] = float(filled.std(ddof=1)) if len(filled) > 1 else float("nan")
     return found
+
+
+def held_out_direction(runs: pd.DataFrame, resamples: int = RESAMPLES) -> dict[str, float]:
+    """The common direction of a probe trained across the tasks of one dataset; NaN for other rows.
+
+    Parameters
+    ----------
+    runs
+        The rows of one model, dataset, method, split and layer.
+    resamples
+        The number of random directions.
+    """
+    held_out = runs[(runs["fold"] >= 0) & runs["tau"].notna()] if "fold" in runs else runs[:0]
+    if held_out.empty:
+        return dict.fromkeys(COMMON, float("nan"))
+    table = held_out.pivot_table(index="seed", columns=["task", "fold"], values="tau", sort=False)
+    found = common_direction(
+        table.to_numpy(),
+        table.columns.get_level_values("fold").to_numpy(),
+        np.random.default_rng(0),
+        resamples,
+    )
+    deviation = float(np.std(found.seeds, ddof=1)) if len(found.seeds) > 1 else float("nan")
+    return dict(zip(COMMON, (found.value, deviation, found.expected, found.p_value), strict=True))
 
 
 def task_means(frame: pd.DataFrame) -> pd.DataFrame:
