@@ -25,6 +25,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from ccrank.metrics import mean_with_interval, paired_test
+from ccrank.metrics.significance import holm
 from ccrank.report.figures_style import CHANCE_LINE, FAMILY_LOOKS, drawn, image_bytes, legend, panels, title
 
 COLUMNS = [
@@ -302,15 +303,6 @@ def tests(studies: Mapping[tuple[str, float], pd.DataFrame]) -> str:
             f"[{change.low:+.3f}, {change.high:+.3f}] | {test.p_value:.4f} | {p:.4f} |"
         )
     return "\n".join(lines)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values, in the order given."""
-    order = np.argsort(p_values)
-    steps = np.asarray(p_values)[order] * np.arange(len(order), 0, -1)
-    adjusted = np.empty(len(order))
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(steps))
-    return [float(value) for value in adjusted]
 
 
 if __name__ == "__main__":
