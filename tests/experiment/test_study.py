@@ -61,7 +61,8 @@ def test_reproduction_preset_is_the_paper_preset_and_more() -> None:
     assert more.options == {"auto": {"exemplars": False}}
     added = {str(choice) for choice in more.choices} - {str(choice) for choice in paper.choices}
     assert {f"{name}@{one.name}:same-task" for name, one in SUB_BATCHES.items()} <= added
-    assert {"random:across-tasks", "pca:across-tasks"} <= added
+    assert {"random:across-tasks", "pca:across-tasks", "prompt-list:single"} <= added
+    assert set(more.datasets) - set(paper.datasets) == {"reviews-letters"}
 
 
 def test_quick_preset_is_part_of_the_paper_preset() -> None:
