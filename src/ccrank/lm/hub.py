@@ -15,12 +15,13 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.files import write_atomically
+from ccrank.lm.gguf_tokenizer import verify_tokenizer
 from ccrank.paths import cache_folder
 from ccrank.toml import parse_toml
 
@@ -28,6 +29,8 @@ Say = Callable[[str], None]
 """Called with a short status message. A command shows it; a library call may ignore it."""
 
 HUB_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py")
+CONVERTED_BY = "ccrank-conversion.txt"
+"""The file that states which versions converted a GGUF file. It is no .json, which are files of the model."""
 PICKLES = ("pytorch_model*.bin",)
 
 
@@ -243,13 +246,15 @@ def convert_gguf(path: Path, into: Path, say: Say) -> None:
                 "if the file is incomplete, download it again"
             ) from None
     tokenizer.save_pretrained(into)
+    fields = _gguf_fields(path)
+    verify_tokenizer(fields, into)
     config = model.config.to_dict()
     # Keys that depend on the machine or the date are removed: the same weights must have the same identity everywhere.
     for key in ("quantization_config", "_name_or_path", "_model_name_or_path", "transformers_version"):
         config.pop(key, None)
     config.update(architectures=[type(model).__name__], dtype="float32")
-    if (add_bos := _gguf_field(path, "tokenizer.ggml.add_bos_token")) is not None:
-        config["ccrank_bos"] = bool(add_bos)
+    if (add_bos := fields.get("tokenizer.ggml.add_bos_token")) is not None:
+        config["ccrank_bos"] = bool(add_bos.contents())
     tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     tensors = {
         name: tensor.contiguous()
@@ -257,14 +262,15 @@ def convert_gguf(path: Path, into: Path, say: Say) -> None:
         if not (tied and name == "lm_head.weight")
     }
     save_file(tensors, into / "model.safetensors", metadata={"format": "pt"})
+    versions = {name: metadata.version(name) for name in ("transformers", "tokenizers", "gguf")}
+    (into / CONVERTED_BY).write_text(json.dumps({"converted_by": versions}, indent=1))
     (into / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True, default=str))
 
 
-def _gguf_field(path: Path, name: str) -> object | None:
+def _gguf_fields(path: Path) -> Mapping[str, Any]:
     from gguf import GGUFReader
 
-    found = GGUFReader(path).fields.get(name)
-    return None if found is None else found.contents()
+    return GGUFReader(path).fields
 
 
 def _once(folder: Path, make: Callable[[Path], None]) -> Path:
