@@ -17,7 +17,7 @@ from ccrank.reader_options import ReaderOptions
 from ccrank.toml import parse_toml
 
 READER_DEFAULTS: Mapping[str, Any] = asdict(ReaderOptions())
-NOT_IN_RESULTS = ("device", "batch_tokens")
+NOT_IN_RESULTS = ("device", "batch_tokens", "strict")
 """Reader options that do not change results, so a study may be resumed with other values."""
 AUTO_LAYERS = "auto, the layer closest to label-free anchors"
 """The fingerprint's entry for auto: studies with another selection rule must not be mixed with these."""

@@ -1,7 +1,7 @@
 """Verifying the tokenizer that `transformers` makes of a GGUF file, and rebuilding it where it is wrong.
 
-A GGUF file stores a SentencePiece vocabulary without its merges: the token that comes first in the file is merged first.
-Some versions of `transformers` (5.17 for Gemma) write another kind of model, and texts are split into single
+A GGUF file stores a SentencePiece vocabulary without its merges: the token that comes first in the file is merged
+first. Some versions of `transformers` (5.17 for Gemma) write another kind of model, and texts are split into single
 characters. The weights are right then, and every answer is at chance.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +78,8 @@ def verify_tokenizer(fields: Mapping[str, Any], folder: Path) -> None:
         import transformers
 
         raise CcrankError(
-            f"transformers {transformers.__version__} makes a wrong tokenizer of this GGUF file; install another version "
-            "(5.22 works for Gemma 3), or convert the file on another machine and pass the folder as --model"
+            f"transformers {transformers.__version__} makes a wrong tokenizer of this GGUF file; install another "
+            "version (5.22 works for Gemma 3), or convert the file on another machine and pass the folder as --model"
         )
 
 
@@ -113,7 +114,7 @@ def merged(text: str, ranks: Mapping[str, int]) -> list[str]:
     while True:
         pairs = [
             (ranks[left + right], place)
-            for place, (left, right) in enumerate(zip(pieces, pieces[1:], strict=False))
+            for place, (left, right) in enumerate(pairwise(pieces))
             if left + right in ranks
         ]
         if not pairs:
@@ -123,7 +124,7 @@ def merged(text: str, ranks: Mapping[str, int]) -> list[str]:
 
 
 def _agrees(folder: Path, ranks: Mapping[str, int]) -> bool:
-    """Whether the tokenizer, as `transformers` opens it, splits a sample text right, with or without a blank before it."""
+    """Whether the tokenizer, as `transformers` opens it, splits a sample text right, with or without a first blank."""
     from transformers import AutoTokenizer
 
     from ccrank.lm.hf_logging import quiet_transformers

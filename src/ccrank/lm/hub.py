@@ -13,7 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
@@ -46,6 +46,12 @@ class KnownModel:
     members: tuple[str, ...]
     """For each package the file that contains (a part of) the weights; "*" for a whole model folder."""
     sha256: str
+    parameters: int = 0
+    """The number of weights."""
+    head: bool = True
+    """Whether it has a language-model head, so that it can be prompted."""
+    tau: Mapping[str, float] = field(default_factory=dict)
+    """Study → mean signed τ, as measured."""
 
     @property
     def folder(self) -> Path:
@@ -66,6 +72,9 @@ def known_models() -> Mapping[str, KnownModel]:
             tuple(table["packages"]),
             tuple(table["members"]),
             table["sha256"],
+            table["parameters"],
+            table.get("head", True),
+            table.get("tau", {}),
         )
         for name, table in tables.items()
     }
@@ -85,7 +94,7 @@ def locate(name: str, *, allow_pickle: bool = False, source: str = "auto", say: 
             raise CcrankError(
                 f"{name} is a file but not a .gguf; a model is a folder, a .gguf file or a hub id"
             )
-        digest = _remembered_sha256(path.resolve())
+        digest = remembered_sha256(path.resolve())
         return _once(
             cache_folder("models", f"gguf-{digest[:16]}"), lambda into: convert_gguf(path, into, say)
         )
@@ -270,7 +279,8 @@ def convert_gguf(path: Path, into: Path, say: Say) -> None:
 def _gguf_fields(path: Path) -> Mapping[str, Any]:
     from gguf import GGUFReader
 
-    return GGUFReader(path).fields
+    fields: Mapping[str, Any] = GGUFReader(path).fields
+    return fields
 
 
 def _once(folder: Path, make: Callable[[Path], None]) -> Path:
@@ -326,11 +336,18 @@ def weights_identity(folder: Path, files: Sequence[Path]) -> str:
     """
     digest = hashlib.sha256((folder / "config.json").read_bytes())
     for path in sorted(files):
-        digest.update(_remembered_sha256(path.resolve()).encode())
+        digest.update(remembered_sha256(path.resolve()).encode())
     return digest.hexdigest()[:32]
 
 
-def _remembered_sha256(path: Path) -> str:
+def remembered_sha256(path: Path) -> str:
+    """The SHA-256 of a file, computed once while its size and modification time are unchanged.
+
+    Parameters
+    ----------
+    path
+        A file, by its real path.
+    """
     status = path.stat()
     key = hashlib.sha256(f"{path}|{status.st_size}|{status.st_mtime_ns}".encode()).hexdigest()[:32]
     note = cache_folder("hashes", key)
