@@ -99,10 +99,13 @@ def check_command(
     with spinner("starting") as say:
         from ccrank.lm import Reader
         from ccrank.lm.checked import verdict_of
-        from ccrank.lm.ladder import known_speed, measure_speed
+        from ccrank.lm.ladder import AUTO, best_model, known_speed, measure_speed
         from ccrank.lm.loading import load_model
 
         options = reader_flags.options()
+        if name == AUTO:
+            name, why = best_model(options)
+            say(why)
         loaded = load_model(
             name,
             device=options.device,

@@ -56,6 +56,10 @@ class Study:
             if repeated := sorted({value for value in values if values.count(value) > 1}):
                 raise CcrankError(f"{name} contains {repeated[0]!r} twice")
             object.__setattr__(self, name, values)
+        if "auto" in self.models:
+            raise CcrankError(
+                "a study names its models; 'auto' is another one on each machine (see `ccrank models list`)"
+            )
         object.__setattr__(self, "template", tuple(self.template))
         object.__setattr__(self, "layers", _checked_layers(self.layers))
         for name, value in (("seeds", self.seeds), ("limit", self.limit)):
