@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -89,6 +92,21 @@ def test_the_shipped_ladder():
     assert len(ids) == len(set(ids))
     assert all(-1 <= value <= 1 for one in rungs for value in one.tau.values())
     assert set(families()) == {"causal", "masked", "encoder_decoder"}
+
+
+def test_results_on_the_ladder_are_the_measured_ones():
+    """Each τ of a short name is that of `auto` in the stored comparison of sizes, and all are of the same datasets."""
+    with (Path(__file__).parents[2] / "benchmarks" / "sizes.csv").open(
+        encoding="utf-8", newline=""
+    ) as stream:
+        rows = [row for row in csv.DictReader(stream) if row["method"] == "auto"]
+    labels = {"default": "SmolLM2-135M", "gemma-3-270m": "Gemma-3-270M"}
+    measured = {one.name: one.tau for one in named_rungs() if one.tau}
+    assert set(measured) == set(labels)
+    assert len({frozenset(tau) for tau in measured.values()}) == 1
+    for name, tau in measured.items():
+        stored = {row["dataset"]: float(row["tau"]) for row in rows if row["model"] == labels[name]}
+        assert dict(tau) == {dataset: stored[dataset] for dataset in tau}
 
 
 def test_the_hubs_cache_is_looked_at(monkeypatch, tmp_path):
