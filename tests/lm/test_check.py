@@ -12,11 +12,13 @@ from dataclasses import replace
 import pytest
 import torch
 
+import tiny
 from ccrank.errors import CcrankError, ModelWarning
 from ccrank.lm import Reader, check, checked, load_model
 from ccrank.lm.check import SentenceCheck, check_model, in_random_order
 from ccrank.lm.checked import require_good, verdict_of
 from ccrank.paths import cache_folder
+from ccrank.prompts import Piece, Prompt
 from ccrank.reader_options import ReaderOptions
 from tiny import save_model, tiny_model
 
@@ -48,6 +50,32 @@ def test_random_weights_are_caught(family):
     assert verdict.reasons
     assert verdict.causes
     assert verdict.gaps
+
+
+def test_a_masked_model_that_fills_the_gaps_passes(monkeypatch):
+    """A tiny BERT is suspect at random, and good once it has learnt the gaps: the check can tell them apart."""
+    rows = check._data()["english"]["clozes"]
+    monkeypatch.setattr(tiny, "CORPUS", [f"{before} {answer}." for before, answer in rows] * 20)
+    words = tiny.word_tokenizer.__wrapped__()
+    loaded = replace(tiny_model("bert"), tokenizer=words)
+    reader = Reader(loaded)
+    prompts = [Prompt((Piece(f"{before} "), Piece("", "slot"), Piece("."))) for before, _ in rows]
+    encoded = reader.prompt_tokenizer.encode(prompts, [[answer] for _, answer in rows])
+    assert check_model(reader).status == "suspect"
+    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(one.tokens) for one in encoded], batch_first=True)
+    slots = torch.tensor([one.slot for one in encoded])
+    right = torch.tensor([one.answers[0][0] for one in encoded])
+    learner = torch.optim.Adam(loaded.model.parameters(), 3e-3)
+    for _ in range(80):
+        logits = loaded.model(input_ids=ids, attention_mask=(ids > 0).long()).logits[
+            torch.arange(len(ids)), slots
+        ]
+        learner.zero_grad()
+        torch.nn.functional.cross_entropy(logits, right).backward()
+        learner.step()
+    verdict = check_model(reader)
+    assert verdict.status == "good"
+    assert verdict.clozes == 1.0
 
 
 def test_what_cannot_be_checked_is_said_so():
