@@ -192,6 +192,20 @@ def test_a_tokenizer_that_splits_into_letters_is_named():
     assert "pieces of 1.0 characters" in causes[0]
 
 
+@pytest.mark.parametrize(("size", "suspect"), [(50_000, True), (256, False)])
+def test_letters_with_a_large_vocabulary_are_suspect(monkeypatch, size, suspect):
+    """A model that is good at letters is suspect only if its vocabulary has more than letters."""
+    reader = Reader(tiny_model("llama", max_position_embeddings=512))
+    reader.loaded.model.config.vocab_size = size
+    good = [SentenceCheck("english", "It is | cold outside.", 1.0, 4.0, len("cold outside."))]
+    monkeypatch.setattr(check, "_sentences", lambda *_, **__: good)
+    monkeypatch.setattr(check, "_copying", lambda _: 0.1)
+    monkeypatch.setattr(check, "_clozes", lambda *_: [check.ClozeCheck("english", "It is cold", 1.0)])
+    verdict = check_model(reader)
+    assert (verdict.status == "suspect") is suspect
+    assert not suspect or "splits words into letters" in verdict.reasons[0]
+
+
 def test_overflow_is_named():
     """Scores that are not numbers point to the precision."""
     loaded = tiny_model("llama", max_position_embeddings=512)

@@ -44,6 +44,8 @@ BOS_HELPS = 0.85
 without the mistake."""
 SHORTEST_TOKEN = 1.5
 """Characters per token of English, below which a tokenizer splits words into letters."""
+LARGE_VOCABULARY = 1000
+"""Models of letters or bytes have smaller ones."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,11 @@ def _check_causal(reader: Reader) -> Verdict:
         reasons.append(
             f"{right:.0%} of trivial gaps are filled by their own word (at least {LEAST_CLOZES:.0%})"
         )
+    letters = (
+        _token_length(english) < SHORTEST_TOKEN and reader.loaded.model.config.vocab_size > LARGE_VOCABULARY
+    )
+    if language == "english" and letters:
+        reasons.append("its tokenizer splits words into letters, though it has a large vocabulary")
     clear = order <= CLEAR_ORDER and copying <= CLEAR_COPYING
     bos = None if clear else _bos_mistake(reader, english)
     if bos:
@@ -349,6 +356,11 @@ def _open(before: str) -> Prompt:
 def _order(sentences: Sequence[SentenceCheck]) -> float:
     shuffled = sum(one.shuffled_bits for one in sentences)
     return sum(one.bits for one in sentences) / shuffled if shuffled else math.nan
+
+
+def _token_length(sentences: Sequence[SentenceCheck]) -> float:
+    """Characters per token."""
+    return sum(len(_scored(one.text)[1]) for one in sentences) / max(1, sum(one.tokens for one in sentences))
 
 
 def _share_right(gaps: Sequence[ClozeCheck]) -> float:
