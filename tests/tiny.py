@@ -226,10 +226,9 @@ def tiny_model(family: str, seed: int = 0, **changes: Any) -> LoadedModel:
     """A random model of the family, or of a variant. Weights are large enough that a wrong mask or position shows."""
     name = family
     family, own = VARIANTS.get(family, (family, {}))
-    changes = {**own, **changes}
     config = tiny_config(family)
-    for name, value in changes.items():
-        setattr(config, name, value)
+    for key, value in {**own, **changes}.items():
+        setattr(config, key, value)
     form = form_of(config)
     kind = {
         "causal": transformers.AutoModelForCausalLM,

@@ -79,7 +79,8 @@ def test_a_masked_model_that_fills_the_gaps_passes(monkeypatch):
 
 
 def test_what_cannot_be_checked_is_said_so():
-    """No head, no sentinels or too short a window: the model is not checked, and no verdict is made up."""
+    """No head, no sentinels, a translator or too short a window: not checked, and no verdict is made up."""
+    assert "translates" in check_model(Reader(tiny_model("marian"))).message
     headless = replace(tiny_model("llama"), missing_head=("lm_head.weight",))
     assert check_model(Reader(headless)).status == "not checked"
     short = check_model(Reader(tiny_model("llama", max_position_embeddings=32)))

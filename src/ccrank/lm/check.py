@@ -114,6 +114,8 @@ def check_model(reader: Reader) -> Verdict:
     loaded = reader.loaded
     if loaded.missing_head:
         return Verdict("not checked", loaded.form, reasons=("the model has no language-model head",))
+    if loaded.family.get("translates"):
+        return Verdict("not checked", loaded.form, reasons=("the model translates, so it fills no gaps",))
     reader = reader.with_engine(reader.engine)
     reader.cache = None
     reader.prompt_tokenizer = replace(reader.prompt_tokenizer, chat=False)
