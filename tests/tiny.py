@@ -35,10 +35,37 @@ CORPUS = [
     "small large low high positive negative warm cold rich poor bright dark",
 ] * 4
 
-CAUSAL = ("gpt2", "llama", "qwen2", "qwen3", "gemma3_text", "gpt_neox", "opt", "mpt")
+CAUSAL = ("gpt2", "llama", "qwen2", "qwen3", "smollm3", "gemma3_text", "gpt_neox", "opt", "mpt")
 MASKED = ("bert", "roberta", "deberta", "deberta-v2", "modernbert", "albert")
 SEQ2SEQ = ("t5", "marian")
 FAMILIES = CAUSAL + MASKED + SEQ2SEQ
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    # The original length is shorter than the prompts, so that positions are rescaled.
+    "llama-3.2": (
+        "llama",
+        {
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 500000.0,
+                "factor": 32.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 16,
+            },
+            "tie_word_embeddings": True,
+        },
+    ),
+    "flan-t5": (
+        "t5",
+        {
+            "feed_forward_proj": "gated-gelu",
+            "is_gated_act": True,
+            "dense_act_fn": "gelu_new",
+            "tie_word_embeddings": False,
+        },
+    ),
+}
+"""Models of a family that differ in what a reader could get wrong: family and changes of its configuration."""
 
 
 @cache
@@ -110,6 +137,9 @@ def tiny_config(family: str) -> Any:
         "llama": lambda: t.LlamaConfig(**grouped),
         "qwen2": lambda: t.Qwen2Config(**grouped),
         "qwen3": lambda: t.Qwen3Config(**grouped, head_dim=8),
+        "smollm3": lambda: t.SmolLM3Config(
+            **grouped, no_rope_layers=[1, 0, 1], pad_token_id=2, bos_token_id=0, eos_token_id=1
+        ),
         # A window shorter than the prompts, on some layers: what a tree mask gets wrong first.
         "gemma3_text": lambda: t.Gemma3TextConfig(
             **grouped,
@@ -193,10 +223,12 @@ def tokenizer_of(family: str) -> Any:
 
 
 def tiny_model(family: str, seed: int = 0, **changes: Any) -> LoadedModel:
-    """A random model of the family. Weights are large enough that a wrong mask or position shows."""
+    """A random model of the family, or of a variant. Weights are large enough that a wrong mask or position shows."""
+    name = family
+    family, own = VARIANTS.get(family, (family, {}))
     config = tiny_config(family)
-    for name, value in changes.items():
-        setattr(config, name, value)
+    for key, value in {**own, **changes}.items():
+        setattr(config, key, value)
     form = form_of(config)
     kind = {
         "causal": transformers.AutoModelForCausalLM,
@@ -211,7 +243,7 @@ def tiny_model(family: str, seed: int = 0, **changes: Any) -> LoadedModel:
                 torch.nn.init.normal_(parameter, std=0.25)
         if hasattr(model, "final_logits_bias"):
             torch.nn.init.normal_(model.final_logits_bias)
-    return LoadedModel(f"tiny-{family}", None, model, tokenizer_of(family), form, f"tiny-{family}-{seed}")
+    return LoadedModel(f"tiny-{name}", None, model, tokenizer_of(family), form, f"tiny-{name}-{seed}")
 
 
 @cache

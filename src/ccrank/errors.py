@@ -7,3 +7,7 @@ class CcrankError(Exception):
 
 class CcrankWarning(UserWarning):
     """Something to know before relying on a ranking; the message says what to do about it."""
+
+
+class ModelWarning(CcrankWarning):
+    """A model reads plain text far worse than a language model should."""

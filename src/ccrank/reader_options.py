@@ -31,3 +31,5 @@ class ReaderOptions:
     """no, or how a model that is larger than one GPU is spread over several: auto, balanced, sequential."""
     allow_new_head: bool = False
     """Prompt a model even if its checkpoint lacks (part of) the language-model head."""
+    strict: bool = False
+    """Refuse a model that fails the check at its first load, instead of warning."""

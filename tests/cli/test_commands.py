@@ -22,6 +22,7 @@ COMMANDS = [
     ["data", "show"],
     ["models"],
     ["models", "list"],
+    ["models", "check"],
     ["models", "pull"],
     ["models", "info"],
     ["cache"],
@@ -92,12 +93,51 @@ def test_data_show(ccrank, rank, tmp_path):
     assert len(ok(result).splitlines()) == len(lines.splitlines())
 
 
-def test_models_list(ccrank):
-    """The short names, and that none of them is in a fresh cache."""
+def test_models_list(ccrank, monkeypatch, tmp_path):
+    """The short names, and that none of them is in a fresh cache; --hub lists ids with their quirks."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     rows = json.loads(ok(ccrank("models", "list", "--json")))
     assert "default" in {row["name"] for row in rows}
     assert not any(row["local"] for row in rows)
+    assert all(row["memory"]["float32"] == 4 * row["parameters"] for row in rows)
+    assert [row["parameters"] for row in rows] == sorted(row["parameters"] for row in rows)
     assert "default" in ok(ccrank("models", "list"))
+    ids = {row["name"]: row for row in json.loads(ok(ccrank("models", "list", "--hub", "--json")))}
+    assert "BOS" in ids["google/gemma-3-270m"]["what"]
+    assert "google/gemma-3-270m" in ok(ccrank("models", "list", "--hub"))
+
+
+def test_models_check(ccrank, model_folder):
+    """A random model is suspect, with the numbers of each sentence; --strict makes it an error."""
+    found = json.loads(ok(ccrank("models", "check", model_folder, "--json")))
+    assert found["status"] == "suspect"
+    assert found["sentences"][0]["bits"] > 0
+    assert found["speed"]["tokens_per_second"] > 0
+    assert "Likely causes" in ok(ccrank("models", "check", model_folder))
+    refused = ccrank("models", "check", model_folder, "--strict")
+    assert refused.code == 2
+    assert "Likely causes" in refused.err
+
+
+def test_a_suspect_model_is_warned_of(rank, monkeypatch):
+    """`rank` warns of a model that fails its check, each time, and refuses it with --strict."""
+    monkeypatch.delenv("CCRANK_CHECK")
+    for _ in range(2):
+        result = rank("a", "b", "--by", "size")
+        assert result.code == 0
+        assert "ccrank: warning:" in result.err
+        assert "far worse than a language model should" in result.err
+    assert rank("a", "b", "--by", "size", "--strict").code == 2
+
+
+def test_auto_says_what_it_picked(ccrank, monkeypatch, model_folder):
+    """`--model auto` names its choice and the reason on stderr."""
+    monkeypatch.setattr(
+        "ccrank.lm.ladder.best_model", lambda options: (model_folder, "auto: tiny, it is here")
+    )
+    result = ccrank("rank", "a", "b", "--by", "size", "--model", "auto", "--method", "prompt-pair")
+    assert result.code == 0
+    assert "ccrank: auto: tiny, it is here" in result.err
 
 
 def test_models_info(ccrank, model_folder):

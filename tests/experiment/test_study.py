@@ -162,6 +162,7 @@ def test_wrong_choices_are_refused(text: str) -> None:
         {"layers": "first"},
         {"limit": -1},
         {"models": ["a", "a"]},
+        {"models": ["auto"]},
         {"options": {"margin": {"epochs": 3}}},
         {"options": {"triplet": {"layer": "all"}}},
         {"options": {"triplet": {"epohcs": 3}}},

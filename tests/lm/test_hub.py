@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import transformers
 
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader, hub, load_model
@@ -128,6 +129,7 @@ def test_another_file_is_refused(tmp_path):
 def test_a_gguf_file_gives_the_models_own_logits(gguf_file):
     """A GGUF file is converted once and reads as the model that it was made from; its BOS setting is kept."""
     loaded = load_model(str(gguf_file))
+    assert f'"transformers": "{transformers.__version__}"' in (loaded.folder / hub.CONVERTED_BY).read_text()
     memory = tiny_model("llama", ccrank_bos=True)
     assert loaded.bos == memory.bos != ()
     np.testing.assert_allclose(logits_of(loaded), logits_of(memory), atol=1e-4)

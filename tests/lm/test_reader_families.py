@@ -10,9 +10,10 @@ import torch
 
 from ccrank.lm import Reader
 from ccrank.lm.graphs import GraphedPasses, Recorded, _copied
+from ccrank.lm.loading import families
 from ccrank.lm.tree_attention import using_blocks
 from ccrank.task import Criterion, Task
-from tiny import CAUSAL, FAMILIES, pair_prompts, tiny_model
+from tiny import CAUSAL, FAMILIES, VARIANTS, pair_prompts, tiny_model
 
 TASKS = [
     Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "Monaco"), id="countries"),
@@ -29,9 +30,27 @@ def all_pairs(form, tasks=TASKS):
     return [prompt for task in tasks for prompt in pair_prompts(task, form)]
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=[*FAMILIES, *VARIANTS])
 def loaded(request):
     return tiny_model(request.param)
+
+
+def test_every_family_on_the_ladder_is_read_here():
+    """Each family that hub ids are offered of is among those whose paths are compared, in its form."""
+    offered = {
+        (form, kind) for form, table in families().items() for kind, own in table.items() if own.get("hub")
+    }
+    tested = {(tiny_model(family).form, family) for family in FAMILIES}
+    assert offered <= tested
+
+
+def test_the_variants_differ_from_their_family():
+    """Rescaled positions and another activation change the numbers, so that they are really tested."""
+    for name, (family, _) in VARIANTS.items():
+        loaded, plain = tiny_model(name), tiny_model(family)
+        prompts = all_pairs(loaded.form)[:2]
+        ours, theirs = (Reader(one).read(prompts, candidates=["Yes", "No"]).logits for one in (loaded, plain))
+        assert np.abs(ours - theirs).max() > 1e-2
 
 
 def paths_of(loaded):

@@ -7,7 +7,7 @@ import io
 import os
 import sys
 import warnings
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
@@ -20,7 +20,7 @@ def main() -> None:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     from ccrank.cli.screen import spelled_out
-    from ccrank.errors import CcrankError, CcrankWarning
+    from ccrank.errors import CcrankError, CcrankWarning, ModelWarning
 
     # On a terminal or pipe with another encoding, replace characters that it cannot represent instead of failing.
     codecs.register_error("ccrank", spelled_out)
@@ -30,6 +30,8 @@ def main() -> None:
 
     # Commands show the warnings of rankings themselves, in whatever form they are asked for.
     warnings.simplefilter("ignore", CcrankWarning)
+    warnings.simplefilter("always", ModelWarning)
+    warnings.showwarning = _show_warning
     try:
         from ccrank.cli.app import app
 
@@ -70,6 +72,22 @@ def _usage_or_raise(error: Exception) -> NoReturn:
         error.show()
         sys.exit(error.exit_code)
     raise error
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    from ccrank.errors import CcrankWarning
+
+    if issubclass(category, CcrankWarning):
+        _say(f"ccrank: warning: {message}")
+    else:
+        (file or sys.stderr).write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _say(text: str) -> None:

@@ -1,13 +1,20 @@
-"""`ccrank models`: list models with short names, download them, show their properties."""
+"""`ccrank models`: list models, download them, check them, show their properties."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccrank.cli.options import AllowPickle, AsJson
-from ccrank.cli.screen import out, print_json, simple_table, spinner
+from ccrank.cli.options import NO_FLAGS, AllowPickle, AsJson, ReaderFlags, with_reader_flags
+from ccrank.cli.screen import Column, fitted_table, out, print_json, simple_table, spinner
+from ccrank.errors import CcrankError
+
+if TYPE_CHECKING:
+    from ccrank.lm.check import Verdict
 
 app = typer.Typer(help="Language models by name.", no_args_is_help=True)
 
@@ -15,29 +22,153 @@ Name = Annotated[str, typer.Argument(help="A short name, a hub id, a folder or a
 
 
 @app.command("list")
-def list_command(as_json: AsJson = False) -> None:
-    """List the models with short names, and whether they are on this machine."""
-    from ccrank.lm.hub import known_models
+def list_command(
+    hub: Annotated[
+        bool, typer.Option("--hub", help="List ids on the hub, by size, of the families that are tested.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List models by size: memory, licence, speed and τ where they were measured, and whether they are here."""
+    from ccrank.lm.ladder import SHOWN, hub_rungs, named_rungs
 
-    rows: list[dict[str, Any]] = [
-        {
-            "name": model.name,
-            "what": model.what,
-            "licence": model.licence,
-            "hub": model.hub,
-            "packages": list(model.packages),
-            "local": (model.folder / "config.json").is_file(),
-        }
-        for model in known_models().values()
-    ]
+    rungs = hub_rungs() if hub else named_rungs()
     if as_json:
-        print_json(rows)
+        print_json(
+            [
+                {
+                    "name": rung.name,
+                    "what": rung.what,
+                    "form": rung.form,
+                    "parameters": rung.parameters,
+                    "memory": {precision: rung.memory(precision) for precision in SHOWN},
+                    "licence": rung.licence,
+                    "hub": rung.hub,
+                    "language_model_head": rung.head,
+                    "speed": rung.speed,
+                    "tau": dict(rung.tau),
+                    "mean_tau": rung.mean_tau,
+                    "local": rung.local,
+                }
+                for rung in rungs
+            ]
+        )
         return
-    table = simple_table("name", "what", "licence", "on the hub", "here")
-    for row in rows:
-        table.add_row(row["name"], row["what"], row["licence"], row["hub"], "yes" if row["local"] else "")
+    columns = [
+        Column("name"),
+        Column("weights", number=True, drop=1),
+        *(Column(precision, number=True, drop=4 if precision != "bfloat16" else 2) for precision in SHOWN),
+        Column("licence", drop=3),
+        Column("tokens/s", number=True, drop=2),
+        Column("τ", number=True, drop=1),
+        Column("here"),
+        Column("note", drop=5),
+    ]
+    rows = [
+        [
+            rung.name,
+            _count(rung.parameters),
+            *(f"{rung.memory(precision) / 2**30:.2f}" for precision in SHOWN),
+            rung.licence,
+            f"{rung.speed['tokens_per_second']:,.0f}" if rung.speed else "",
+            "" if rung.mean_tau is None else f"{rung.mean_tau:+.2f}",
+            "yes" if rung.local else "",
+            rung.what,
+        ]
+        for rung in rungs
+    ]
+    table, _ = fitted_table(columns, rows)
     out().print(table)
-    typer.echo("\nAny other model: --model takes a hub id, a folder or a .gguf file.")
+    typer.echo("\nGiB of the weights at each precision. --json has all columns; --hub lists more models.")
+    typer.echo(
+        "--model takes any hub id, folder or .gguf file, or auto: the best one here that fits in memory."
+    )
+
+
+@app.command("check")
+@with_reader_flags
+def check_command(
+    name: Name = "default",
+    again: Annotated[
+        bool, typer.Option("--again", help="Check it again, even if it has been checked.")
+    ] = False,
+    as_json: AsJson = False,
+    *,
+    reader_flags: ReaderFlags = NO_FLAGS,
+) -> None:
+    """Check that a model reads plain text as a language model should, and measure its speed."""
+    with spinner("starting") as say:
+        from ccrank.lm import Reader
+        from ccrank.lm.checked import verdict_of
+        from ccrank.lm.ladder import AUTO, best_model, known_speed, measure_speed
+        from ccrank.lm.loading import load_model
+
+        options = reader_flags.options()
+        if name == AUTO:
+            name, why = best_model(options)
+            say(why)
+        loaded = load_model(
+            name,
+            device=options.device,
+            dtype=options.dtype,
+            allow_pickle=options.allow_pickle,
+            allow_new_head=options.allow_new_head,
+            quantize=options.quantize,
+            device_map=options.device_map,
+            say=say,
+        )
+        reader = Reader(loaded, batch_tokens=options.batch_tokens)
+        verdict = verdict_of(reader, again=again, say=say)
+        speed = None if again else known_speed(name)
+        if speed is None:
+            say("measuring its speed")
+            speed = measure_speed(reader)
+    if as_json:
+        print_json({"name": name, **finite(asdict(verdict)), "speed": dict(speed)})
+    else:
+        _show_verdict(name, verdict, speed)
+    if options.strict and verdict.status == "suspect":
+        raise CcrankError(f"{name}: {verdict.message}")
+
+
+def _show_verdict(name: str, verdict: Verdict, speed: Mapping[str, Any]) -> None:
+    out().print(f"{name}: {verdict.message}")
+    if verdict.sentences:
+        table = simple_table("language", "bits/character", "shuffled", "sentence")
+        for one in verdict.sentences:
+            table.add_row(
+                one.language,
+                f"{one.bits:.2f}",
+                f"{one.shuffled_bits:.2f}",
+                one.text.replace(" |", "").replace("|", ""),
+            )
+        out().print(table)
+    if verdict.gaps:
+        table = simple_table("language", "nats over other words", "sentence")
+        for gap in verdict.gaps:
+            table.add_row(gap.language, f"{gap.margin:+.1f}", gap.text)
+        out().print(table)
+    facts = {
+        "bits of sentences, of shuffled words": verdict.order,
+        "bits of words read again, of new ones": verdict.copying,
+        "gaps filled by their own word": verdict.clozes,
+    }
+    for fact, value in facts.items():
+        if value is not None:
+            out().print(f"{fact}: {value:.0%}")
+    out().print(f"tokens/s: {speed['tokens_per_second']:,} ({speed['device']}, {speed['dtype']})")
+
+
+def finite(value: Any) -> Any:
+    """A JSON value in which numbers that JSON cannot express are null."""
+    if isinstance(value, dict):
+        return {key: finite(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _count(parameters: int) -> str:
+    return f"{parameters / 1e9:.2f}B" if parameters >= 1e9 else f"{parameters / 1e6:.0f}M"
 
 
 @app.command("pull")

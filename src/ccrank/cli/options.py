@@ -26,7 +26,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="A short name (see `ccrank models list`), a hub id, a folder or a .gguf file.",
+        help="A short name (see `ccrank models list`), a hub id, a folder, a .gguf file, or auto: the best one here.",
         rich_help_panel=READER_PANEL,
     ),
 ]
@@ -149,6 +149,14 @@ class ReaderFlags:
             default="no-allow-new-head",
         ),
     ] = None
+    strict: Annotated[
+        bool | None,
+        _flag(
+            "--strict/--no-strict",
+            help="Refuse a model that fails the check at its first load, instead of warning.",
+            default="no-strict",
+        ),
+    ] = None
 
     def given(self) -> dict[str, Any]:
         """The flags that were given."""
@@ -214,7 +222,11 @@ def open_reader(
     """Open a model, with a status line while it loads; on a cluster, a copy for each worker."""
     with spinner("starting") as say:
         from ccrank.lm import Reader, ReadingCache
+        from ccrank.lm.ladder import AUTO, best_model
 
+        if model == AUTO:
+            model, why = best_model(options)
+            typer.echo(f"ccrank: {why}", err=True)
         cache = ReadingCache() if use_cache else None
         if cluster is not None and cluster.engine == "ray":
             from ccrank.distributed import ClusterReader, connect

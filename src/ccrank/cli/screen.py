@@ -187,7 +187,7 @@ def spinner(text: str) -> Iterator[Callable[[str], None]]:
     else:
 
         def say(words: str) -> None:
-            if not words.startswith(("loading", "looking")):
+            if not words.startswith(("loading", "looking", "checking", "measuring")):
                 sys.stderr.write(f"ccrank: {words}\n")
 
         yield say

@@ -17,7 +17,7 @@ from ccrank.reader_options import ReaderOptions
 from ccrank.toml import parse_toml
 
 READER_DEFAULTS: Mapping[str, Any] = asdict(ReaderOptions())
-NOT_IN_RESULTS = ("device", "batch_tokens")
+NOT_IN_RESULTS = ("device", "batch_tokens", "strict")
 """Reader options that do not change results, so a study may be resumed with other values."""
 AUTO_LAYERS = "auto, the layer closest to label-free anchors"
 """The fingerprint's entry for auto: studies with another selection rule must not be mixed with these."""
@@ -56,6 +56,10 @@ class Study:
             if repeated := sorted({value for value in values if values.count(value) > 1}):
                 raise CcrankError(f"{name} contains {repeated[0]!r} twice")
             object.__setattr__(self, name, values)
+        if "auto" in self.models:
+            raise CcrankError(
+                "a study names its models; 'auto' is another one on each machine (see `ccrank models list`)"
+            )
         object.__setattr__(self, "template", tuple(self.template))
         object.__setattr__(self, "layers", _checked_layers(self.layers))
         for name, value in (("seeds", self.seeds), ("limit", self.limit)):

@@ -13,14 +13,15 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
+from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.files import write_atomically
+from ccrank.lm.gguf_tokenizer import verify_tokenizer
 from ccrank.paths import cache_folder
 from ccrank.toml import parse_toml
 
@@ -28,6 +29,8 @@ Say = Callable[[str], None]
 """Called with a short status message. A command shows it; a library call may ignore it."""
 
 HUB_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja", "*.py")
+CONVERTED_BY = "ccrank-conversion.txt"
+"""The file that states which versions converted a GGUF file. It is no .json, which are files of the model."""
 PICKLES = ("pytorch_model*.bin",)
 
 
@@ -43,6 +46,12 @@ class KnownModel:
     members: tuple[str, ...]
     """For each package the file that contains (a part of) the weights; "*" for a whole model folder."""
     sha256: str
+    parameters: int = 0
+    """The number of weights."""
+    head: bool = True
+    """Whether it has a language-model head, so that it can be prompted."""
+    tau: Mapping[str, float] = field(default_factory=dict)
+    """Study → mean signed τ, as measured."""
 
     @property
     def folder(self) -> Path:
@@ -63,6 +72,9 @@ def known_models() -> Mapping[str, KnownModel]:
             tuple(table["packages"]),
             tuple(table["members"]),
             table["sha256"],
+            table["parameters"],
+            table.get("head", True),
+            table.get("tau", {}),
         )
         for name, table in tables.items()
     }
@@ -82,7 +94,7 @@ def locate(name: str, *, allow_pickle: bool = False, source: str = "auto", say: 
             raise CcrankError(
                 f"{name} is a file but not a .gguf; a model is a folder, a .gguf file or a hub id"
             )
-        digest = _remembered_sha256(path.resolve())
+        digest = remembered_sha256(path.resolve())
         return _once(
             cache_folder("models", f"gguf-{digest[:16]}"), lambda into: convert_gguf(path, into, say)
         )
@@ -243,13 +255,15 @@ def convert_gguf(path: Path, into: Path, say: Say) -> None:
                 "if the file is incomplete, download it again"
             ) from None
     tokenizer.save_pretrained(into)
+    fields = _gguf_fields(path)
+    verify_tokenizer(fields, into)
     config = model.config.to_dict()
     # Keys that depend on the machine or the date are removed: the same weights must have the same identity everywhere.
     for key in ("quantization_config", "_name_or_path", "_model_name_or_path", "transformers_version"):
         config.pop(key, None)
     config.update(architectures=[type(model).__name__], dtype="float32")
-    if (add_bos := _gguf_field(path, "tokenizer.ggml.add_bos_token")) is not None:
-        config["ccrank_bos"] = bool(add_bos)
+    if (add_bos := fields.get("tokenizer.ggml.add_bos_token")) is not None:
+        config["ccrank_bos"] = bool(add_bos.contents())
     tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
     tensors = {
         name: tensor.contiguous()
@@ -257,14 +271,16 @@ def convert_gguf(path: Path, into: Path, say: Say) -> None:
         if not (tied and name == "lm_head.weight")
     }
     save_file(tensors, into / "model.safetensors", metadata={"format": "pt"})
+    versions = {name: metadata.version(name) for name in ("transformers", "tokenizers", "gguf")}
+    (into / CONVERTED_BY).write_text(json.dumps({"converted_by": versions}, indent=1))
     (into / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True, default=str))
 
 
-def _gguf_field(path: Path, name: str) -> object | None:
+def _gguf_fields(path: Path) -> Mapping[str, Any]:
     from gguf import GGUFReader
 
-    found = GGUFReader(path).fields.get(name)
-    return None if found is None else found.contents()
+    fields: Mapping[str, Any] = GGUFReader(path).fields
+    return fields
 
 
 def _once(folder: Path, make: Callable[[Path], None]) -> Path:
@@ -320,11 +336,18 @@ def weights_identity(folder: Path, files: Sequence[Path]) -> str:
     """
     digest = hashlib.sha256((folder / "config.json").read_bytes())
     for path in sorted(files):
-        digest.update(_remembered_sha256(path.resolve()).encode())
+        digest.update(remembered_sha256(path.resolve()).encode())
     return digest.hexdigest()[:32]
 
 
-def _remembered_sha256(path: Path) -> str:
+def remembered_sha256(path: Path) -> str:
+    """The SHA-256 of a file, computed once while its size and modification time are unchanged.
+
+    Parameters
+    ----------
+    path
+        A file, by its real path.
+    """
     status = path.stat()
     key = hashlib.sha256(f"{path}|{status.st_size}|{status.st_mtime_ns}".encode()).hexdigest()[:32]
     note = cache_folder("hashes", key)

@@ -11,10 +11,12 @@ import numpy as np
 from ccrank.errors import CcrankError
 from ccrank.lm.budget import token_budget
 from ccrank.lm.cache import ReadingCache
+from ccrank.lm.checked import require_good
 from ccrank.lm.chunks import Chunk, Collected, Progress, Wish, chunk_ranges, in_tokens
 from ccrank.lm.engine import EngineLike
 from ccrank.lm.engine_factory import make_engine
 from ccrank.lm.hub import Say
+from ccrank.lm.ladder import AUTO, best_model
 from ccrank.lm.loading import LoadedModel, load_model
 from ccrank.lm.plan import Plan
 from ccrank.lm.points import EngineOutput
@@ -84,12 +86,14 @@ class Reader:
         cache: ReadingCache | None = None,
         say: Say = lambda _: None,
     ) -> Reader:
-        """Load a model by name and make a reader of it.
+        """Load a model by name and make a reader of it. Weights that are loaded for the first time are checked, and a
+        model that reads plain text badly is warned of as a `ModelWarning`.
 
         Parameters
         ----------
         name
-            A short name (`ccrank models list`), a hub id, a folder or a .gguf file.
+            A short name (`ccrank models list`), a hub id, a folder, a .gguf file, or "auto" for the best model that is
+            on this machine and fits in memory.
         options
             How the model is loaded and read; see `ReaderOptions`.
         cache
@@ -98,6 +102,9 @@ class Reader:
             Called with a short status message before anything slow.
         """
         chosen = options or ReaderOptions()
+        if name == AUTO:
+            name, why = best_model(chosen)
+            say(why)
         loaded = load_model(
             name,
             device=chosen.device,
@@ -108,13 +115,15 @@ class Reader:
             device_map=chosen.device_map,
             say=say,
         )
-        return cls(
+        reader = cls(
             loaded,
             batch_tokens=chosen.batch_tokens,
             cache=cache,
             chat=chosen.chat,
             truncate=chosen.truncate,
         )
+        require_good(reader, strict=chosen.strict, say=say)
+        return reader
 
     def with_engine(self, engine: EngineLike) -> Reader:
         """The same reader, with its own count of what it spent, whose passes another engine runs.

@@ -1,0 +1,139 @@
+"""The verdicts of checks on disk, so that a model is checked once for each combination of weights and versions.
+
+The same weights can be right with one version of a library and silently wrong with another, on one device and not on
+another, so all of them are part of the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccrank.errors import CcrankError, ModelWarning
+from ccrank.files import write_atomically
+from ccrank.lm.check import ClozeCheck, SentenceCheck, Verdict, check_model
+from ccrank.lm.hub import Say, remembered_sha256
+from ccrank.paths import cache_folder
+
+if TYPE_CHECKING:
+    from ccrank.lm.reader import Reader
+
+FORMAT = 1
+"""Increased when the texts or the thresholds change, so that models are checked again."""
+SWITCH = "CCRANK_CHECK"
+"""The environment variable that turns the check off: "no"."""
+LIBRARIES = ("torch", "transformers", "tokenizers")
+TOKENIZER_FILES = ("tokenizer*.json", "vocab.*", "merges.txt", "*.model", "*.tiktoken")
+
+
+def require_good(reader: Reader, *, strict: bool = False, say: Say = lambda _: None) -> Verdict | None:
+    """Check a model, or recall its verdict, and warn of a bad one; returns None where checks are turned off.
+
+    Parameters
+    ----------
+    reader
+        An open model.
+    strict
+        Raise an error instead of warning. A model that cannot be checked is accepted.
+    say
+        Called with a short status message before the check.
+    """
+    if os.environ.get(SWITCH) == "no":
+        return None
+    verdict = verdict_of(reader, say=say)
+    if verdict.status == "suspect":
+        said = f"{reader.name}: {verdict.message}. See `ccrank models check {reader.name}`"
+        if strict:
+            raise CcrankError(f"{said}; without --strict this is a warning")
+        warnings.warn(said, ModelWarning, stacklevel=3)
+    return verdict
+
+
+def verdict_of(reader: Reader, *, again: bool = False, say: Say = lambda _: None) -> Verdict:
+    """The verdict on a model: from the disk if it has been checked in the same circumstances.
+
+    Parameters
+    ----------
+    reader
+        An open model.
+    again
+        Check it again.
+    say
+        Called with a short status message before the check.
+    """
+    made_with = circumstances(reader)
+    note = cache_folder(
+        "checks", hashlib.sha256(repr(sorted(made_with.items())).encode()).hexdigest()[:32] + ".json"
+    )
+    stored = None if again or reader.loaded.folder is None else _stored(note)
+    if stored is not None:
+        return stored
+    say(f"checking {reader.name} (once)")
+    found = check_model(reader)
+    verdict = Verdict(**{**found.__dict__, "made_with": made_with})
+    if reader.loaded.folder is not None:
+        try:
+            note.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(note, json.dumps(asdict(verdict), ensure_ascii=False, indent=1))
+        except (OSError, CcrankError):
+            pass  # a read-only cache costs time, not correctness
+    return verdict
+
+
+def circumstances(reader: Reader) -> dict[str, str]:
+    """All that the verdict depends on: weights with their precision, tokenizer, versions, device, and how it is read.
+
+    Parameters
+    ----------
+    reader
+        An open model.
+    """
+    loaded = reader.loaded
+    return {
+        "format": str(FORMAT),
+        "weights": loaded.identity,
+        "tokenizer": "" if loaded.folder is None else _tokenizer_sha256(loaded.folder),
+        "begins_with": " ".join(map(str, loaded.bos)),
+        "device": loaded.model.device.type,
+        "read_as": "prefix tree" if reader.engine.tree else "padded batches",
+        "head": "missing" if loaded.missing_head else "present",
+        **{name: metadata.version(name) for name in LIBRARIES},
+    }
+
+
+def _tokenizer_sha256(folder: Path) -> str:
+    files = sorted({path.resolve() for pattern in TOKENIZER_FILES for path in folder.glob(pattern)})
+    return hashlib.sha256(" ".join(remembered_sha256(path) for path in files).encode()).hexdigest()[:32]
+
+
+def _stored(note: Path) -> Verdict | None:
+    try:
+        return verdict_from(json.loads(note.read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # a damaged note is made again
+
+
+def verdict_from(stored: Mapping[str, Any]) -> Verdict:
+    """A verdict from its JSON form.
+
+    Parameters
+    ----------
+    stored
+        What `dataclasses.asdict` gave.
+    """
+    return Verdict(
+        **{
+            **stored,
+            "reasons": tuple(stored["reasons"]),
+            "causes": tuple(stored["causes"]),
+            "sentences": tuple(SentenceCheck(**one) for one in stored["sentences"]),
+            "gaps": tuple(ClozeCheck(**one) for one in stored["gaps"]),
+        }
+    )
