@@ -146,7 +146,7 @@ def test_prompts_of_one_wording_are_cut_once(monkeypatch):
 
 
 def test_many_candidates_are_tokenized_from_words(monkeypatch):
-    """One prompt with 100 candidates: the prompt is tokenized with 8 of them, and the tokens are those of whole texts."""
+    """Of 100 candidates of a prompt 8 are tokenized behind it, and all have the tokens that they have there."""
     prompt = Prompt((Piece(f"{STORY}The largest is "), Piece("", "slot")))
     candidates = tuple(f"old tower {number}" for number in range(100))
     tokenizer = byte_tokenizer()
