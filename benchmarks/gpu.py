@@ -1,6 +1,6 @@
 """Speed on a CUDA device: short prompts, pairs behind a context, one list, probes; and that every path agrees.
 
-    python benchmarks/gpu.py [--rows short,list,probes,pairs,memory,blocks]
+    python benchmarks/gpu.py [--rows short,list,probes,pairs,memory,blocks,prefix]
 
 Weights are random, which changes no operation count, and the tokenizer is trained on made-up words, so nothing is
 downloaded. Every comparison asserts equality within the precision of bfloat16 before a time is printed. Rates are
@@ -20,9 +20,11 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+import prefix_attention
 from ccrank.api import rank_tasks
 from ccrank.lm import LoadedModel, Reader
 from ccrank.lm.chunks import Wish
+from ccrank.lm.prompt_tokenizer import PromptTokenizer
 from ccrank.lm.tree_attention import using_blocks
 from ccrank.probing import fit_each
 from ccrank.prompts import Prompt, load_templates
@@ -38,7 +40,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", default="short,list,probes,pairs,memory,blocks", help="what to measure")
+    parser.add_argument(
+        "--rows", default="short,list,probes,pairs,memory,blocks,prefix", help="what to measure"
+    )
     parser.add_argument("--items", type=int, default=40_000, help="short prompts")
     parser.add_argument("--tasks", type=int, default=128, help="tasks of pairs behind a context")
     parser.add_argument("--layers", type=int, default=32, help="layers of the 7B shape")
@@ -60,6 +64,10 @@ def main() -> None:
         del small
     if "probes" in rows:
         probes()
+    if "prefix" in rows:
+        prompts = pairs_behind_contexts(tokenizer, arguments.tasks)
+        encoded = PromptTokenizer(tokenizer, "causal").encode_batch(prompts, [tuple(ANSWERS)] * len(prompts))
+        prefix_attention.measure(encoded.tokens, heads=32, width=128, budget=32768, device="cuda")
     if {"pairs", "memory", "blocks"} & set(rows):
         torch.cuda.empty_cache()
         large = loaded_of(tokenizer, hidden_size=4096, intermediate_size=11008,
