@@ -1,6 +1,6 @@
 """Speed on a CUDA device: short prompts, pairs behind a context, one list, probes; and that every path agrees.
 
-    python benchmarks/gpu.py [--rows short,list,probes,pairs,memory,blocks]
+    python benchmarks/gpu.py [--rows short,list,probes,pairs,memory,blocks,prefix]
 
 Weights are random, which changes no operation count, and the tokenizer is trained on made-up words, so nothing is
 downloaded. Every comparison asserts equality within the precision of bfloat16 before a time is printed. Rates are
@@ -20,9 +20,11 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+import prefix_attention
 from ccrank.api import rank_tasks
 from ccrank.lm import LoadedModel, Reader
 from ccrank.lm.chunks import Wish
+from ccrank.lm.prompt_tokenizer import PromptTokenizer
 from ccrank.lm.tree_attention import using_blocks
 from ccrank.probing import fit_each
 from ccrank.prompts import Prompt, load_templates
@@ -38,7 +40,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", default="short,list,probes,pairs,memory,blocks", help="what to measure")
+    parser.add_argument(
+        "--rows", default="short,list,probes,pairs,memory,blocks,prefix", help="what to measure"
+    )
     parser.add_argument("--items", type=int, default=40_000, help="short prompts")
     parser.add_argument("--tasks", type=int, default=128, help="tasks of pairs behind a context")
     parser.add_argument("--layers", type=int, default=32, help="layers of the 7B shape")
@@ -60,6 +64,10 @@ def main() -> None:
         del small
     if "probes" in rows:
         probes()
+    if "prefix" in rows:
+        prompts = pairs_behind_contexts(tokenizer, arguments.tasks)
+        encoded = PromptTokenizer(tokenizer, "causal").encode_batch(prompts, [tuple(ANSWERS)] * len(prompts))
+        prefix_attention.measure(encoded.tokens, heads=32, width=128, budget=32768, device="cuda")
     if {"pairs", "memory", "blocks"} & set(rows):
         torch.cuda.empty_cache()
         large = loaded_of(tokenizer, hidden_size=4096, intermediate_size=11008,
@@ -78,13 +86,17 @@ def short_prompts(loaded: LoadedModel, count: int) -> None:
     templates, reader = load_templates(), Reader(loaded)
     warm = Task(Criterion("size", "larger"), made_up_items(8192))
     read_singles(templates, reader, warm)
-    for _ in range(2):
-        task = Task(Criterion("size", "larger"), made_up_items(count))  # new words: nothing is remembered
+    rates: dict[bool, list[float]] = {False: [], True: []}
+    for second_thread in (False, True) * 3:
+        reader._second_thread = second_thread
+        task = Task(Criterion("size", "larger"), made_up_items(count))  # new items: nothing is remembered
         start = time.perf_counter()
         readings = read_singles(templates, reader, task)
         torch.cuda.synchronize()
-        seconds = time.perf_counter() - start
+        rates[second_thread].append(count / (time.perf_counter() - start))
+    reader._second_thread = False
     prompts = [templates.single(task, index) for index in range(4096)]
+    rendering = timed(lambda: [templates.single(task, index) for index in range(4096)])
     host = timed(
         lambda: reader._prepare(prompts, [tuple(ANSWERS)] * len(prompts), Wish((), True, False, False), 0)
     )
@@ -93,9 +105,11 @@ def short_prompts(loaded: LoadedModel, count: int) -> None:
     difference = agree(readings.logits[few], one.logits, "short prompts, tree and one by one")
     cost = readings.cost
     print(
-        f"short prompts: {count / seconds:,.0f} items/s ({seconds:.2f} s for {count:,}; "
-        f"{cost.prompt_tokens / count:.1f} tokens each, {cost.distinct_tokens:,} distinct); preparing alone "
-        f"{host / len(prompts) * 1e6:.1f} µs a prompt; largest difference {difference:.3f}"
+        f"short prompts: {max(rates[False]):,.0f} items/s of {count:,} "
+        f"({cost.prompt_tokens / count:.1f} tokens each, {cost.distinct_tokens:,} distinct), "
+        f"{max(rates[True]):,.0f} if a second thread prepares chunks; rendering takes "
+        f"{rendering / len(prompts) * 1e6:.1f} and preparing {host / len(prompts) * 1e6:.1f} µs a prompt; "
+        f"largest difference {difference:.3f}"
     )
 
 

@@ -1,7 +1,9 @@
 """How fast ccrank reads, against other libraries on the same model, prompts, machine and threads, in one run.
 
     python -m venv /tmp/peers && /tmp/peers/bin/pip install -r benchmarks/peers-requirements.txt
-    python benchmarks/peers.py --python /tmp/peers/bin/python [--gguf model.gguf] [--plot docs/images/peers.png]
+    python -m venv /tmp/lens && /tmp/lens/bin/pip install -r benchmarks/peers-lens-requirements.txt
+    python benchmarks/peers.py --python /tmp/peers/bin/python [--lens-python /tmp/lens/bin/python] [--gguf model.gguf]
+        [--plot docs/images/peers.png]
 
 Work 1 is the log-probabilities of Yes and No after the pairwise prompts of WikiLists tasks, work 2 the hidden states of
 the middle and the last layer after the prompts of single items. Each library runs in a process of its own and first
@@ -29,7 +31,9 @@ TOLERANCE = 1e-3
 LEAST_EQUAL_ANSWERS = 0.85
 OWN = ("ccrank", "transformers, padded", "transformers, one by one")
 """What runs in the environment of ccrank; the others run in that of --python."""
-PEERS = {"pairs": (*OWN, "minicons", "cappr", "llama.cpp"), "states": (*OWN, "nnsight")}
+LENS = "TransformerLens"
+"""Has an environment of its own: it needs transformers 5, cappr needs 4."""
+PEERS = {"pairs": (*OWN, "minicons", "cappr", "llama.cpp"), "states": (*OWN, "nnsight", LENS)}
 TITLES = {
     "pairs": "log-probabilities, pairs",
     "states": "hidden states, single items",
@@ -43,6 +47,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--python", default=sys.executable, help="the Python of peers-requirements.txt")
+    parser.add_argument(
+        "--lens-python",
+        help="the Python of peers-lens-requirements.txt; without it TransformerLens is left out",
+    )
+    parser.add_argument("--work", choices=tuple(PEERS), help="one of both works alone")
     parser.add_argument("--gguf", help="the model for llama.cpp; without it llama.cpp is left out")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument(
@@ -78,11 +87,16 @@ def compare(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         }
         (folder / "job.json").write_text(json.dumps(job))
         for work, peers in PEERS.items():
+            if arguments.work not in (None, work):
+                continue
             found: dict[str, np.ndarray] = {}
             for peer in peers:
-                if peer == "llama.cpp" and not arguments.gguf:
+                if (peer == "llama.cpp" and not arguments.gguf) or (
+                    peer == LENS and not arguments.lens_python
+                ):
                     continue
                 python = sys.executable if peer in OWN else arguments.python
+                python = arguments.lens_python if peer == LENS else python
                 row, found[peer] = run_peer(python, work, peer, folder, arguments.threads)
                 rows.append(row)
                 row["difference"] = check_agreement(peer, found[peer], found["ccrank"])
@@ -167,6 +181,8 @@ def open_peer(work: str, peer: str, job: dict[str, Any], folder: Path) -> Work:
     """A function from texts to log-probabilities (P, 2) or hidden states (P, L, d)."""
     if peer == "ccrank":
         return open_ccrank(work, job)
+    if peer == LENS:
+        return open_lens(folder, job["layers"])
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
@@ -285,6 +301,33 @@ def open_nnsight(model: Any, tokenizer: Any, layers: list[int]) -> Work:
     return read
 
 
+def open_lens(folder: Path, layers: list[int]) -> Work:
+    os.environ["WANDB_MODE"] = "disabled"
+    from transformer_lens.model_bridge import TransformerBridge
+    from transformers import AutoTokenizer
+
+    model = TransformerBridge.boot_transformers(str(folder), device="cpu")
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+    names = (f"blocks.{layers[0] - 1}.hook_out", "ln_final.hook_out")
+
+    def read(texts: list[str]) -> np.ndarray:
+        found: list[Any] = [None] * len(texts)
+        for part in batches(texts, BATCH):
+            batch = tokenizer([texts[index] for index in part], return_tensors="pt", padding=True)
+            _, kept = model.run_with_cache(
+                batch["input_ids"],
+                attention_mask=batch["attention_mask"],
+                names_filter=list(names),
+                return_type=None,
+            )
+            rows = np.stack([kept[name][:, -1].numpy() for name in names], axis=1)
+            for index, row in zip(part, rows, strict=True):
+                found[index] = row
+        return np.stack(found)
+
+    return read
+
+
 def with_llamacpp(
     job: dict[str, Any], first: list[str], texts: list[str]
 ) -> tuple[dict[str, Any], np.ndarray]:
@@ -339,7 +382,8 @@ def plot_rows(rows: list[dict[str, Any]], threads: int, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 2.8), layout="constrained")
-    for axes, work in zip(figure.subplots(1, len(PEERS)), PEERS, strict=True):
+    works = list(dict.fromkeys(row["work"] for row in rows))
+    for axes, work in zip(figure.subplots(1, len(works), squeeze=False)[0], works, strict=True):
         own = [row for row in rows if row["work"] == work][::-1]
         colors = ["tab:blue" if row["peer"] == "ccrank" else "0.7" for row in own]
         bars = axes.barh([row["peer"] for row in own], [row["CPU"] for row in own], color=colors)

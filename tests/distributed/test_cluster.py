@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,13 +15,17 @@ from pyarrow import parquet
 
 from ccrank.api import rank_tasks
 from ccrank.distributed import ClusterReader, cluster_engine, connect
+from ccrank.distributed import pool as pool_module
+from ccrank.distributed.pool import worker_plan
 from ccrank.distributed.reader import LEAST_CHARACTERS, MOST_PROMPTS, cuts
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader
 from ccrank.lm.reading import joined
 from ccrank.reader_options import ReaderOptions
+from ccrank.results import load_results
 from ccrank.stream import StreamOptions, Watcher, rank_file
 from ccrank.task import Criterion, Task
+from ccrank.taskfiles import write_tasks
 from tiny import pair_prompts, save_model, tiny_model, tiny_reader
 
 SIZE = Criterion("size", "larger", poles=("small", "large"))
@@ -66,6 +72,77 @@ def test_without_ray_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(CcrankError, match=r"pip install 'ccrank\[distributed\]'"):
         connect(None, None, "default", ReaderOptions())
+
+
+GPU_NODES = [{"CPU": 32.0, "GPU": 4.0}, {"CPU": 32.0, "GPU": 4.0}, {"CPU": 8.0}]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "workers", "device", "expected"),
+    [
+        (GPU_NODES, None, "auto", (8, {"num_gpus": 1.0, "num_cpus": 1}, None, "cuda")),
+        (GPU_NODES, 2, "cuda:3", (2, {"num_gpus": 1.0, "num_cpus": 1}, None, "cuda")),
+        (GPU_NODES, 12, "cuda", (12, {"num_gpus": 0.5, "num_cpus": 1}, None, "cuda")),
+        (GPU_NODES, None, "cpu", (3, {"num_cpus": 8}, 8, "cpu")),
+        (GPU_NODES[2:], 3, "auto", (3, {"num_cpus": 2}, 2, "auto")),
+    ],
+)
+def test_workers_request_gpus_where_the_cluster_has_them(nodes, workers, device, expected):
+    """One worker for each GPU, which it opens as the first one that it sees; more workers share GPUs; without GPUs, or
+    if the command says so, workers share the cores."""
+    *plan, options = worker_plan(nodes, workers, ReaderOptions(device=device, dtype="float16"))
+    assert (*plan, options.device) == expected
+    assert options.dtype == "float16"
+
+
+def test_a_cluster_without_gpus_cannot_be_asked_for_them():
+    """The error names the flag, before any worker waits for a GPU for ever."""
+    with pytest.raises(CcrankError, match="--device cuda:1: no node of the cluster has a GPU"):
+        worker_plan(GPU_NODES[2:], None, ReaderOptions(device="cuda:1"))
+
+
+class FakeRay:
+    """A cluster whose workers are objects of this process."""
+
+    exceptions = SimpleNamespace(RayTaskError=KeyError, RayActorError=OSError)
+
+    def __init__(self, nodes) -> None:
+        self.resources, self.requests = nodes, []
+
+    def is_initialized(self):
+        return True
+
+    def nodes(self):
+        return [{"Alive": True, "Resources": node} for node in self.resources]
+
+    def remote(self, **options):
+        self.requests.append(options)
+        return lambda kind: SimpleNamespace(remote=lambda *arguments: self.actor(kind(*arguments)))
+
+    def actor(self, worker):
+        return SimpleNamespace(open=SimpleNamespace(remote=lambda: worker.open), worker=worker)
+
+    def wait(self, references, num_returns):
+        return references[:1], references[1:]
+
+    def get(self, reference):
+        return reference()
+
+
+def test_workers_open_the_model_on_their_gpu(monkeypatch):
+    """What is requested of the cluster for each worker, and the device on which each worker opens the model."""
+    ray = FakeRay(GPU_NODES)
+    opened = []
+    monkeypatch.setattr(pool_module, "_ray", lambda: ray)
+    reader = SimpleNamespace(loaded=SimpleNamespace(identity="weights"))
+    monkeypatch.setattr(
+        Reader, "open", lambda name, options, cache: opened.append((name, options.device)) or reader
+    )
+    pool = connect("somewhere:6379", 3, "a model", ReaderOptions())
+    while pool.starting:
+        pool._take_ready(ray.wait([*pool.starting], num_returns=1)[0])
+    assert [request["num_gpus"] for request in ray.requests] == [1, 1, 1]
+    assert opened == [("a model", "cuda")] * 3
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +242,59 @@ def test_errors_of_workers_are_errors_of_the_command(cluster, model):
     with pytest.raises(CcrankError, match="does not fit the model's window"):
         reader.read(pair_prompts(long), ["Yes", "No"])
     pool.close()
+
+
+def ccrank(*arguments):
+    """The command in a process of its own, whose workers end with it."""
+    command = [sys.executable, "-m", "ccrank", *map(str, arguments)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.slow
+def test_commands_give_the_numbers_of_one_process(cluster, model, tmp_path):
+    """`rank --tasks` and `bench` on two workers: scores are those of one process up to rounding, and so are orders and
+    measures but for items that are nearly tied."""
+    node = cluster.add_node(**SMALL)
+    cluster.wait_for_nodes()
+    on_two = ("--engine", "ray", "--address", cluster.address, "--workers", "2")
+    tasks = [
+        Task(
+            SIZE,
+            tuple(ITEMS[place : place + 9]),
+            id=f"t{place}",
+            values=tuple(float(one) for one in range(9)),
+        )
+        for place in range(0, 81, 9)
+    ]
+    write_tasks(tasks, tmp_path / "tasks.jsonl")
+
+    rank = ("rank", "--tasks", tmp_path / "tasks.jsonl", "--model", model, "--json", "--no-cache")
+    alone, together = (
+        [json.loads(line) for line in ccrank(*rank, *more).splitlines()] for more in ((), on_two)
+    )
+    assert len(alone) == len(tasks)
+    for one, two in zip(alone, together, strict=True):
+        scores = [{row["item"]: row["score"] for row in ranking["items"]} for ranking in (one, two)]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+
+    bench = (
+        "bench",
+        "--models",
+        model,
+        "--datasets",
+        tmp_path / "tasks.jsonl",
+        "--seeds",
+        "2",
+        "--no-report",
+    )
+    bench += ("--methods", "prompt-pair,poles,pca,margin", "-o", "margin.epochs=20", "--out")
+    ccrank(*bench, tmp_path / "one")
+    ccrank(*bench, tmp_path / "two", *on_two)
+    alone, together = (load_results(tmp_path / name) for name in ("one", "two"))
+    keys = ["method", "task", "seed", "layer", "split"]
+    alone, together = (frame.sort_values(keys).reset_index(drop=True) for frame in (alone, together))
+    assert len(alone) > 4 * len(tasks)
+    assert alone[keys].equals(together[keys])
+    np.testing.assert_allclose(np.stack(together["scores"]), np.stack(alone["scores"]), atol=2e-3)
+    np.testing.assert_allclose(together["tau"], alone["tau"], atol=0.06)  # one pair of 36
+    cluster.remove_node(node)

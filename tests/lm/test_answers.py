@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, logsumexp
 
+from ccrank.lm import answers as module
 from ccrank.lm.answers import answer_tree
 
 WORDS = 5
@@ -29,8 +30,8 @@ class Table:
 def scores(answers, table, log_probabilities):
     tree = answer_tree(tuple(answers))
     return tree.scores(
-        {prefix: table.logits(prefix)[list(words)] for prefix, words in tree.steps.items()},
-        {prefix: logsumexp(table.logits(prefix)) for prefix in tree.steps},
+        np.concatenate([table.logits(prefix)[list(words)] for prefix, words in tree.steps.items()]),
+        np.array([logsumexp(table.logits(prefix)) for prefix in tree.steps]),
         log_probabilities,
     )
 
@@ -106,3 +107,12 @@ def test_each_step_is_asked_for_once():
     """The tree requests each next token after each prefix once, for any candidates."""
     tree = answer_tree(((1, 2, 3), (1, 2, 4), (1,), (5,)))
     assert tree.steps == {(): (1, 5), (1,): (2,), (1, 2): (3, 4)}
+
+
+def test_the_trees_of_many_candidates_are_not_kept():
+    """A stream has other candidates in every block: their trees would fill the memory."""
+    module._remembered.cache_clear()
+    for block in range(3):
+        answer_tree(tuple((block, number) for number in range(100)))
+    assert module._remembered.cache_info().currsize == 0
+    assert answer_tree(((1,), (2,))) is answer_tree(((1,), (2,)))

@@ -12,7 +12,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader, load_model
+from ccrank.lm import Reader, load_model, quantize
 from ccrank.lm.loading import choose_device, choose_dtype, form_of, tensor_names, weight_files
 from ccrank.task import Criterion, Task
 from tiny import FAMILIES, pair_prompts, save_model, tiny_config, tiny_model, tokenizer_of
@@ -334,6 +334,41 @@ def test_quantizing_needs_a_package_and_says_which(tmp_path, monkeypatch):
         load_model(str(folder), quantize="int8", device="cpu")
     with pytest.raises(CcrankError, match="'int3'"):
         load_model(str(folder), quantize="int3")
+
+
+@pytest.mark.parametrize(
+    ("device", "installed", "expected"),
+    [
+        ("cpu", ("torchao", "bitsandbytes"), "int8-torchao"),
+        ("cpu", ("optimum.quanto", "bitsandbytes"), "int8-bitsandbytes"),
+        ("cuda", ("torchao", "bitsandbytes"), "int8-bitsandbytes"),
+        ("cuda", ("optimum.quanto",), "int8-optimum-quanto"),
+    ],
+)
+def test_the_package_that_suits_the_device_quantizes(device, installed, expected, monkeypatch):
+    """bitsandbytes first on CUDA devices, torchao first elsewhere; the package is part of a model's identity."""
+    monkeypatch.setattr(quantize, "_installed", lambda name: name in installed)
+    monkeypatch.setattr(quantize, "_configuration", lambda module, *_: module)
+    found, name = quantize.quantization("int8", torch.device(device), torch.float32)
+    assert name == expected
+    assert quantize.PACKAGES[found] == expected.removeprefix("int8-")
+
+
+@pytest.mark.parametrize(("kind", "most"), [("int8", 0.06), ("int4", 0.6)])
+def test_quantized_models_read_nearly_as_others(kind, most, tmp_path):
+    """With torchao on a CPU: states differ, by little, in all paths alike, and so does the identity of the weights."""
+    pytest.importorskip("torchao", reason="an optional package")
+    config = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
+    folder = save_model(tiny_model("llama", **config), tmp_path)
+    plain, fewer = (load_model(str(folder), quantize=one, device="cpu") for one in ("no", kind))
+    assert fewer.identity == f"{plain.identity}-{kind}-torchao"
+    tree, one, other = (
+        Reader(loaded, path=path).read(pair_prompts(TASK), ["Yes", "No"], layers="all").states
+        for loaded, path in ((fewer, "tree"), (fewer, "one"), (plain, "tree"))
+    )
+    np.testing.assert_allclose(tree, one, atol=1e-4)
+    difference = np.abs(tree - other).mean() / np.abs(other).mean()
+    assert 0 < difference < most
 
 
 def test_a_device_map_gives_the_same_readings(tmp_path):

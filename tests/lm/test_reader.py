@@ -211,6 +211,9 @@ def test_ten_thousand_prompts():
     np.testing.assert_allclose(readings.logits[few], single.logits, atol=1e-4)
     assert len({tuple(row) for row in readings.logits.round(4)}) > 1000
     assert reader.spent == readings.cost
+    # As on a GPU, where one thread does all.
+    reader._second_thread = False
+    np.testing.assert_array_equal(reader.read(prompts, candidates=["Yes", "No"]).logits, readings.logits)
     assert readings.cost.prompts == 10_000
 
 

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
+from ccrank.lm import cuts
 from ccrank.lm import prompt_tokenizer as module
+from ccrank.lm import words as words_module
 from ccrank.lm.prompt_tokenizer import PromptTokenizer
-from ccrank.lm.words import WordTokens, split_words
+from ccrank.lm.words import WordTokens, marked_words, split_words
 from ccrank.prompts import Piece, Prompt, load_templates
 from ccrank.task import Criterion, Task
 from tiny import byte_tokenizer, unigram_tokenizer, word_tokenizer
@@ -103,6 +105,58 @@ def test_words_join_to_the_text(text):
         assert word[0] == " "
         assert not before[-1].isspace()
         assert not word[1].isspace()
+
+
+@given(st.lists(st.text(st.sampled_from([*"ab", " ", " ", " ", "\n", "\u00a0", "\x00", "\x01"]), max_size=8)))
+@settings(max_examples=200, deadline=None)
+def test_texts_are_split_together_as_one_by_one(texts):
+    """The words of many texts are those of each text, and marks say where texts start."""
+    found: list[list[str]] = []
+    for word in marked_words(texts) if texts else []:
+        if word[:1] == "\x01":
+            found.append([])
+            word = word[1:]
+        found[-1].append(word)
+    # A blank at the start of a text may be separate from the mark.
+    joined = [words[1:] if words[0] == "" and len(words) > 1 else words for words in found]
+    assert joined == [split_words(text) for text in texts]
+
+
+def test_words_that_were_forgotten_are_learned_again(monkeypatch):
+    """Tokens are the same when the table of words is full and starts anew."""
+    monkeypatch.setattr(words_module, "MOST_WORDS", 3)
+    tokenizer = byte_tokenizer()
+    words = WordTokens(tokenizer)
+    for text in ("the old stone bridge", "a new glass tower", "the old tower of stone") * 2:
+        assert words.rows([text])[0].flat.tolist() == tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert len(words._table.numbers) < 12
+
+
+def test_prompts_of_one_wording_are_cut_once(monkeypatch):
+    """Of 200 prompts about different items, each of two wordings is examined twice at most."""
+    seen = []
+    cut = cuts._cut
+    monkeypatch.setattr(cuts, "_cut", lambda *arguments: seen.append(1) or cut(*arguments))
+    names = [f"item {number}" for number in range(50)]
+    prompts = [
+        one.filled(answer) for one in prompts_of(names, STORY, "single")[:50] for answer in ("Yes", "No")
+    ]
+    cuts.cut_prompts(prompts)
+    assert len(seen) <= 4
+
+
+def test_many_candidates_are_tokenized_from_words(monkeypatch):
+    """Of 100 candidates of a prompt 8 are tokenized behind it, and all have the tokens that they have there."""
+    prompt = Prompt((Piece(f"{STORY}The largest is "), Piece("", "slot")))
+    candidates = tuple(f"old tower {number}" for number in range(100))
+    tokenizer = byte_tokenizer()
+    seen = []
+    encode = WordTokens.encode
+    monkeypatch.setattr(WordTokens, "encode", lambda self, texts: seen.extend(texts) or encode(self, texts))
+    [spliced] = PromptTokenizer(tokenizer, "causal").encode([prompt], [candidates])
+    assert sum(STORY in text for text in seen) <= 8
+    monkeypatch.setattr(module, "FEWEST_SPLICED", 10**9)
+    assert PromptTokenizer(tokenizer, "causal").encode([prompt], [candidates]) == [spliced]
 
 
 def wrapped(backend, **special):

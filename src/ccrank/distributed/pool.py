@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ccrank.distributed.worker import Worker
@@ -72,17 +72,39 @@ def connect(
                 "with `ray start --head`, or leave --address out"
             ) from None
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    gpus = int(sum(node.get("GPU", 0) for node in nodes))
-    count = workers or gpus or len(nodes)
-    resources: dict[str, Any] = {"num_gpus": 1, "num_cpus": 1}
-    threads = None
-    if not gpus or options.device == "cpu":
-        # As many workers on each node as the cluster has for each, which share its cores.
-        per_node = -(-count // len(nodes))
-        threads = max(1, int(min(node.get("CPU", 1) for node in nodes)) // per_node)
-        resources = {"num_cpus": threads}
+    count, resources, threads, own = worker_plan(nodes, workers, options)
     say(f"loading {model} on {count} workers")
-    return Pool(ray, count, resources, (model, options, threads, cache)).started()
+    return Pool(ray, count, resources, (model, own, threads, cache)).started()
+
+
+def worker_plan(
+    nodes: Sequence[Mapping[str, float]], workers: int | None, options: ReaderOptions
+) -> tuple[int, dict[str, float], int | None, ReaderOptions]:
+    """How many workers there are, what each of them requests of the cluster, how many threads torch has in each (None
+    leaves its default), and with which options each opens the model.
+
+    Parameters
+    ----------
+    nodes
+        The resources of each node, as Ray names them: CPU, GPU.
+    workers
+        How many workers are wanted; None for one for each GPU, or for each node if there are no GPUs.
+    options
+        The options of the command. With `device` "auto" a cluster's GPUs are used if it has any.
+    """
+    gpus = int(sum(node.get("GPU", 0) for node in nodes))
+    if options.device.startswith("cuda") and not gpus:
+        raise CcrankError(f"--device {options.device}: no node of the cluster has a GPU; use --device cpu")
+    if gpus and options.device.startswith(("auto", "cuda")):
+        count = workers or gpus
+        # Ray shows a worker its own GPU alone, so that it is the first one there. More workers than GPUs share them.
+        share = 1 / -(-count // gpus)
+        return count, {"num_gpus": share, "num_cpus": 1}, None, replace(options, device="cuda")
+    count = workers or len(nodes)
+    # As many workers on each node as the cluster has for each, which share its cores.
+    per_node = -(-count // len(nodes))
+    threads = max(1, int(min(node.get("CPU", 1) for node in nodes)) // per_node)
+    return count, {"num_cpus": threads}, threads, options
 
 
 @dataclass

@@ -8,10 +8,15 @@ from functools import lru_cache
 
 import numpy as np
 
+from ccrank.lm.ragged import Ragged
+
 Prefix = tuple[int, ...]
 
+MOST_REMEMBERED = 64
+"""Trees of more candidates are not remembered: a stream has other candidates in every block."""
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class AnswerTree:
     """The candidates of one prompt as a tree of tokens after the slot.
 
@@ -23,52 +28,77 @@ class AnswerTree:
 
     answers: tuple[Prefix, ...]
     steps: Mapping[Prefix, tuple[int, ...]]
-    """Answer prefix → the tokens whose logits are needed after it; () is the slot."""
+    """Answer prefix → the tokens whose logits are needed after it; () is the slot, and the first."""
+    paths: Ragged
+    """The tokens of each answer, as columns of the tokens of all steps."""
+    longer: Mapping[int, list[int]]
+    """Answer → the answers that continue it with no other answer in between."""
 
-    def scores(
-        self,
-        logits: Mapping[Prefix, np.ndarray],
-        normalisers: Mapping[Prefix, np.ndarray | float],
-        log_probabilities: bool,
-    ) -> np.ndarray:
-        """(…, candidates) float32, from the logits (…, tokens) at each step and the normalisers (…) at each step except
-        possibly the slot; the leading axes are prompts with the same candidates."""
-        table = {
-            (*prefix, token_id): logits[prefix][..., column].astype(float)
-            - (normalisers[prefix] if prefix or log_probabilities else 0.0)
-            for prefix, token_ids in self.steps.items()
-            for column, token_id in enumerate(token_ids)
-        }
-        whole = np.stack(
-            [sum(table[answer[: length + 1]] for length in range(len(answer))) for answer in self.answers],
-            axis=-1,
-        )
+    @property
+    def sizes(self) -> np.ndarray:
+        """(steps,) how many tokens each step has."""
+        return np.fromiter(map(len, self.steps.values()), np.int64, len(self.steps))
+
+    def scores(self, logits: np.ndarray, normalisers: np.ndarray, log_probabilities: bool) -> np.ndarray:
+        """(…, candidates) float32; the leading axes are prompts with the same candidates.
+
+        Parameters
+        ----------
+        logits
+            (…, tokens of all steps), step by step.
+        normalisers
+            (…, steps); that of the slot is used for log-probabilities only.
+        log_probabilities
+            Subtract the normaliser of the slot too.
+        """
+        shift = normalisers.astype(float)
+        if not log_probabilities:
+            shift[..., 0] = 0.0
+        values = logits.astype(float) - np.repeat(shift, self.sizes, axis=-1)
+        whole = np.add.reduceat(values[..., self.paths.flat], self.paths.starts[:-1], axis=-1)
         alone = whole.copy()
-        for index, answer in enumerate(self.answers):
-            if inner := self._next_longer(answer):
-                share = np.exp(whole[..., inner] - whole[..., [index]]).sum(axis=-1)
-                alone[..., index] += np.log1p(-np.minimum(share, 1 - 1e-6))
+        for index, inner in self.longer.items():
+            share = np.exp(whole[..., inner] - whole[..., [index]]).sum(axis=-1)
+            alone[..., index] += np.log1p(-np.minimum(share, 1 - 1e-6))
         return alone.astype(np.float32)
 
-    def _next_longer(self, answer: Prefix) -> list[int]:
-        """The candidates that continue `answer` with no other candidate in between."""
-        longer = [
-            other for other in self.answers if len(other) > len(answer) and other[: len(answer)] == answer
-        ]
-        return [
-            self.answers.index(other)
-            for other in longer
-            if not any(between != other and other[: len(between)] == between for between in longer)
-        ]
+
+def answer_tree(answers: tuple[Prefix, ...]) -> AnswerTree:
+    """The tree of a list of candidates."""
+    return _remembered(answers) if len(answers) <= MOST_REMEMBERED else _tree(answers)
 
 
 @lru_cache(maxsize=4096)
-def answer_tree(answers: tuple[Prefix, ...]) -> AnswerTree:
-    """The tree of a list of candidates."""
-    steps: dict[Prefix, list[int]] = {}
+def _remembered(answers: tuple[Prefix, ...]) -> AnswerTree:
+    return _tree(answers)
+
+
+def _tree(answers: tuple[Prefix, ...]) -> AnswerTree:
+    steps: dict[Prefix, dict[int, int]] = {}
     for answer in answers:
         for length, token_id in enumerate(answer):
-            token_ids = steps.setdefault(answer[:length], [])
-            if token_id not in token_ids:
-                token_ids.append(token_id)
-    return AnswerTree(answers, {prefix: tuple(token_ids) for prefix, token_ids in steps.items()})
+            places = steps.setdefault(answer[:length], {})
+            places.setdefault(token_id, len(places))
+    first = dict(zip(steps, np.cumsum([0, *map(len, steps.values())]).tolist(), strict=False))
+    paths = [
+        [first[(prefix := answer[:length])] + steps[prefix][token] for length, token in enumerate(answer)]
+        for answer in answers
+    ]
+    return AnswerTree(
+        answers,
+        {prefix: tuple(places) for prefix, places in steps.items()},
+        Ragged.of(paths),
+        _next_longer(answers),
+    )
+
+
+def _next_longer(answers: tuple[Prefix, ...]) -> dict[int, list[int]]:
+    """Answer → the answers that continue it with no other answer in between."""
+    place = {answer: index for index, answer in enumerate(answers)}
+    longer: dict[int, list[int]] = {}
+    for answer, index in place.items():
+        for length in range(len(answer) - 1, 0, -1):
+            if (shorter := place.get(answer[:length])) is not None:
+                longer.setdefault(shorter, []).append(index)
+                break
+    return longer

@@ -18,7 +18,7 @@ from ccrank.lm.backbone import Backbone, Head
 from ccrank.lm.graphs import MOST_TOKENS, GraphedPasses, rounded
 from ccrank.lm.layout import Batch, Layout
 from ccrank.lm.points import EngineOutput, Inputs, Points, columns_of
-from ccrank.lm.ragged import ranges
+from ccrank.lm.ragged import distinct_numbers, ranges
 from ccrank.lm.transfer import to_device, to_host
 from ccrank.lm.tree import Sorted
 from ccrank.lm.tree_masks import TreeMasks
@@ -81,7 +81,7 @@ class Engine:
         self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Progress | None
     ) -> EngineOutput:
         output = EngineOutput.empty(points)
-        waiting = np.unique(points.sequence)
+        waiting = distinct_numbers(points.sequence)
         indices = np.arange(len(points))
         while len(waiting):
             part = inputs.take(waiting)
@@ -238,7 +238,8 @@ def read_points(
     if with_tokens.any():
         assert head is not None
         asked = points.asked[chosen[with_tokens]]
-        used, which = np.unique(asked, return_inverse=True)
+        used = distinct_numbers(asked)
+        which = np.searchsorted(used, asked)
         ids, columns = columns_of([points.token_sets[number] for number in used])
         final = _rows_at(rows[depth], with_tokens)
         logits = head.logits(final, head.token_ids(tuple(ids), final.device))

@@ -68,7 +68,7 @@ class Plan:
         self.encoded, self.form, self.mask, self.per_token = encoded, form, mask, per_token
         self._parts: list[tuple[Ragged, np.ndarray]] = []
         self._sequences = 0
-        self._points: list[tuple[np.ndarray, np.ndarray, int, bool, bool, bool]] = []
+        self._points: list[tuple[np.ndarray, ...]] = []
         self._count = 0
         self._token_sets: dict[tuple[int, ...], int] = {}
         self.naive_tokens = int(encoded.tokens.lengths.sum())
@@ -100,21 +100,9 @@ class Plan:
         place = self._inputs_and_places[1]
         if not self._points:
             return Points.at(np.zeros(0, np.int64), np.zeros(0, np.int64))
-        sizes = [len(sequence) for sequence, *_ in self._points]
-
-        def spread(values: list[int] | list[bool]) -> np.ndarray:
-            return np.repeat(np.array(values), sizes)
-
-        sequences, positions, asked, normaliser, states, encoder = zip(*self._points, strict=True)
-        return Points(
-            place[np.concatenate(sequences)],
-            np.concatenate(positions),
-            spread(list(asked)),
-            tuple(self._token_sets),
-            spread(list(normaliser)),
-            spread(list(states)),
-            spread(list(encoder)),
-        )
+        columns = zip(*self._points, strict=True)
+        sequence, position, asked, normaliser, states, encoder = map(np.concatenate, columns)
+        return Points(place[sequence], position, asked, tuple(self._token_sets), normaliser, states, encoder)
 
     @property
     def distinct_tokens(self) -> int:
@@ -136,9 +124,9 @@ class Plan:
             return Inputs(Ragged.of([]), Sorted(Ragged.of([]))), np.zeros(0, np.int64)
         tokens = joined([part for part, _ in self._parts])
         if self.encoded.decoders is None:
-            tokens, place = _distinct(tokens)
-            return Inputs(tokens, Sorted(tokens) if self.form == "causal" else None), place
-        sources, source_of = _distinct(self.encoded.tokens)
+            tokens, place, own = _distinct(tokens)
+            return Inputs(tokens, Sorted(tokens, own) if self.form == "causal" else None), place
+        sources, source_of, _ = _distinct(self.encoded.tokens)
         prompt = np.concatenate([prompts for _, prompts in self._parts])
         keys = [
             (source, row.tobytes()) for source, row in zip(source_of[prompt].tolist(), tokens, strict=True)
@@ -162,43 +150,42 @@ class Plan:
         self,
         sequences: np.ndarray,
         positions: np.ndarray,
-        token_ids: tuple[int, ...] = (),
-        normaliser: bool = False,
+        asked: np.ndarray | int = -1,
+        normaliser: np.ndarray | bool = False,
         states: bool = False,
         encoder: bool = False,
     ) -> np.ndarray:
         """Request outputs at one position of each sequence; returns the indices of the points."""
-        asked = self._token_sets.setdefault(token_ids, len(self._token_sets)) if token_ids else -1
-        self._points.append((sequences, positions, asked, normaliser, states, encoder))
+        wishes = (np.broadcast_to(one, len(sequences)) for one in (asked, normaliser, states, encoder))
+        self._points.append((sequences, positions, *wishes))
         start = self._count
         self._count += len(sequences)
         return np.arange(start, self._count)
+
+    def _token_set(self, token_ids: tuple[int, ...]) -> int:
+        """The number of a list of token ids whose logits are requested."""
+        return self._token_sets.setdefault(token_ids, len(self._token_sets))
 
     def _decoded_answers(self, prompts: np.ndarray, tails: Tails, log_probabilities: bool) -> Scorer:
         """Score answers that a decoder generates token by token after the slot."""
         if not tails:
             return lambda output: np.zeros((len(prompts), 0), np.float32)
-        tree = answer_tree(tails)
-        own = self._own_tokens(prompts)
-        points = {
-            prefix: self._ask(
-                self._add(own.followed_by(prefix), prompts),
-                self.encoded.slots[prompts] + len(prefix),
-                token_ids,
-                normaliser=bool(prefix) or log_probabilities,
-            )
-            for prefix, token_ids in tree.steps.items()
-        }
-        self.naive_tokens += len(prompts) * sum(len(answer) - 1 for answer in tails)
-        if self.per_token:
-            [answer] = tails
-            return _per_token([points[answer[:length]] for length in range(len(answer))])
-        if set(points) == {()} and not log_probabilities:
-            return lambda output: output.token_logits(points[()])
+        tree, count = answer_tree(tails), len(prompts)
+        prefixes = Ragged.of(tree.steps)
+        asked: np.ndarray = np.array([self._token_set(token_ids) for token_ids in tree.steps.values()])
+        points = self._ask(
+            self._add(self._own_tokens(prompts).followed_by(prefixes), np.tile(prompts, len(prefixes))),
+            (prefixes.lengths[:, None] + self.encoded.slots[prompts]).ravel(),
+            np.repeat(asked, count),
+            normaliser=np.repeat((prefixes.lengths > 0) | log_probabilities, count),
+        ).reshape(len(prefixes), count)
+        self.naive_tokens += count * sum(len(answer) - 1 for answer in tails)
+        if self.per_token:  # of one answer the steps are its prefixes, the shortest first
+            return _per_token(list(points))
+        if len(points) == 1 and not log_probabilities:
+            return lambda output: output.token_logits(points[0])
         return lambda output: tree.scores(
-            {prefix: output.token_logits(places) for prefix, places in points.items()},
-            {prefix: output.normalisers[places].astype(float) for prefix, places in points.items()},
-            log_probabilities,
+            output.step_logits(points, tree.sizes), output.normalisers[points.T], log_probabilities
         )
 
     def _masked_answers(self, prompts: np.ndarray, tails: Tails, log_probabilities: bool) -> Scorer:
@@ -222,7 +209,7 @@ class Plan:
                 points[length, place] = self._ask(
                     sequences,
                     self.encoded.slots[prompts] + place,
-                    tuple(token_ids[length, place]),
+                    self._token_set(tuple(token_ids[length, place])),
                     normaliser=not plain,
                 )
 
@@ -263,10 +250,13 @@ def _per_token(points: Sequence[np.ndarray]) -> Scorer:
     )
 
 
-def _distinct(tokens: Ragged) -> tuple[Ragged, np.ndarray]:
-    """The distinct sequences, and the place of each sequence among them."""
-    first, place = _first_and_place(tokens.keys())
-    return (tokens if len(first) == len(tokens) else tokens.take(first)), place
+def _distinct(tokens: Ragged) -> tuple[Ragged, np.ndarray, Sequence[bytes]]:
+    """The distinct sequences, the place of each sequence among them, and the keys of the distinct ones."""
+    keys = tokens.keys()
+    if len(set(keys)) == len(keys):
+        return tokens, np.arange(len(keys)), keys
+    first, place = _first_and_place(keys)
+    return tokens.take(first), place, [keys[index] for index in first.tolist()]
 
 
 def _first_and_place(keys: Sequence[object]) -> tuple[np.ndarray, np.ndarray]:

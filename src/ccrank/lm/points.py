@@ -137,6 +137,13 @@ class EngineOutput:
         table: np.ndarray = self.logits[starts[:, None] + np.arange(count)]
         return table
 
+    def step_logits(self, points: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        """(n, Σ sizes) the logits of points (s, n), of which the points of one row request as many token ids as
+        `sizes` (s,) says, row after row."""
+        within = ranges(np.zeros_like(sizes), sizes)
+        table: np.ndarray = self.logits[np.repeat(self.logit_starts[points.T], sizes, axis=1) + within]
+        return table
+
     def states_at(self, points: np.ndarray) -> np.ndarray:
         """(n, layers, width) the states of points that request them."""
         assert self.states is not None

@@ -26,7 +26,7 @@ from ccrank.lm.words import WordTokens
 from ccrank.prompts import Form, Piece, Prompt
 
 FEWEST_SPLICED = 16
-"""Fewer prompts are tokenized whole."""
+"""Fewer prompts, or fewer candidates of a prompt, are tokenized whole."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +78,18 @@ class PromptTokenizer:
         items
             Find the last token of each prompt's last item; offsets make tokenizing slower.
         """
-        checked: set[int] = set()  # most prompts have the very same list of candidates
-        for prompt, answers in zip(prompts, candidates, strict=True):
-            if id(answers) not in checked:
-                checked.add(id(answers))
-                _refuse_blanks(prompt, answers)
+        # Most prompts have the very same list of candidates, and most open slots.
+        lists = {id(answers): index for index, answers in enumerate(candidates)}
+        for index in lists.values():
+            _refuse_blanks(prompts[index], candidates[index])
+        for prompt in prompts:
             if prompt.answer is not None:
                 _refuse_blanks(prompt, (prompt.answer,))
         harmless: set[str] = set()
         prepared = [self._prepared(prompt, harmless) for prompt in prompts]
-        if self.form == "causal" and len(prompts) >= FEWEST_SPLICED and self._words.separable:
+        longest = max((len(candidates[index]) for index in lists.values()), default=0)
+        many = max(len(prompts), longest) >= FEWEST_SPLICED
+        if self.form == "causal" and many and self._words.separable:
             spliced = splice(prepared, candidates, self._words, self.bos, items, self._check_answers)
             if spliced is not None and self._fits(spliced):
                 return spliced

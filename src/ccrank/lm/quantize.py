@@ -11,8 +11,12 @@ import torch
 from ccrank.errors import CcrankError
 
 KINDS = ("no", "int8", "int4")
-PACKAGES = {"bitsandbytes": "bitsandbytes", "torchao": "torchao", "optimum": "optimum-quanto"}
+PACKAGES = {"torchao": "torchao", "bitsandbytes": "bitsandbytes", "optimum.quanto": "optimum-quanto"}
 """Module → package, in order of preference."""
+ON_CUDA = ("bitsandbytes", "torchao", "optimum.quanto")
+"""The order on a CUDA device."""
+GROUP = 32
+"""Weights of 4 bits that share a scale, where torchao has no kernel of its own."""
 
 
 def quantization(kind: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, str]:
@@ -23,7 +27,7 @@ def quantization(kind: str, device: torch.device, dtype: torch.dtype) -> tuple[A
     kind
         "no", "int8" or "int4".
     device
-        The model's device; bitsandbytes is used on CUDA devices only.
+        The model's device; on CUDA devices bitsandbytes is preferred.
     dtype
         The precision of what is not quantized.
     """
@@ -31,17 +35,24 @@ def quantization(kind: str, device: torch.device, dtype: torch.dtype) -> tuple[A
         raise CcrankError(f"unknown quantization {kind!r}; choose {', '.join(KINDS)}")
     if kind == "no":
         return None, ""
-    usable = [name for name in PACKAGES if name != "bitsandbytes" or device.type == "cuda"]
-    found = next((name for name in usable if find_spec(name) is not None), None)
+    usable = ON_CUDA if device.type == "cuda" else tuple(PACKAGES)
+    found = next((name for name in usable if _installed(name)), None)
     if found is None:
         names = " or ".join(PACKAGES[name] for name in usable)
         raise CcrankError(
             f"--quantize {kind} on {device.type} needs the package {names}: pip install {PACKAGES[usable[0]]}"
         )
-    return _configuration(found, kind, dtype), f"{kind}-{PACKAGES[found]}"
+    return _configuration(found, kind, device, dtype), f"{kind}-{PACKAGES[found]}"
 
 
-def _configuration(module: str, kind: str, dtype: torch.dtype) -> Any:
+def _installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent is missing
+        return False
+
+
+def _configuration(module: str, kind: str, device: torch.device, dtype: torch.dtype) -> Any:
     import transformers
 
     if module == "bitsandbytes":
@@ -50,6 +61,12 @@ def _configuration(module: str, kind: str, dtype: torch.dtype) -> Any:
         return transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=dtype)
     if module == "torchao":
         kinds = import_module("torchao.quantization")
-        name = "Int8WeightOnlyConfig" if kind == "int8" else "Int4WeightOnlyConfig"
-        return transformers.TorchAoConfig(getattr(kinds, name)())
+        if kind == "int8":
+            return transformers.TorchAoConfig(kinds.Int8WeightOnlyConfig())
+        if device.type == "cuda":
+            return transformers.TorchAoConfig(kinds.Int4WeightOnlyConfig())
+        groups = import_module("torchao.quantization.granularity").PerGroup(GROUP)
+        return transformers.TorchAoConfig(
+            kinds.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=groups)  # type: ignore[attr-defined]
+        )
     return transformers.QuantoConfig(weights=kind)

@@ -54,17 +54,21 @@ class Ragged:
         edges = (4 * self.starts).tolist()
         return [data[start:end] for start, end in pairwise(edges)]
 
-    def followed_by(self, tail: Sequence[int]) -> Ragged:
-        """Each sequence with the same tokens appended."""
-        if not tail:
+    def followed_by(self, tails: Ragged) -> Ragged:
+        """Each sequence with the first tail appended, then each with the second, and so on.
+
+        >>> [row.tolist() for row in Ragged.of([(5, 6), (7,)]).followed_by(Ragged.of([(), (8, 9)]))]
+        [[5, 6], [7], [5, 6, 8, 9], [7, 8, 9]]
+        """
+        if len(tails) == 1 and not len(tails.flat):
             return self
-        lengths = self.lengths
-        starts = starts_of(lengths + len(tail))
+        own, more = np.tile(self.lengths, len(tails)), np.repeat(tails.lengths, len(self))
+        starts = starts_of(own + more)
         flat = np.empty(int(starts[-1]), np.int32)
-        flat[ranges(starts[:-1], lengths)] = self.flat
-        flat[(starts[1:, None] + np.arange(-len(tail), 0)).ravel()] = np.tile(
-            np.asarray(tail, np.int32), len(self)
-        )
+        flat[ranges(starts[:-1], own)] = np.tile(self.flat, len(tails))
+        flat[ranges(starts[1:] - more, more)] = tails.flat[
+            ranges(np.repeat(tails.starts[:-1], len(self)), more)
+        ]
         return Ragged(flat, starts)
 
     def padded(self) -> np.ndarray:
@@ -100,3 +104,12 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     total = int(ends[-1]) if len(ends) else 0
     integers: np.ndarray = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
     return integers
+
+
+def distinct_numbers(numbers: np.ndarray) -> np.ndarray:
+    """The distinct values of small integers that are not negative, in order; much faster than sorting them.
+
+    >>> distinct_numbers(np.array([3, 0, 3]))
+    array([0, 3])
+    """
+    return np.flatnonzero(np.bincount(numbers))

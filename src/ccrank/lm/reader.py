@@ -21,6 +21,7 @@ from ccrank.lm.loading import LoadedModel, load_model
 from ccrank.lm.plan import Plan
 from ccrank.lm.points import EngineOutput
 from ccrank.lm.prompt_tokenizer import PromptTokenizer
+from ccrank.lm.ragged import distinct_numbers
 from ccrank.lm.reading import Cost, Readings
 from ccrank.lm.reading_keys import merged, reading_keys, vectors_of
 from ccrank.lm.tokenized import TokenizedPrompts
@@ -76,6 +77,9 @@ class Reader:
             translates=bool(loaded.family.get("translates")),
         )
         self.engine: EngineLike = make_engine(loaded, token_budget(batch_tokens, loaded.model), path)
+        # A GPU computes by itself while this thread prepares the next chunk. There a second thread would only hold up
+        # the launches of kernels: each releases the interpreter's lock, and waits for it again.
+        self._second_thread = loaded.model.device.type != "cuda"
 
     @classmethod
     def open(
@@ -251,13 +255,13 @@ class Reader:
     def _prepared(
         self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish
     ) -> Iterator[Chunk]:
-        """The chunks, tokenized and planned; a second thread prepares the next one while one is read."""
+        """The chunks, tokenized and planned; the next one is prepared while the device reads one."""
 
         def prepare(start: int, end: int) -> Chunk:
             return self._prepare(prompts[start:end], answers[start:end], wish, start)
 
         chunks = list(chunk_ranges(prompts))
-        if len(chunks) < 2:
+        if len(chunks) < 2 or not self._second_thread:
             yield from (prepare(*chunk) for chunk in chunks)
             return
         with ThreadPoolExecutor(1, thread_name_prefix="ccrank-prepare") as pool:
@@ -297,7 +301,7 @@ class Reader:
     def _start(self, chunk: Chunk, wish: Wish, progress: Progress | None) -> None:
         """Run the model where the cache has no readings."""
         inputs, points = chunk.plan.inputs, chunk.plan.points
-        needed = np.unique(points.sequence[chunk.missing])
+        needed = distinct_numbers(points.sequence[chunk.missing])
         place = np.zeros(len(inputs), np.int64)
         place[needed] = np.arange(len(needed))
         missing = points.take(chunk.missing, place[points.sequence[chunk.missing]])
@@ -364,7 +368,9 @@ def _per_prompt(
         raise CcrankError(
             f"{len(candidates)} lists of candidates for {count} prompts; give one list per prompt"
         )
-    return [tuple(one) for one in candidates]
+    # Prompts with the very same list keep having the very same one, which is handled once.
+    lists = {id(one): tuple(one) for one in candidates}
+    return [lists[id(one)] for one in candidates]
 
 
 def _check_items(encoded: TokenizedPrompts, prompts: Sequence[Prompt]) -> None:

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ccrank.lm.ragged import Ragged, ranges, starts_of
+from ccrank.lm.ragged import Ragged, distinct_numbers, ranges, starts_of
 
 BLOCK = 1 << 20
 """Tokens that are compared at once when prefixes are counted: bounds memory."""
@@ -32,10 +32,18 @@ def shared_prefix(first: Sequence[int], second: Sequence[int]) -> int:
 
 
 class Sorted:
-    """Token sequences in lexicographic order."""
+    """Token sequences in lexicographic order.
 
-    def __init__(self, tokens: Ragged) -> None:
-        self.tokens = tokens
+    Parameters
+    ----------
+    tokens
+        The sequences.
+    keys
+        Their keys, where they are known already; see `Ragged.keys`.
+    """
+
+    def __init__(self, tokens: Ragged, keys: Sequence[bytes] | None = None) -> None:
+        self.tokens, self._keys = tokens, keys
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -43,7 +51,8 @@ class Sorted:
     @cached_property
     def order(self) -> np.ndarray:
         """(S,) the sequences' indices in lexicographic order; a prefix comes before its continuations."""
-        keys = self.tokens.keys()
+        keys = self.tokens.keys() if self._keys is None else self._keys
+        self._keys = None  # large, and not needed again
         return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
 
     @cached_property
@@ -174,7 +183,7 @@ def _ends(shared: np.ndarray, runs: np.ndarray, depths: np.ndarray, row_edges: n
 
 def _by_level(shared: np.ndarray, depths: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Groups of depths above which the same runs start: the places of each group, and these runs in order."""
-    levels = np.unique(shared)
+    levels = distinct_numbers(shared)
     level = np.searchsorted(levels, depths, side="right") - 1
     by_level = np.argsort(level, kind="stable")
     edges = np.searchsorted(level[by_level], np.arange(len(levels) + 1))

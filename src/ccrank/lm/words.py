@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-MOST_WORDS = 1 << 17
+import numpy as np
+
+from ccrank.lm.ragged import Ragged, ranges, starts_of
+
+MOST_WORDS = 1 << 16
 """Words that are remembered; beyond that all are forgotten."""
 
 _CUT = re.compile(r"(?<=\S) (?=\S)")
 # A blank behind another character, in any of the ways white space is written in vocabularies.
 _CROSSING = re.compile(r"[^\sĠ▁Ċĉč][ Ġ▁]")
 _SAMPLE = "On a scale, the (size) of the 12 Old \"Towns\" isn't 3.5 – naïve? Yes\n\nNo: x_y/z A's"
-
-Tokens = tuple[list[int], Sequence[tuple[int, int]]]
-"""The ids of a word's tokens and the characters (start, end) that each covers."""
+_FIRST, _NEXT = "\x01", "\x00"
+"""Mark the first word of a text, and separate words; texts with these characters are split one by one."""
 
 
 def split_words(text: str) -> list[str]:
@@ -31,14 +35,81 @@ def split_words(text: str) -> list[str]:
     >>> split_words("a  b c\\n d")
     ['a  b', ' c\\n d']
     """
-    parts = text.split(" ")
-    leading = not parts[0]
-    if text.split() == (parts[1:] if leading else parts):  # single blanks are its only white space
-        return (
-            [f" {part}" for part in parts[1:]] if leading else [parts[0], *(f" {part}" for part in parts[1:])]
-        )
     edges = [0, *(found.start() for found in _CUT.finditer(text)), len(text)]
     return [text[start:end] for start, end in itertools.pairwise(edges)]
+
+
+def marked_words(texts: Sequence[str]) -> list[str]:
+    """The words of all texts, one text after another; the first one of each text follows a mark. A blank at the start
+    of a text may follow a mark that is a word of its own.
+
+    Parameters
+    ----------
+    texts
+        Any texts.
+    """
+    joined = _FIRST + _FIRST.join(texts)
+    plain = _NEXT not in joined and joined.count(_FIRST) == len(texts)
+    # Are single blanks between other characters, or at the start of a text, its only white space?
+    if plain and f" {_FIRST}" not in joined and " ".join(joined.split()) == joined:
+        return joined.replace(_FIRST, _NEXT + _FIRST).replace(" ", f"{_NEXT} ").split(_NEXT)[1:]
+    found: list[str] = []
+    for text in texts:
+        first, *others = split_words(text)
+        found += (_FIRST + first, *others)
+    return found
+
+
+class _Table:
+    """The tokens of numbered words, in arrays that grow."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        """Word → number; a word that starts a text has a mark."""
+        self.flat = np.empty(1 << 10, np.int32)
+        """All tokens, word after word."""
+        self.starts = np.zeros(1 << 8, np.int64)
+        """Where the tokens of each word start; one entry more than there are words."""
+        self.last = np.empty(1 << 8, np.int32)
+        """The last token that covers a word's last character; -1 if none does."""
+        self.first = np.empty(1 << 8, bool)
+        """Whether the word starts a text."""
+
+    def add(self, words: Sequence[str], encoded: Sequence[Any]) -> None:
+        """Number these words."""
+        tokens, count = Ragged.of([one.ids for one in encoded]), len(self.numbers)
+        used, end = int(self.starts[count]), count + len(words)
+        self.flat = _room(self.flat, used + len(tokens.flat))
+        self.starts, self.last, self.first = (
+            _room(one, end + 1) for one in (self.starts, self.last, self.first)
+        )
+        self.flat[used : used + len(tokens.flat)] = tokens.flat
+        self.starts[count + 1 : end + 1] = used + tokens.starts[1:]
+        self.first[count:end] = [word[:1] == _FIRST for word in words]
+        self.last[count:end] = [
+            _last_at(one.offsets, len(word.removeprefix(_FIRST)))
+            for word, one in zip(words, encoded, strict=True)
+        ]
+        # Last, since another thread that finds a number reads its tokens.
+        self.numbers.update(zip(words, range(count, end), strict=True))
+
+
+def _room(array: np.ndarray, size: int) -> np.ndarray:
+    """The array, or a longer copy of it."""
+    if size <= len(array):
+        return array
+    longer = np.zeros(max(size, 2 * len(array)), array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _last_at(offsets: Sequence[tuple[int, int]], end: int) -> int:
+    """The last token with characters, if it ends at `end`; else -1."""
+    for index in range(len(offsets) - 1, -1, -1):
+        start, stop = offsets[index]
+        if stop > start:
+            return index if stop == end else -1
+    return -1
 
 
 class WordTokens:
@@ -52,7 +123,8 @@ class WordTokens:
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
-        self._known: dict[str, Tokens] = {}
+        self._table = _Table()
+        self._learning = threading.Lock()
 
     @cached_property
     def separable(self) -> bool:
@@ -70,27 +142,45 @@ class WordTokens:
             if token not in names
         ):
             return False
-        words = split_words(_SAMPLE)
-        known = self.learn(words)
         whole = self.tokenizer(_SAMPLE, add_special_tokens=False)["input_ids"]
-        return [token for word in words for token in known[word][0]] == list(whole)
+        return list(self.rows([_SAMPLE])[0].flat) == list(whole)
 
-    def learn(self, words: Iterable[str]) -> dict[str, Tokens]:
-        """The tokens of these words, and maybe of others.
+    def rows(self, texts: Sequence[str]) -> tuple[Ragged, np.ndarray]:
+        """The tokens of each text, and (texts,) the last token that covers its last character, -1 if none does.
 
         Parameters
         ----------
-        words
-            The words, each with the blank before it.
+        texts
+            Any texts.
         """
-        known = self._known
-        if len(known) > MOST_WORDS:
-            # A new dictionary: another thread may be reading the old one.
-            known = self._known = {}
-        missing = [word for word in dict.fromkeys(words) if word not in known]
-        for word, found in zip(missing, self.encode(missing), strict=True):
-            known[word] = (found.ids, found.offsets)
-        return known
+        if not texts:
+            return Ragged.of([]), np.zeros(0, np.int64)
+        words = marked_words(texts)
+        table = self._table
+        found: list[Any] = list(map(table.numbers.get, words))
+        if None in found:
+            table = self._learned(words)
+            found = list(map(table.numbers.__getitem__, words))
+        numbers = np.array(found, np.int64)
+        starts = table.starts[numbers]
+        lengths = table.starts[numbers + 1] - starts
+        first = np.flatnonzero(table.first[numbers])
+        sizes = np.add.reduceat(lengths, first)
+        final = np.append(first[1:], len(numbers)) - 1  # the last word of each text
+        last = table.last[numbers[final]]
+        tokens = Ragged(table.flat[ranges(starts, lengths)], starts_of(sizes))
+        return tokens, np.where(last < 0, -1, sizes - lengths[final] + last)
+
+    def _learned(self, words: Sequence[str]) -> _Table:
+        """A table with all of these words."""
+        with self._learning:
+            if len(self._table.numbers) > MOST_WORDS:
+                # A new table: another thread may be reading the old one.
+                self._table = _Table()
+            table = self._table
+            missing = [word for word in dict.fromkeys(words) if word not in table.numbers]
+            table.add(missing, self.encode([word.removeprefix(_FIRST) for word in missing]))
+            return table
 
     def encode(self, texts: Sequence[str]) -> list[Any]:
         """The texts as `tokenizers` encodes them, without special tokens.

@@ -9,7 +9,9 @@ Role = Literal["text", "criterion", "context", "item", "slot"]
 Form = Literal["causal", "masked", "encoder_decoder"]
 
 
-@dataclass(frozen=True, slots=True)
+# Never changed after they are made, but not frozen: that would make them take three times as long to make, and there
+# may be millions.
+@dataclass(slots=True, unsafe_hash=True)
 class Piece:
     """A substring of a prompt with its role: user text ("criterion", "context", "item"), template text, or the slot."""
 
@@ -17,7 +19,7 @@ class Piece:
     role: Role = "text"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Prompt:
     """Text with one answer slot.
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from importlib import resources
-from operator import is_
 from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.inflection import plural
 from ccrank.lexicon import poles_of
-from ccrank.prompts.prompt import Form, Piece, Prompt
+from ccrank.prompts.prompt import Form, Piece, Prompt, Role
 from ccrank.task import Criterion, Task
 from ccrank.toml import parse_toml
 
@@ -108,30 +107,31 @@ class Template:
         self, task: Task, content: Mapping[str, Sequence[Piece]], form: Form, context: Template
     ) -> Prompt:
         """Fill in the template. User text becomes separate pieces and is never parsed."""
-        pieces: list[Piece] = []
-        for part in _frames.of(self, task.criterion, task.context, form, context):
-            if isinstance(part, Piece):
-                pieces.append(part)
-            elif part in content:
-                pieces += [piece for piece in content[part] if piece.text]
-            else:
+        pieces, fields = _frames.of(self, task.criterion, task.context, form, context)
+        for name, after in fields:
+            if name not in content:
                 raise CcrankError(
-                    f"template {self.name!r} uses {{{part}}}, which this type of prompt does not have; "
+                    f"template {self.name!r} uses {{{name}}}, which this type of prompt does not have; "
                     f"it has {sorted(content)}"
                 )
-        return Prompt(tuple(pieces), task=task.id)
+            pieces = (*pieces, *content[name], *after)
+        return Prompt(pieces, None, task.id)
+
+
+_Frame = tuple[tuple[Piece, ...], tuple[tuple[str, tuple[Piece, ...]], ...]]
+"""What all prompts of a task share: the first pieces, and each field that differs with the pieces after it."""
 
 
 class _Frames:
     """Remembers the last frame: the prompts of a task are rendered one after another."""
 
     def __init__(self) -> None:
-        self._last: tuple[tuple[Any, ...], tuple[Piece | str, ...]] = ((None,) * 5, ())
+        self._last: tuple[tuple[Any, ...], _Frame] = ((None,) * 5, ((), ()))
 
-    def of(self, *source: Any) -> tuple[Piece | str, ...]:
+    def of(self, *source: Any) -> _Frame:
         """The frame of these arguments; see `_frame`."""
         known, frame = self._last  # one look-up: another thread may replace it
-        if all(map(is_, known, source)):
+        if known == source:  # most often the very same objects
             return frame
         frame = _frame(*source)
         self._last = (source, frame)
@@ -143,8 +143,8 @@ _frames = _Frames()
 
 def _frame(
     template: Template, criterion: Criterion, task_context: str | None, form: Form, context: Template
-) -> tuple[Piece | str, ...]:
-    """What all prompts of a task share: pieces, and the names of the fields that differ between its prompts."""
+) -> _Frame:
+    """The frame of a template, for a criterion and a context."""
     poles = poles_of(criterion)
     words = {
         "name": criterion.name,
@@ -169,7 +169,16 @@ def _frame(
             parts.append(Piece(words[name], "criterion"))
         else:
             parts.append(name)
-    return tuple(part for part in parts if isinstance(part, str) or part.text or part.role == "slot")
+    rows: list[list[Piece]] = [[]]
+    names: list[str] = []
+    for part in parts:
+        if isinstance(part, str):
+            names.append(part)
+            rows.append([])
+        elif part.text or part.role == "slot":
+            rows[-1].append(part)
+    first, *others = map(tuple, rows)
+    return first, tuple(zip(names, others, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,20 +197,20 @@ class Templates:
         self, task: Task, first: int, second: int, form: Form = "causal", template: str = "pair"
     ) -> Prompt:
         """ItemPair: asks whether the first item has more of the criterion than the second."""
-        content = {"item_a": [_item(task, first)], "item_b": [_item(task, second)]}
+        content = {"item_a": _item(task, first), "item_b": _item(task, second)}
         return self[template].render(task, content, form, self["context"])
 
     def single(self, task: Task, index: int, form: Form = "causal", template: str = "single") -> Prompt:
         """ItemSingle: one item and the criterion."""
-        return self[template].render(task, {"item": [_item(task, index)]}, form, self["context"])
+        return self[template].render(task, {"item": _item(task, index)}, form, self["context"])
 
     def exemplar(self, task: Task, text: str, form: Form = "causal", template: str = "single") -> Prompt:
         """ItemSingle with an exemplar in place of the item: "a very large country"."""
-        return self[template].render(task, {"item": [Piece(text, "item")]}, form, self["context"])
+        return self[template].render(task, {"item": _written(text, "item")}, form, self["context"])
 
     def pole(self, task: Task, word: str, form: Form = "causal", template: str = "such-as") -> Prompt:
         """A prompt about one pole of the criterion, whose answers are the items themselves."""
-        return self[template].render(task, {"pole": [Piece(word, "criterion")]}, form, self["context"])
+        return self[template].render(task, {"pole": _written(word, "criterion")}, form, self["context"])
 
     def list(
         self,
@@ -217,26 +226,20 @@ class Templates:
         options: list[Piece] = []
         for place, index in enumerate(shown):
             if place:
-                options.append(Piece(wording.separator))
-            for literal, name in _parse(wording.option, wording.name):
-                options.append(
-                    Piece(literal)
-                    if name is None
-                    else Piece(labels[place])
-                    if name == "label"
-                    else _item(task, index)
-                )
+                options += _written(wording.separator)
+            options += _filled(wording.option, wording.name, labels[place], _item(task, index))
         taken: list[Piece] = []
         for place in chosen:
-            for literal, name in _parse(wording.choice, wording.name):
-                taken.append(
-                    Piece(literal)
-                    if name is None
-                    else Piece(labels[place])
-                    if name == "label"
-                    else _item(task, shown[place])
-                )
-        return wording.render(task, {"options": options, "chosen": taken}, form, self["context"])
+            taken += _filled(wording.choice, wording.name, labels[place], _item(task, shown[place]))
+        return wording.render(
+            task, {"options": tuple(options), "chosen": tuple(taken)}, form, self["context"]
+        )
+
+
+def _filled(wording: str, name: str, label: str, item: tuple[Piece, ...]) -> Iterator[Piece]:
+    """The pieces of one option of a list."""
+    for literal, part in _parse(wording, name):
+        yield from _written(literal) if part is None else _written(label) if part == "label" else item
 
 
 def option_labels(count: int) -> tuple[str, ...]:
@@ -325,5 +328,10 @@ def _parse(wording: str, template: str) -> tuple[tuple[str, str | None], ...]:
     return tuple(parts)
 
 
-def _item(task: Task, index: int) -> Piece:
-    return Piece(task.items[index].strip(), "item")
+def _item(task: Task, index: int) -> tuple[Piece, ...]:
+    return _written(task.items[index].strip(), "item")
+
+
+def _written(text: str, role: Role = "text") -> tuple[Piece, ...]:
+    """A piece; none where there is no text."""
+    return (Piece(text, role),) if text else ()
