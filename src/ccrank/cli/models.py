@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ccrank.cli.options import AllowPickle, AsJson
 from ccrank.cli.screen import out, print_json, simple_table, spinner
 
+if TYPE_CHECKING:
+    from ccrank.lm import Reader
+
 app = typer.Typer(help="Language models by name.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="A short name, a hub id, a folder or a .gguf file.")]
+Name = Annotated[
+    str, typer.Argument(help="A short name, a hub id, a folder, a .gguf file or openai:URL#NAME.")
+]
 
 
 @app.command("list")
@@ -63,12 +69,17 @@ def pull_command(
 def info_command(name: Name = "default", allow_pickle: AllowPickle = False, as_json: AsJson = False) -> None:
     """Show a model's properties and how ccrank reads it."""
     with spinner("starting") as say:
-        from ccrank.lm import Reader
         from ccrank.reader_options import ReaderOptions
+        from ccrank.remote import RemoteReader, open_model
 
-        reader = Reader.open(name, ReaderOptions(allow_pickle=allow_pickle), say=say)
+        reader = open_model(name, ReaderOptions(allow_pickle=allow_pickle), say=say)
+    _show(reader.about() if isinstance(reader, RemoteReader) else _about(name, reader), as_json)
+
+
+def _about(name: str, reader: Reader) -> dict[str, Any]:
+    """The properties of a model that was loaded here."""
     loaded = reader.loaded
-    facts = {
+    return {
         "name": name,
         "folder": str(loaded.folder),
         "family": loaded.model.config.model_type,
@@ -87,6 +98,9 @@ def info_command(name: Name = "default", allow_pickle: AllowPickle = False, as_j
         "dtype": str(loaded.model.dtype).removeprefix("torch."),
         "identity": loaded.identity,
     }
+
+
+def _show(facts: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
