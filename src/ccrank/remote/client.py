@@ -7,12 +7,12 @@ import json
 import logging
 import math
 import os
+import queue
 import random
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from email.message import Message
 from typing import Any, TypeVar
 
@@ -87,7 +87,7 @@ class Client:
         self.timeout = _number(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT) if timeout is None else timeout
         self.first_wait = first_wait
         self._key = (os.environ.get(KEY_VARIABLE, "") if key is None else key).strip()
-        self._stopped = threading.Event()
+        self._thread = threading.local()
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
         if address.local:
             handlers.append(urllib.request.ProxyHandler({}))
@@ -119,7 +119,7 @@ class Client:
         return self._request((self.address.root if outside else self.address.base) + path, body)
 
     def each(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
-        """(place, result) of each job as it is done, several at once; after an error, waiting jobs are dropped.
+        """(place, result) of each job as it is done, several at once; after an error, the others are dropped.
 
         Parameters
         ----------
@@ -131,19 +131,36 @@ class Client:
         if len(jobs) < 2:
             yield from ((place, work(job)) for place, job in enumerate(jobs))
             return
-        with ThreadPoolExecutor(self.requests, thread_name_prefix="ccrank-request") as pool:
-            running: dict[Future[Result], int] = {
-                pool.submit(work, job): place for place, job in enumerate(jobs)
-            }
-            try:
-                while running:
-                    for done in wait(running, return_when=FIRST_COMPLETED).done:
-                        yield running.pop(done), done.result()
-            except BaseException:
-                self._stopped.set()  # those that wait for another attempt give up
-                pool.shutdown(wait=True, cancel_futures=True)
-                self._stopped.clear()
-                raise
+        todo: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
+        done: queue.SimpleQueue[tuple[int, Result | BaseException]] = queue.SimpleQueue()
+        for pair in enumerate(jobs):
+            todo.put(pair)
+        stopped = threading.Event()
+
+        def run() -> None:
+            self._thread.stopped = stopped
+            while not stopped.is_set():
+                try:
+                    place, job = todo.get_nowait()
+                except queue.Empty:
+                    return
+                try:
+                    done.put((place, work(job)))
+                except BaseException as error:
+                    stopped.set()
+                    done.put((place, error))
+
+        # Nobody waits for these threads, so that an interrupted command ends at once, whatever the server does.
+        for number in range(min(self.requests, len(jobs))):
+            threading.Thread(target=run, name=f"ccrank-request-{number}", daemon=True).start()
+        try:
+            for _ in jobs:
+                place, result = done.get()
+                if isinstance(result, BaseException):
+                    raise result
+                yield place, result
+        finally:
+            stopped.set()
 
     def hidden(self, text: str) -> str:
         """The text without the key, in case a server repeats it.
@@ -185,7 +202,8 @@ class Client:
                 seconds = self.first_wait * 2 ** (attempt - 1) * self._random.uniform(1.0, 1.25)
                 seconds = min(LONGEST_WAIT, max(seconds, asked or 0.0))
                 log.info("%s %s; attempt %d in %.1f s", url, problem, attempt + 1, seconds)
-                if self._stopped.wait(seconds):
+                stopped: threading.Event = getattr(self._thread, "stopped", None) or threading.Event()
+                if stopped.wait(seconds):
                     break
         raise CcrankError(
             f"{url} {problem}, after {attempt} attempts; see whether the server is up and has this address, send "

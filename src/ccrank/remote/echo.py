@@ -6,7 +6,7 @@ vLLM and SGLang do so with `echo`. An answer costs a pass over its prompt.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ccrank.errors import CcrankError
@@ -110,10 +110,9 @@ class EchoScoring:
             read = read[: len(read) - self.generated]
             ids = choice.get("prompt_token_ids")
             if isinstance(ids, list) and len(ids) == len(read):
-                read = [
-                    Position(token, one.text, one.log_probability, one.top)
-                    for token, one in zip(ids, read, strict=True)
-                ]
+                read = [replace(one, token=token) for token, one in zip(ids, read, strict=True)]
+            else:
+                read = [_told_apart(one) for one in read]
             found.append(read)
         return found
 
@@ -131,3 +130,14 @@ class EchoScoring:
                     )
                 table[tail[:length]] = position.log_probability
         return Scored(tails, table, len(prompt) + sum(map(len, whole)))
+
+
+def _told_apart(position: Position) -> Position:
+    """The position with its log-probability in the name of its token, if the text does not tell which token it is.
+
+    Parts of a character have no text of their own. The same token after the same tokens is as likely.
+    """
+    if position.text and "\ufffd" not in position.text:
+        return position
+    number = "" if position.log_probability is None else f"{position.log_probability:.2f}"
+    return replace(position, token=f"{position.text}@{number}")

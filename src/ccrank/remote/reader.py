@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -51,9 +51,15 @@ _SPECIAL = re.compile(
 class RemoteModel:
     """What is known of the weights behind a server."""
 
+    name: str
     identity: str
     window: int | None
     missing_head: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> NoReturn:
+        """It is not here, so this is an error."""
+        raise no_states(self.name)
 
 
 class RemoteReader:
@@ -73,7 +79,7 @@ class RemoteReader:
 
     def __init__(self, server: Server, *, cache: ReadingCache | None = None) -> None:
         self.server, self.cache = server, cache
-        self.loaded = RemoteModel(server.identity(cache), server.window)
+        self.loaded = RemoteModel(self.name, server.identity(cache), server.window)
         self.spent = Cost()
         """The total cost of all readings so far."""
 
@@ -123,12 +129,12 @@ class RemoteReader:
     @property
     def depth(self) -> int:
         """Servers give no hidden states, so this is an error."""
-        raise self._no_states()
+        raise no_states(self.name)
 
     @property
     def width(self) -> int:
         """Servers give no hidden states, so this is an error."""
-        raise self._no_states()
+        raise no_states(self.name)
 
     @property
     def prompt_tokenizer(self) -> RemoteReader:
@@ -207,9 +213,9 @@ class RemoteReader:
         """
         answers = per_prompt(candidates, len(prompts))
         if candidates is None or items or (layers if isinstance(layers, str) else tuple(layers)):
-            raise self._no_states()
+            raise no_states(self.name)
         if any(prompt.answer is not None for prompt in prompts):
-            raise self._no_states()  # nothing but states is read at an answer
+            raise no_states(self.name)  # nothing but states is read at an answer
         if per_token and any(len(own) != 1 for own in answers):
             raise CcrankError("per_token=True needs exactly one candidate for each prompt")
         rows: list[np.ndarray] = []
@@ -274,12 +280,20 @@ class RemoteReader:
         text = json.dumps([self.loaded.identity, asked.text, asked.answers, per_token])
         return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=24).digest()
 
-    def _no_states(self) -> CcrankError:
-        return CcrankError(
-            f"{self.name} is behind a server, which gives log-probabilities and no hidden states; use --method poles "
-            f"(method='poles'), or another of {', '.join(METHODS)}; auto, axis, probes and labels need the model "
-            "itself: --model with a hub id, a folder or a .gguf file"
-        )
+
+def no_states(name: str) -> CcrankError:
+    """The error of what needs hidden states.
+
+    Parameters
+    ----------
+    name
+        The model's.
+    """
+    return CcrankError(
+        f"{name} is behind a server, which gives log-probabilities and no hidden states; use --method poles "
+        f"(method='poles'), or another of {', '.join(METHODS)}; auto, axis, probes and labels need the model "
+        "itself: --model with a hub id, a folder or a .gguf file"
+    )
 
 
 OpenModel = Reader | RemoteReader

@@ -1,0 +1,289 @@
+"""Stand-ins on 127.0.0.1 for servers of language models, each with what it gives and what it lacks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import torch
+
+from ccrank.lm import Reader
+from ccrank.prompts import Prompt
+from ccrank.prompts.prompt import Piece
+
+KEY = "sk-a-key-that-nobody-may-see"
+PATIENCE = 120.0
+
+
+def prompt(*texts: str) -> Prompt:
+    """A prompt whose second text is an item, with the slot at its end."""
+    pieces = [Piece(text, "item" if place == 1 else "text") for place, text in enumerate(texts)]
+    return Prompt((*pieces, Piece("", "slot")))
+
+
+PROMPTS = [
+    prompt("Is ", "Russia", " larger than Canada? "),
+    prompt("The size of ", "Brazil", " is "),
+    prompt("The tower is larg"),  # without a blank: "er" and "e" merge with what is before the slot
+    prompt("Größe: ", "日本 😀", " 😀😀 "),
+]
+CANDIDATES = [
+    ["Yes", "No", "Yes and No"],  # one is the beginning of another
+    ["1", "10", "100", "seventy-one"],
+    ["er", "e", "est of all", " for"],
+    ["😀", "😁", "größer"],  # characters of several tokens
+]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a kind of server does."""
+
+    owner: str
+    echo: bool = False
+    """Repeats prompts, with log-probabilities."""
+    most_listed: int | None = None
+    """The largest `logprobs`; None is no limit."""
+    chat_form: bool = False
+    """Log-probabilities in the form of the chat API, with ids of tokens."""
+    tokenize: str | None = None
+    """The field of /tokenize with the text."""
+    bias: str = "before"
+    """Log-probabilities are those before logit_bias, after it, or it is ignored ("none")."""
+    lists: bool = True
+    """Takes several prompts in a request."""
+    log_probabilities: bool = True
+    must_generate: bool = False
+    """Refuses max_tokens=0."""
+    strict: bool = False
+    """Refuses fields that it does not know."""
+    ids: bool = False
+    """Gives the ids of a prompt's tokens on request."""
+    shown_bos: bool = False
+    """A special token comes first."""
+
+
+KINDS = {
+    "vllm": Kind("vllm", echo=True, most_listed=20, tokenize="prompt", ids=True),
+    "old-vllm": Kind("vllm", echo=True, most_listed=20, must_generate=True, strict=True),
+    "sglang": Kind("sglang", echo=True, most_listed=20, must_generate=True, shown_bos=True),
+    "llamacpp": Kind("llamacpp", chat_form=True, tokenize="content"),
+    "vllm-without-echo": Kind("vllm", most_listed=20, tokenize="prompt"),
+    "biased": Kind("other", chat_form=True, tokenize="content", bias="after"),
+    "listing": Kind("other", most_listed=5, bias="none", lists=False),
+    "listing-all": Kind("other", bias="none", lists=False),
+    "ollama": Kind("library", log_probabilities=False, lists=False),
+}
+KNOWN = {"model", "prompt", "echo", "logprobs", "max_tokens", "temperature", "logit_bias"}
+
+
+@dataclass
+class StandIn:
+    """A server of a tiny model."""
+
+    reader: Reader
+    kind: Kind
+    url: str = ""
+    created: int = 1
+    key: str | None = None
+    """Required, if given."""
+    faults: list[str] = field(default_factory=list)
+    """What goes wrong with the next requests for completions, one each."""
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    gate: threading.Barrier | None = None
+    """Requests for completions wait for each other here."""
+    closing: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def completions(self) -> list[Any]:
+        """The bodies of all requests for completions."""
+        return [body for path, body in self.asked if path == "/v1/completions"]
+
+    def encode(self, text: str) -> list[int]:
+        ids = self.reader.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return [*self.bos, *ids]
+
+    @property
+    def bos(self) -> list[int]:
+        return [self.reader.loaded.tokenizer.bos_token_id] if self.kind.shown_bos else []
+
+    def answer(self, path: str, body: Any) -> tuple[int, Any]:
+        """Status and JSON for a request."""
+        if path == "/v1/models":
+            entry = {"id": "tiny", "object": "model", "created": self.created, "owned_by": self.kind.owner}
+            return 200, {"object": "list", "data": [{**entry, "max_model_len": 512}]}
+        if path == "/tokenize" and self.kind.tokenize:
+            return 200, {"tokens": self.encode(body[self.kind.tokenize])}
+        if path == "/v1/completions":
+            return self.complete(body)
+        return 404, {"error": {"message": f"no route {path}"}}
+
+    def complete(self, body: Any) -> tuple[int, Any]:
+        kind, prompt = self.kind, body["prompt"]
+        several = isinstance(prompt, list) and not isinstance(prompt[0], int)
+        if several and not kind.lists:
+            return 400, {"error": {"message": "cannot unmarshal array into a string"}}
+        if kind.strict and (unknown := set(body) - KNOWN):
+            return 400, {"error": {"message": f"unknown fields {unknown}"}}
+        if kind.must_generate and body["max_tokens"] < 1:
+            return 400, {"error": {"message": "max_tokens must be at least 1"}}
+        listed = body.get("logprobs", 0)
+        if kind.most_listed is not None and listed > kind.most_listed:
+            return 400, {"error": {"message": f"logprobs must be at most {kind.most_listed}"}}
+        found = [self.choice(one, body) for one in (prompt if several else [prompt])]
+        # The order of answers is not that of prompts; their indices tell.
+        numbered = [{"index": place, **one} for place, one in enumerate(found)]
+        return 200, {"object": "text_completion", "model": body["model"], "choices": numbered[::-1]}
+
+    def choice(self, prompt: str | list[int], body: Any) -> dict[str, Any]:
+        kind, tokenizer = self.kind, self.reader.loaded.tokenizer
+        ids = self.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        with torch.no_grad():
+            logits = self.reader.loaded.model(torch.tensor([ids])).logits[0].double()
+        given = logits.log_softmax(-1)
+        biased = logits[-1].clone()
+        if kind.bias != "none":
+            for token, bias in (body.get("logit_bias") or {}).items():
+                biased[int(token)] += bias
+        chosen = int(biased.argmax())
+        last = biased.log_softmax(-1) if kind.bias == "after" else given[-1]
+        rows = [(ids[place], given[place - 1] if place else None) for place in range(len(ids))]
+        echoed = rows if kind.echo and body.get("echo") else []
+        made = [(chosen, last)] if not echoed or body["max_tokens"] else []
+        spell = self.spelled(body.get("return_tokens_as_token_ids", False) and not kind.chat_form)
+        answer: dict[str, Any] = {"text": tokenizer.decode([chosen]), "logprobs": None}
+        if kind.log_probabilities:
+            form = self.chat_form if kind.chat_form else self.legacy_form
+            answer["logprobs"] = form([*echoed, *made], body["logprobs"], spell)
+        if kind.ids and body.get("return_token_ids"):
+            answer["prompt_token_ids"] = ids
+        return answer
+
+    def spelled(self, as_ids: bool) -> Any:
+        tokenizer = self.reader.loaded.tokenizer
+        return lambda token: f"token_id:{token}" if as_ids else tokenizer.decode([token])
+
+    @staticmethod
+    def legacy_form(rows: Sequence[tuple[int, Any]], count: int, spell: Any) -> dict[str, Any]:
+        tops = [None if row is None else torch.topk(row, min(count, len(row))) for _, row in rows]
+        return {
+            "tokens": [spell(token) for token, _ in rows],
+            "token_logprobs": [None if row is None else float(row[token]) for token, row in rows],
+            "top_logprobs": [
+                top
+                and {
+                    spell(int(token)): float(value)
+                    for token, value in zip(top.indices, top.values, strict=True)
+                }
+                for top in tops
+            ],
+            "text_offset": [-1 for _ in rows],
+        }
+
+    @staticmethod
+    def chat_form(rows: Sequence[tuple[int, Any]], count: int, spell: Any) -> dict[str, Any]:
+        def one(token: int, row: Any) -> dict[str, Any]:
+            return {"id": token, "token": spell(token), "logprob": float(row[token])}
+
+        return {
+            "content": [
+                {
+                    **one(token, row),
+                    "top_logprobs": [
+                        one(int(other), row) for other in torch.topk(row, min(count, len(row))).indices
+                    ],
+                }
+                for token, row in rows
+            ]
+        }
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Any
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.reply(None)
+
+    def do_POST(self) -> None:
+        self.reply(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def reply(self, body: Any) -> None:
+        one: StandIn = self.server.stand_in
+        path = self.path.partition("?")[0]
+        completing = path == "/v1/completions"
+        with one.lock:
+            one.asked.append((path, body))
+            one.headers.append({name.lower(): value for name, value in self.headers.items()})
+            fault = one.faults.pop(0) if one.faults and completing else ""
+            one.at_once += completing
+            one.most_at_once = max(one.most_at_once, one.at_once)
+        try:
+            if completing and one.gate is not None:
+                one.gate.wait(PATIENCE)
+            self.send(one, path, body, fault)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the client gave up
+        finally:
+            with one.lock:
+                one.at_once -= completing
+
+    def send(self, one: StandIn, path: str, body: Any, fault: str) -> None:
+        headers = {"Content-Type": "application/json"}
+        if one.key is not None and self.headers.get("Authorization") != f"Bearer {one.key}":
+            status, found = 401, {"error": {"message": f"{self.headers.get('Authorization')} is no key"}}
+        elif fault.isdigit():
+            status, found = int(fault), {"error": {"message": "please come again"}}
+            headers |= {"Retry-After": "0"} if fault == "429" else {}
+            headers |= {"Location": "http://127.0.0.1:9/elsewhere"} if fault == "307" else {}
+        elif fault == "drop":
+            self.close_connection = True
+            return
+        elif fault == "slow":
+            one.closing.wait(PATIENCE)
+            self.close_connection = True
+            return
+        else:
+            status, found = one.answer(path, body)
+        data = b"<html>a gateway</html>" if fault == "no JSON" else json.dumps(found).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if fault == "half":
+            self.wfile.write(data[: len(data) // 2])
+            self.close_connection = True
+            return
+        self.wfile.write(data)
+
+
+@contextmanager
+def serving(reader: Reader, kind: str | Kind) -> Iterator[StandIn]:
+    """A stand-in on a free port, for as long as the block lasts."""
+    one = StandIn(reader, KINDS[kind] if isinstance(kind, str) else kind)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    server.stand_in = one  # type: ignore[attr-defined]
+    one.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield one
+    finally:
+        one.closing.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
