@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -62,6 +63,8 @@ class Kind:
     """Refuses max_tokens=0."""
     strict: bool = False
     """Refuses fields that it does not know."""
+    grammar: bool = False
+    """Generates what a grammar of one literal allows."""
     ids: bool = False
     """Gives the ids of a prompt's tokens on request."""
     shown_bos: bool = False
@@ -72,7 +75,7 @@ KINDS = {
     "vllm": Kind("vllm", echo=True, most_listed=20, tokenize="prompt", ids=True),
     "old-vllm": Kind("vllm", echo=True, most_listed=20, must_generate=True, strict=True),
     "sglang": Kind("sglang", echo=True, most_listed=20, must_generate=True, shown_bos=True),
-    "llamacpp": Kind("llamacpp", chat_form=True, tokenize="content"),
+    "llamacpp": Kind("llamacpp", chat_form=True, tokenize="content", grammar=True),
     "vllm-without-echo": Kind("vllm", most_listed=20, tokenize="prompt"),
     "biased": Kind("other", chat_form=True, tokenize="content", bias="after"),
     "listing": Kind("other", most_listed=5, bias="none", lists=False),
@@ -96,11 +99,7 @@ class StandIn:
     """What goes wrong with the next requests for completions, one each."""
     asked: list[tuple[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
-    at_once: int = 0
-    most_at_once: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
-    gate: threading.Barrier | None = None
-    """Requests for completions wait for each other here."""
     closing: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -147,18 +146,11 @@ class StandIn:
     def choice(self, prompt: str | list[int], body: Any) -> dict[str, Any]:
         kind, tokenizer = self.kind, self.reader.loaded.tokenizer
         ids = self.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        with torch.no_grad():
-            logits = self.reader.loaded.model(torch.tensor([ids])).logits[0].double()
-        given = logits.log_softmax(-1)
-        biased = logits[-1].clone()
-        if kind.bias != "none":
-            for token, bias in (body.get("logit_bias") or {}).items():
-                biased[int(token)] += bias
-        chosen = int(biased.argmax())
-        last = biased.log_softmax(-1) if kind.bias == "after" else given[-1]
+        given = self.log_probabilities(ids)
         rows = [(ids[place], given[place - 1] if place else None) for place in range(len(ids))]
         echoed = rows if kind.echo and body.get("echo") else []
-        made = [(chosen, last)] if not echoed or body["max_tokens"] else []
+        made = self.generated(ids, body) if not echoed or body["max_tokens"] else []
+        chosen = made[0][0] if made else ids[-1]
         spell = self.spelled(body.get("return_tokens_as_token_ids", False) and not kind.chat_form)
         answer: dict[str, Any] = {"text": tokenizer.decode([chosen]), "logprobs": None}
         if kind.log_probabilities:
@@ -167,6 +159,44 @@ class StandIn:
         if kind.ids and body.get("return_token_ids"):
             answer["prompt_token_ids"] = ids
         return answer
+
+    def log_probabilities(self, ids: list[int]) -> torch.Tensor:
+        with torch.no_grad():
+            return self.reader.loaded.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
+
+    def generated(self, ids: list[int], body: Any) -> list[tuple[int, torch.Tensor]]:
+        """The most likely tokens, with the bias and the grammar of the request; at least one."""
+        left = None
+        if self.kind.grammar and "grammar" in body:
+            left = json.loads(body["grammar"].removeprefix("root ::= ")).encode()
+        found: list[tuple[int, torch.Tensor]] = []
+        while len(found) < max(1, body["max_tokens"]) and left != b"":
+            given = self.log_probabilities([*ids, *(token for token, _ in found)])[-1]
+            biased = given.clone()
+            if self.kind.bias != "none":
+                for token, bias in (body.get("logit_bias") or {}).items():
+                    biased[int(token)] += bias
+            allowed = [
+                token for token in range(len(given)) if left is None or left.startswith(self.bytes_of[token])
+            ]
+            chosen = max(allowed, key=lambda token: float(biased[token]))
+            left = None if left is None else left[len(self.bytes_of[chosen]) :]
+            found.append((chosen, biased.log_softmax(-1) if self.kind.bias == "after" else given))
+        return found
+
+    @cached_property
+    def bytes_of(self) -> list[bytes]:
+        """What each token stands for; special tokens stand for what no text has."""
+        tokenizer = self.reader.loaded.tokenizer
+        # Byte-level tokenizers write printable bytes as they are, the others as the characters from 256 on.
+        plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+        others = [byte for byte in range(256) if byte not in plain]
+        back = {chr(byte): byte for byte in plain} | {chr(256 + n): byte for n, byte in enumerate(others)}
+        names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        return [
+            b"\xff" if name in tokenizer.all_special_tokens else bytes(back[one] for one in name)
+            for name in names
+        ]
 
     def spelled(self, as_ids: bool) -> Any:
         tokenizer = self.reader.loaded.tokenizer
@@ -223,22 +253,14 @@ class _Handler(BaseHTTPRequestHandler):
     def reply(self, body: Any) -> None:
         one: StandIn = self.server.stand_in
         path = self.path.partition("?")[0]
-        completing = path == "/v1/completions"
         with one.lock:
             one.asked.append((path, body))
             one.headers.append({name.lower(): value for name, value in self.headers.items()})
-            fault = one.faults.pop(0) if one.faults and completing else ""
-            one.at_once += completing
-            one.most_at_once = max(one.most_at_once, one.at_once)
+            fault = one.faults.pop(0) if one.faults and path == "/v1/completions" else ""
         try:
-            if completing and one.gate is not None:
-                one.gate.wait(PATIENCE)
             self.send(one, path, body, fault)
         except (BrokenPipeError, ConnectionResetError):
             pass  # the client gave up
-        finally:
-            with one.lock:
-                one.at_once -= completing
 
     def send(self, one: StandIn, path: str, body: Any, fault: str) -> None:
         headers = {"Content-Type": "application/json"}

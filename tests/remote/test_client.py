@@ -13,7 +13,7 @@ from ccrank.errors import CcrankError
 from ccrank.remote import Address, Client, RemoteReader
 from ccrank.remote.client import ATTEMPTS, KEY_VARIABLE, REQUESTS_VARIABLE
 from ccrank.remote.server import Server
-from completion_server import CANDIDATES, KEY, PROMPTS, StandIn, serving
+from completion_server import CANDIDATES, KEY, PATIENCE, PROMPTS, StandIn, serving
 from tiny import tiny_reader
 
 
@@ -127,15 +127,25 @@ def test_redirects_are_not_followed(stand_in: StandIn) -> None:
         reader.read(PROMPTS[:1], CANDIDATES[:1])
 
 
-def test_requests_run_at_once(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many requests as were asked for are under way at once, and no more."""
+def test_requests_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many jobs as the environment says are under way at once, and no more."""
     monkeypatch.setenv(REQUESTS_VARIABLE, "3")
-    reader = RemoteReader.open(f"openai:{stand_in.url}")
-    stand_in.most_at_once = 0
-    stand_in.gate = threading.Barrier(3)  # each waits until there are three
-    words = [f"word {number}" for number in range(16 * 9 - 1)]  # nine requests of 16 texts
-    reader.read(PROMPTS[:1], [words])
-    assert stand_in.most_at_once == 3
+    lock, gate = threading.Lock(), threading.Barrier(3)  # each job waits until there are three
+    running, most = 0, 0
+
+    def work(job: int) -> int:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        gate.wait(PATIENCE)
+        with lock:
+            running -= 1
+        return job
+
+    client = Client(Address.parse("openai:http://127.0.0.1:9"))
+    assert sorted(client.each(work, range(9))) == [(job, job) for job in range(9)]
+    assert most == 3
 
 
 def test_each_stops_after_an_error() -> None:
