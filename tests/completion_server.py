@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -63,6 +63,8 @@ class Kind:
     """Refuses max_tokens=0."""
     strict: bool = False
     """Refuses fields that it does not know."""
+    whole_characters: bool = False
+    """Leaves out generated tokens that are parts of characters."""
     grammar: bool = False
     """Generates what a grammar of one literal allows."""
     ids: bool = False
@@ -75,7 +77,7 @@ KINDS = {
     "vllm": Kind("vllm", echo=True, most_listed=20, tokenize="prompt", ids=True),
     "old-vllm": Kind("vllm", echo=True, most_listed=20, must_generate=True, strict=True),
     "sglang": Kind("sglang", echo=True, most_listed=20, must_generate=True, shown_bos=True),
-    "llamacpp": Kind("llamacpp", chat_form=True, tokenize="content", grammar=True),
+    "llamacpp": Kind("llamacpp", chat_form=True, tokenize="content", grammar=True, whole_characters=True),
     "vllm-without-echo": Kind("vllm", most_listed=20, tokenize="prompt"),
     "biased": Kind("other", chat_form=True, tokenize="content", bias="after"),
     "listing": Kind("other", most_listed=5, bias="none", lists=False),
@@ -151,6 +153,8 @@ class StandIn:
         echoed = rows if kind.echo and body.get("echo") else []
         made = self.generated(ids, body) if not echoed or body["max_tokens"] else []
         chosen = made[0][0] if made else ids[-1]
+        if kind.whole_characters:
+            made = [one for one in made if "\ufffd" not in tokenizer.decode([one[0]])]
         spell = self.spelled(body.get("return_tokens_as_token_ids", False) and not kind.chat_form)
         answer: dict[str, Any] = {"text": tokenizer.decode([chosen]), "logprobs": None}
         if kind.log_probabilities:
@@ -257,10 +261,8 @@ class _Handler(BaseHTTPRequestHandler):
             one.asked.append((path, body))
             one.headers.append({name.lower(): value for name, value in self.headers.items()})
             fault = one.faults.pop(0) if one.faults and path == "/v1/completions" else ""
-        try:
+        with suppress(BrokenPipeError, ConnectionResetError):  # the client gave up
             self.send(one, path, body, fault)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # the client gave up
 
     def send(self, one: StandIn, path: str, body: Any, fault: str) -> None:
         headers = {"Content-Type": "application/json"}

@@ -98,16 +98,16 @@ def test_ways_of_reading() -> None:
         if kind != "ollama":
             with serving(tiny_reader(), kind) as one:
                 server = opened(one).server
-                ways[kind] = (type(server.scoring).__name__, server.batch)
+                ways[kind] = (server.scoring.name.removeprefix("log-probabilities of "), server.batch)
     assert ways == {
-        "vllm": ("EchoScoring", 16),
-        "old-vllm": ("EchoScoring", 16),
-        "sglang": ("EchoScoring", 16),
-        "llamacpp": ("ForcedScoring", 16),
-        "vllm-without-echo": ("ForcedScoring", 16),
-        "biased": ("LikeliestScoring", 16),
-        "listing": ("LikeliestScoring", 1),
-        "listing-all": ("LikeliestScoring", 1),
+        "vllm": ("prompts (echo)", 16),
+        "old-vllm": ("prompts (echo)", 16),
+        "sglang": ("prompts (echo)", 16),
+        "llamacpp": ("next tokens (logit_bias and grammar)", 16),
+        "vllm-without-echo": ("next tokens (logit_bias)", 16),
+        "biased": ("the most likely next tokens only", 16),
+        "listing": ("the most likely next tokens only", 1),
+        "listing-all": ("the most likely next tokens only", 1),
     }
 
 

@@ -5,6 +5,7 @@ vLLM and SGLang do so with `echo`. An answer costs a pass over its prompt.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -61,8 +62,8 @@ class EchoScoring:
                 continue
             for generated in (0, 1):
                 own = read[: len(read) - generated]
-                # Tokenizers may lose blanks, and a special token may come first.
-                text = "".join(position.text for position in own).replace(" ", "")
+                # Blanks may be lost or spelled, and a special token may come first.
+                text = re.sub("[ Ġ▁]", "", "".join(position.text for position in own))
                 known = [position.log_probability is not None for position in own[1:]]
                 if text.endswith(PROBE.replace(" ", "")) and len(known) > 1 and all(known):
                     return cls(client, model, form, generated, batch)

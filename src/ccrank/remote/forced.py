@@ -7,6 +7,7 @@ often need one request. Prompts are sent as tokens, from the server's own tokeni
 
 An answer of several tokens takes one request where the server takes a grammar, which allows the answer's text alone;
 the bias makes it generate the tokens that the tokenizer gives. Where it generates others, they are forced one by one.
+A token that is part of a character is generated without a log-probability; it is found in a list of all tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from ccrank.errors import CcrankError
 from ccrank.remote.client import Client, RefusedError
-from ccrank.remote.completions import Position, choices, positions
+from ccrank.remote.completions import Position, Token, choices, positions
 from ccrank.remote.echo import PROBE
 from ccrank.remote.scoring import Asked, Report, Scored, Tail, batches, tails_of
 from ccrank.remote.tokens import ServerTokens
@@ -28,8 +29,12 @@ TOPS = (500, 20, 5)
 """How many of the most likely tokens to ask for; servers have limits."""
 SAME = 0.1
 """Two log-probabilities of one token differ less, unless one of them is that of a biased token."""
-CONTINUED = " through the improbable zebra crossing"
-"""What the probe is made to go on with."""
+SOME = 5
+"""Tokens on which that is tried."""
+ALL = 1 << 20
+"""More than any vocabulary has."""
+CONTINUED = (" Yes No", " the large negative", " through the improbable zebra crossing")
+"""What the probe is made to go on with. A text of many short tokens may be generated as others, so there are three."""
 
 Ids = tuple[int, ...]
 Needed = Mapping[Ids, Mapping[int, None]]
@@ -76,38 +81,41 @@ class ForcedScoring:
         for top in TOPS:
             one = cls(client, model, tokens, top, batch)
             try:
-                [free] = one.next_tokens([prompt], None, top)
+                [first] = one.next_tokens([prompt], prompt[-1], top)
             except RefusedError as error:
                 if error.status in (401, 403, 404):
                     raise
                 continue
-            listed = {} if free is None else free.top
-            others = [token for token in list(listed)[1:4] if isinstance(token, int)]
-            if not others or not all(one._generates(prompt, token, listed[token]) for token in others):
+            if first is None or first.token != prompt[-1] or not one._agrees(prompt, first.top):
                 return None
             return replace(one, grammar=one._takes_grammar(prompt))
         return None
 
-    def _generates(self, prompt: Ids, token: int, value: float) -> bool:
-        """Whether a biased token is generated and has its own log-probability, which is known."""
-        try:
+    def _agrees(self, prompt: Ids, listed: Mapping[Token, float]) -> bool:
+        """Whether listed tokens have the same log-probabilities when they are forced themselves."""
+        agreed = False
+        for token in [token for token in listed if isinstance(token, int)][:SOME]:
             [forced] = self.next_tokens([prompt], token, 1)
-        except RefusedError:
-            return False
-        if forced is None or forced.token != token or forced.log_probability is None:
-            return False
-        return abs(forced.log_probability - value) < SAME
+            if forced is None:
+                continue  # a part of a character
+            number = forced.log_probability
+            if forced.token != token or number is None or abs(number - listed[token]) > SAME:
+                return False
+            agreed = True
+        return agreed
 
     def _takes_grammar(self, prompt: Ids) -> bool:
-        tail = self.tokens.encode(PROBE + CONTINUED)[len(prompt) :]
-        try:
-            [read] = self.spelled([prompt], tail, CONTINUED)
-            [second] = self.next_tokens([prompt + tail[:1]], tail[1], 1)
-        except RefusedError:
-            return False
-        if read is None or second is None or second.log_probability is None:
-            return False
-        return abs(read[1] - second.log_probability) < SAME
+        """Whether a text is generated as its tokens, with the log-probabilities that they have one by one."""
+        for text in CONTINUED:
+            tail = self.tokens.encode(PROBE + text)[len(prompt) :]
+            try:
+                [read] = self.spelled([prompt], tail, text)
+                [last] = self.next_tokens([prompt + tail[:-1]], tail[-1], 1)
+            except RefusedError:
+                return False
+            if read is not None and last is not None and last.log_probability is not None:
+                return abs(read[-1] - last.log_probability) < SAME
+        return False
 
     def score(self, asked: Sequence[Asked], report: Report) -> list[Scored]:
         """See `Scoring.score`.
@@ -141,7 +149,7 @@ class ForcedScoring:
         self._read_rest(needed, known, lambda share: report((2 + share) / 3))
         return [_scored(stem, tails, known) for stem, tails in found]
 
-    def next_tokens(self, prompts: Sequence[Ids], token: int | None, top: int) -> list[Position | None]:
+    def next_tokens(self, prompts: Sequence[Ids], token: int, top: int) -> list[Position | None]:
         """The next token after each prompt.
 
         Parameters
@@ -149,15 +157,12 @@ class ForcedScoring:
         prompts
             Tokens, as many prompts as the server takes in a request.
         token
-            The token to generate; None takes the most likely one.
+            The token to generate.
         top
             How many of the most likely tokens to get.
         """
-        bias = {} if token is None else {"logit_bias": {str(token): BIAS}}
-        return [
-            next(iter(read), None)
-            for read in self._generate(prompts, {"max_tokens": 1, "logprobs": top, **bias})
-        ]
+        wish = {"max_tokens": 1, "logprobs": top, "logit_bias": {str(token): BIAS}}
+        return [next(iter(read), None) for read in self._generate(prompts, wish)]
 
     def spelled(self, prompts: Sequence[Ids], tail: Ids, text: str) -> list[list[float] | None]:
         """The log-probabilities of an answer's tokens after each prompt; None where the server generated others.
@@ -231,20 +236,47 @@ class ForcedScoring:
             for prompts in batches(own, self.batch)
         ]
         read = self.client.each(lambda job: self.next_tokens(*job), jobs)
+        partial: list[tuple[Ids, int]] = []
         for done, (place, found) in enumerate(read, start=1):
             prompts, token, _ = jobs[place]
             for before, position in zip(prompts, found, strict=True):
-                if position is None or position.token != token or position.log_probability is None:
-                    raise CcrankError(
-                        f"the server did not generate token {token} with its log-probability when biased towards it; "
-                        "start it without constraints on what it generates"
-                    )
+                if position is None:
+                    partial.append((before, token))
+                    continue
+                if position.token != token or position.log_probability is None:
+                    raise _not_generated(token)
                 known[before, token] = position.log_probability
                 for other in needed[before]:
                     if other in position.top:
                         known.setdefault((before, other), position.top[other])
             report(done / len(jobs))
+        self._read_partial(partial, known)
         report(1.0)
+
+    def _read_partial(self, wanted: Sequence[tuple[Ids, int]], known: Known) -> None:
+        """Read tokens that are parts of characters, from lists of all tokens beside one that is none."""
+        whole = self.tokens.encode(PROBE)[-1] if wanted else 0
+
+        def listed(before: Ids) -> Position | None:
+            return self.next_tokens([before], whole, ALL)[0]
+
+        prompts = list(dict.fromkeys(before for before, _ in wanted))
+        tops = {
+            prompts[place]: found.top
+            for place, found in self.client.each(listed, prompts)
+            if found is not None
+        }
+        for before, token in wanted:
+            if token not in tops.get(before, {}):
+                raise _not_generated(token)
+            known[before, token] = tops[before][token]
+
+
+def _not_generated(token: int) -> CcrankError:
+    return CcrankError(
+        f"the server did not generate token {token} with its log-probability when biased towards it; start it without "
+        "constraints on what it generates"
+    )
 
 
 def _scored(stem: Ids, tails: Sequence[Tail], known: Known) -> Scored:
