@@ -123,10 +123,20 @@ class StandIn:
             entry = {"id": "tiny", "object": "model", "created": self.created, "owned_by": self.kind.owner}
             return 200, {"object": "list", "data": [{**entry, "max_model_len": 512}]}
         if path == "/tokenize" and self.kind.tokenize:
-            return 200, {"tokens": self.encode(body[self.kind.tokenize])}
+            ids = self.encode(body[self.kind.tokenize])
+            if not body.get("with_pieces") or not self.kind.grammar:
+                return 200, {"tokens": ids}
+            return 200, {"tokens": [{"id": token, "piece": self.piece(token)} for token in ids]}
         if path == "/v1/completions":
             return self.complete(body)
         return 404, {"error": {"message": f"no route {path}"}}
+
+    def piece(self, token: int) -> str | list[int]:
+        """The text of a token, or its bytes if they are no text."""
+        try:
+            return self.bytes_of[token].decode()
+        except UnicodeDecodeError:
+            return list(self.bytes_of[token])
 
     def complete(self, body: Any) -> tuple[int, Any]:
         kind, prompt = self.kind, body["prompt"]

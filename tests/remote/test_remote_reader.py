@@ -158,6 +158,15 @@ def test_methods_without_states_give_the_same_ranking(kind: str) -> None:
             assert found.model == f"openai:{one.url}#tiny"
 
 
+def test_auto_works_where_it_reads_no_states(stand_in: StandIn) -> None:
+    """Documents with a query, and items with a context, are ranked as by the local model."""
+    reader = opened(stand_in)
+    with_context = Task(TASK.criterion, TASK.items, context="Russia is larger than Canada.", id="context")
+    for task in (QUERY, with_context):
+        [found], [expected] = (rank_tasks([task], one) for one in (reader, tiny_reader()))
+        np.testing.assert_allclose(found.scores, expected.scores, atol=2e-3)
+
+
 def test_methods_with_states_refuse_servers(stand_in: StandIn) -> None:
     """Every other method is refused with the methods that work."""
     reader = opened(stand_in)

@@ -78,7 +78,9 @@ def positions(choice: Mapping[str, Any], by_text: bool = False) -> list[Position
     texts, numbers = found.get("tokens"), found.get("token_logprobs")
     if not isinstance(texts, list) or not isinstance(numbers, list) or len(texts) != len(numbers):
         return []
-    tops: Sequence[Any] = found.get("top_logprobs") or [None] * len(texts)
+    tops: Sequence[Any] = found.get("top_logprobs") or ()
+    if len(tops) != len(texts):
+        tops = [None] * len(texts)
     return [
         Position(
             _spelled(str(text)),

@@ -6,8 +6,9 @@ with its own log-probability. The most likely tokens in its place come with it, 
 often need one request. Prompts are sent as tokens, from the server's own tokenizer.
 
 An answer of several tokens takes one request where the server takes a grammar, which allows the answer's text alone;
-the bias makes it generate the tokens that the tokenizer gives. Where it generates others, they are forced one by one.
-A token that is part of a character is generated without a log-probability; it is found in a list of all tokens.
+the bias, which grows with the length of a token, makes it generate the tokens that the tokenizer gives. After a token
+that it does not give, the rest takes another request, and what is left then is forced token by token. A token that is
+part of a character is generated without a log-probability; it is found in a list of all tokens.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ BIAS = 100
 """The largest that the API allows."""
 TOPS = (500, 20, 5)
 """How many of the most likely tokens to ask for; servers have limits."""
+LONGER = 30
+"""The further bias for each character of a token, so that of two that continue a text the longer one is generated."""
+RESTS = 5
+"""How often the rest of an answer is tried, before it is forced token by token."""
 SAME = 0.1
 """Two log-probabilities of one token differ less, unless one of them is that of a biased token."""
 SOME = 5
@@ -39,6 +44,8 @@ CONTINUED = (" Yes No", " the large negative", " through the improbable zebra cr
 Ids = tuple[int, ...]
 Needed = Mapping[Ids, Mapping[int, None]]
 """Tokens before → the tokens whose log-probabilities are needed there."""
+Spelled = dict[tuple[Ids, str], dict[Ids, None]]
+"""(tokens of an answer, its text) → the prompts that it follows."""
 Known = dict[tuple[Ids, int], float]
 """(tokens before, token) → log-probability."""
 
@@ -113,8 +120,9 @@ class ForcedScoring:
                 [last] = self.next_tokens([prompt + tail[:-1]], tail[-1], 1)
             except RefusedError:
                 return False
-            if read is not None and last is not None and last.log_probability is not None:
-                return abs(read[-1] - last.log_probability) < SAME
+            if last is None or last.log_probability is None or tuple(one.token for one in read) != tail:
+                continue
+            return abs((read[-1].log_probability or 0.0) - last.log_probability) < SAME
         return False
 
     def score(self, asked: Sequence[Asked], report: Report) -> list[Scored]:
@@ -130,7 +138,7 @@ class ForcedScoring:
         ids = dict(zip(texts, self.tokens.encode_all(texts), strict=True))
         found: list[tuple[Ids, tuple[Tail, ...]]] = []
         needed: dict[Ids, dict[int, None]] = {}
-        spelled: dict[tuple[Ids, str], dict[Ids, None]] = {}
+        spelled: Spelled = {}
         for one in asked:
             whole = [ids[one.text + end] for end in one.answers]
             tails = tails_of(one, ids[one.text], whole)
@@ -164,8 +172,8 @@ class ForcedScoring:
         wish = {"max_tokens": 1, "logprobs": top, "logit_bias": {str(token): BIAS}}
         return [next(iter(read), None) for read in self._generate(prompts, wish)]
 
-    def spelled(self, prompts: Sequence[Ids], tail: Ids, text: str) -> list[list[float] | None]:
-        """The log-probabilities of an answer's tokens after each prompt; None where the server generated others.
+    def spelled(self, prompts: Sequence[Ids], tail: Ids, text: str) -> list[list[Position]]:
+        """The tokens that the server generates where it may generate an answer's text alone.
 
         Parameters
         ----------
@@ -178,18 +186,14 @@ class ForcedScoring:
         """
         # The literals of the grammar are those of JSON, but for two escapes.
         literal = json.dumps(text, ensure_ascii=False).replace("\\b", "\\x08").replace("\\f", "\\x0c")
+        bias = {token: BIAS + LONGER * self.tokens.lengths.get(token, 0) for token in tail}
         wish = {
             "max_tokens": len(tail),
             "logprobs": 1,
             "grammar": f"root ::= {literal}",
-            "logit_bias": {str(token): BIAS for token in tail},
+            "logit_bias": {str(token): value for token, value in bias.items()},
         }
-        found: list[list[float] | None] = []
-        for read in self._generate(prompts, wish):
-            numbers = [one.log_probability for one in read if one.log_probability is not None]
-            same = tuple(one.token for one in read) == tail and len(numbers) == len(tail)
-            found.append(numbers if same else None)
-        return found
+        return self._generate(prompts, wish)
 
     def _generate(self, prompts: Sequence[Ids], wish: Mapping[str, object]) -> list[list[Position]]:
         body = {
@@ -202,24 +206,44 @@ class ForcedScoring:
         reply = self.client.post("/completions", body)
         return [positions(choice) for choice in choices(reply, len(prompts))]
 
-    def _spell(
-        self, wanted: Mapping[tuple[Ids, str], Mapping[Ids, None]], known: Known, report: Report
-    ) -> None:
+    def _spell(self, wanted: Spelled, known: Known, report: Report) -> None:
         """Read whole answers; the prompts of one answer share requests."""
-        jobs = [
-            (stems, tail, text)
-            for (tail, text), own in wanted.items()
-            for stems in batches(list(own), self.batch)
-        ]
-        for done, (place, found) in enumerate(
-            self.client.each(lambda job: self.spelled(*job), jobs), start=1
-        ):
-            stems, tail, _ = jobs[place]
-            for stem, numbers in zip(stems, found, strict=True):
-                for length, number in enumerate(numbers or ()):
-                    known[stem + tail[:length], tail[length]] = number
-            report(done / len(jobs))
+        for turn in range(RESTS):
+            jobs = [
+                (stems, tail, text)
+                for (tail, text), own in wanted.items()
+                for stems in batches(list(own), self.batch)
+            ]
+            rest: Spelled = {}
+            read = self.client.each(lambda job: self.spelled(*job), jobs)
+            for done, (place, found) in enumerate(read, start=1):
+                stems, tail, text = jobs[place]
+                for stem, own in zip(stems, found, strict=True):
+                    taken, length = self._take(own, stem, tail, known)
+                    if taken < len(tail) - 2 and length is not None:
+                        # The token after those is forced later; its text is known by its length.
+                        after = taken + 1
+                        rest.setdefault((tail[after:], text[length:]), {})[stem + tail[:after]] = None
+                report((turn + done / len(jobs)) / RESTS)
+            wanted = rest
         report(1.0)
+
+    def _take(self, read: Sequence[Position], stem: Ids, tail: Ids, known: Known) -> tuple[int, int | None]:
+        """Store the log-probabilities of generated tokens for as long as they are the answer's; returns how many tokens
+        of the answer these are, and the length of their text with the next token's, None where it is not known."""
+        left, length = iter(read), 0
+        position = next(left, None)
+        whole = True
+        for place, token in enumerate(tail):
+            size = self.tokens.lengths.get(token)
+            whole = whole and size is not None and token not in self.tokens.parts
+            length += size or 0
+            if position is not None and position.token == token and position.log_probability is not None:
+                known[stem + tail[:place], token] = position.log_probability
+                position = next(left, None)
+            elif token not in self.tokens.parts:
+                return place, length if whole else None
+        return len(tail), None
 
     def _read_rest(self, needed: Needed, known: Known, report: Report) -> None:
         """Read what is not known yet: a first time one token of each place, with the most likely ones beside it; a

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from ccrank.errors import CcrankError
 from ccrank.remote.client import Client
@@ -56,6 +56,10 @@ class ServerTokens:
 
     def __init__(self, client: Client, model: str, route: str) -> None:
         self.client, self.model, self.route = client, model, route
+        self.lengths: dict[int, int] = {}
+        """Token → the length of its text, of those that were seen, if the server says it."""
+        self.parts: set[int] = set()
+        """Tokens that are parts of characters, of those that were seen."""
 
     @classmethod
     def found(cls, client: Client, model: str) -> ServerTokens | None:
@@ -95,12 +99,23 @@ class ServerTokens:
             "add_special": special,
             "add_special_tokens": special,
             "parse_special": False,
+            "with_pieces": True,
         }
         reply = self.client.post(self.route, body, outside=True)
         found = reply.get("tokens") if isinstance(reply, dict) else None
-        if not isinstance(found, list) or not all(isinstance(token, int) for token in found):
+        tokens = [self._seen(token) for token in found] if isinstance(found, list) else [None]
+        if None in tokens:
             raise CcrankError(f"{self.client.address.root}{self.route} gave no tokens for {text!r:.60}")
-        return tuple(found)
+        return tuple(token for token in tokens if token is not None)
+
+    def _seen(self, token: Any) -> int | None:
+        """The id of a token, which llama.cpp gives with its text, or with its bytes if they are no text."""
+        if isinstance(token, dict) and isinstance(token.get("id"), int):
+            self.lengths[token["id"]] = len(token.get("piece") or "")
+            if isinstance(token.get("piece"), list):
+                self.parts.add(token["id"])
+            return int(token["id"])
+        return token if isinstance(token, int) else None
 
     def encode_all(self, texts: Sequence[str], special: bool = True) -> list[tuple[int, ...]]:
         """The tokens of each text.
