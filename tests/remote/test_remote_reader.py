@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -191,10 +192,16 @@ def test_rank_takes_the_address(stand_in: StandIn) -> None:
 
 
 def test_it_is_a_reader_for_methods(stand_in: StandIn) -> None:
-    """It has what methods call, except that depth and width are errors."""
-    names = {name for name in dir(ReaderLike) if not name.startswith("_")}
-    assert names <= {name for name in dir(RemoteReader) if not name.startswith("_")} | {"loaded"}
-    assert opened(stand_in).loaded.missing_head == ()
+    """It has what methods call, with the same parameters; depth and width are errors."""
+    reader = opened(stand_in)
+    for name, wanted in vars(ReaderLike).items():
+        if inspect.isfunction(wanted) and not name.startswith("_"):
+            own = list(inspect.signature(getattr(reader, name)).parameters.values())
+            assert own == list(inspect.signature(wanted).parameters.values())[1:], name
+    assert (reader.form, reader.loaded.missing_head) == ("causal", ())
+    for name in ("depth", "width"):
+        with pytest.raises(CcrankError, match="no hidden states"):
+            getattr(reader, name)
 
 
 def test_stored_readings_are_not_asked_for_again(stand_in: StandIn, tmp_path: Path) -> None:
