@@ -48,6 +48,8 @@ class Kind:
     owner: str
     echo: bool = False
     """Repeats prompts, with log-probabilities."""
+    echo_fails: bool = False
+    """Fails at every prompt that it should repeat."""
     most_listed: int | None = None
     """The largest `logprobs`; None is no limit."""
     chat_form: bool = False
@@ -147,6 +149,8 @@ class StandIn:
             return 400, {"error": {"message": f"unknown fields {unknown}"}}
         if kind.must_generate and body["max_tokens"] < 1:
             return 400, {"error": {"message": "max_tokens must be at least 1"}}
+        if kind.echo_fails and body.get("echo"):
+            return 500, {"error": {"message": "internal error"}}
         listed = body.get("logprobs", 0)
         if kind.most_listed is not None and listed > kind.most_listed:
             return 400, {"error": {"message": f"logprobs must be at most {kind.most_listed}"}}

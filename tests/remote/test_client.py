@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -63,6 +64,12 @@ def test_lasting_faults_are_an_error(fault: str, stand_in: StandIn) -> None:
         CcrankError, match=rf"{stand_in.url}/completions .*after {ATTEMPTS} attempts.*fewer requests"
     ):
         reader.read(PROMPTS, CANDIDATES)
+
+
+def test_a_server_that_fails_at_echo_is_read_otherwise(stand_in: StandIn) -> None:
+    """A failure while the ways of reading are tried rules out that way alone."""
+    stand_in.kind = replace(stand_in.kind, echo=False, echo_fails=True)
+    assert patient_reader(stand_in).server.scoring.name.endswith("(logit_bias)")
 
 
 def test_what_a_server_refuses_is_not_sent_again(stand_in: StandIn) -> None:

@@ -60,6 +60,8 @@ class EchoScoring:
                 if error.status in (401, 403, 404):
                     raise
                 continue
+            except CcrankError:
+                return None  # some servers fail at a prompt that they should repeat
             for generated in (0, 1):
                 own = read[: len(read) - generated]
                 # Blanks may be lost or spelled, and a special token may come first.
