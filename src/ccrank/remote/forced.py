@@ -89,13 +89,12 @@ class ForcedScoring:
             one = cls(client, model, tokens, top, batch)
             try:
                 [first] = one.next_tokens([prompt], prompt[-1], top)
+                usable = first is not None and first.token == prompt[-1] and one._agrees(prompt, first.top)
             except RefusedError as error:
                 if error.status in (401, 403, 404):
                     raise
                 continue
-            if first is None or first.token != prompt[-1] or not one._agrees(prompt, first.top):
-                return None
-            return replace(one, grammar=one._takes_grammar(prompt))
+            return replace(one, grammar=one._takes_grammar(prompt)) if usable else None
         return None
 
     def _agrees(self, prompt: Ids, listed: Mapping[Token, float]) -> bool:

@@ -251,30 +251,23 @@ class RemoteReader:
         keys = [self._key(one, per_token) for one in asked]
         rows = {} if self.cache is None else self.cache.get(keys)
         missing = {key: one for key, one in zip(keys, asked, strict=True) if key not in rows}
-        report = in_tokens(progress, _guessed(asked))
-        known = _guessed([one for key, one in zip(keys, asked, strict=True) if key in rows]) / max(
-            1, _guessed(asked)
-        )
-        report(known)
-        fresh = {
-            key: _row(scored, per_token)
-            for key, scored in zip(
-                missing,
-                self.server.scoring.score(
-                    list(missing.values()), lambda share: report(known + (1 - known) * share)
-                )
-                if missing
-                else (),
-                strict=True,
+        total = _guessed(asked)
+        stored = 1 - _guessed(list(missing.values())) / max(1, total)
+        report = in_tokens(progress, total)
+        report(stored)
+        fresh: dict[bytes, np.ndarray] = {}
+        if missing:
+            scored = self.server.scoring.score(
+                list(missing.values()), lambda share: report(stored + (1 - stored) * share)
             )
-        }
+            fresh = {key: _row(one, per_token) for key, one in zip(missing, scored, strict=True)}
         report(1.0)
         if self.cache is not None:
             self.cache.put(fresh)
         rows |= fresh
         sent = sum(int(row[0]) for row in fresh.values())
-        total = sum(int(rows[key][0]) for key in keys)
-        return [rows[key] for key in keys], Cost(len(asked), total, total, sent)
+        read = sum(int(rows[key][0]) for key in keys)
+        return [rows[key] for key in keys], Cost(len(asked), read, read, sent)
 
     def _key(self, asked: Asked, per_token: bool) -> bytes:
         text = json.dumps([self.loaded.identity, asked.text, asked.answers, per_token])
