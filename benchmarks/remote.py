@@ -43,6 +43,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=0, help="queries of CISI")
     parser.add_argument("--documents", type=int, default=8, help="documents of each query")
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--datasets", default=",".join(DATASETS))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     both = open_model(arguments.server), open_model(arguments.local)
@@ -51,8 +52,8 @@ def main() -> None:
         "| method | dataset | lists | correlation of scores | τ between orders | τ to gold, server | τ to gold, here |"
     )
     print("|---|---|---|---|---|---|---|")
-    tasks = {name: evenly(load_dataset(name), arguments.tasks) for name in DATASETS}
-    for method in arguments.methods.split(","):
+    tasks = {name: evenly(load_dataset(name), arguments.tasks) for name in arguments.datasets.split(",")}
+    for method in filter(None, arguments.methods.split(",")):
         for name, own in tasks.items():
             start = time.perf_counter()
             rankings = [rank_tasks(own, one, method, options=OPTIONS.get(method)) for one in both]
