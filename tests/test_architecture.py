@@ -22,6 +22,7 @@ LAYERS = (
     ("labelfiles", "taskfiles", "trec"),
     ("datasets", "results"),
     ("lm",),
+    ("remote",),
     ("opposites", "ranking"),
     ("labelled", "probing", "prompting", "relevance"),
     ("labelfree",),

@@ -17,7 +17,7 @@ from ccrank.errors import CcrankError, CcrankWarning
 from ccrank.labelfree.rankers import label_free_states
 from ccrank.labelled.session import Asked, Session
 from ccrank.labels import Labels
-from ccrank.lm import Reader, ReadingCache
+from ccrank.lm import ReadingCache
 from ccrank.lm.reader import Progress
 from ccrank.methods import DEFAULT_METHOD, Method, get_method
 from ccrank.opposites import opposite_proposer
@@ -31,6 +31,7 @@ from ccrank.ranking import (
     uncertainty_from_canonical,
 )
 from ccrank.reader_options import ReaderOptions
+from ccrank.remote import OpenModel, RemoteReader, open_model
 from ccrank.rows import rows_of_items
 from ccrank.task import Criterion, Task, check_text
 
@@ -45,7 +46,7 @@ UNDIRECTED = (
 class Ranker:
     """A loaded model that ranks list after list without loading again; see `load`."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: OpenModel) -> None:
         self.reader = reader
 
     def rank(
@@ -97,17 +98,17 @@ def load(model: str = "default", options: ReaderOptions | None = None, *, cache:
     Parameters
     ----------
     model
-        A short name, a hub id, a folder or a .gguf file.
+        A short name, a hub id, a folder, a .gguf file, or openai:URL#NAME for a model behind a server.
     options
         Device, precision and the like.
     cache
         Keep readings on disk, so that no prompt is computed twice.
     """
-    return Ranker(Reader.open(model, options, cache=ReadingCache() if cache else None))
+    return Ranker(open_model(model, options, cache=ReadingCache() if cache else None))
 
 
 @lru_cache(maxsize=1)
-def _last_loaded(model: str) -> Reader:
+def _last_loaded(model: str) -> OpenModel:
     """The model of the last call stays in memory, so that repeated calls do not load it again."""
     return load(model).reader
 
@@ -143,7 +144,7 @@ def rank(
     context: str | None = None,
     column: Any | None = None,
     labels: Labels | Mapping[str, Any] | Sequence[Any] | None = None,
-    model: str | Reader = "default",
+    model: str | OpenModel = "default",
     method: str = DEFAULT_METHOD,
     templates: Templates | None = None,
     options: Mapping[str, Any] | None = None,
@@ -176,7 +177,8 @@ def rank(
         items, "ranks" item → rank and "orders" lists of items; or a list of orders such as [("Russia", "Chad")],
         highest first. The ranking then has an `uncertainty`.
     model
-        A short name, a hub id, a folder, a .gguf file, or an open `Reader`.
+        A short name, a hub id, a folder, a .gguf file, openai:URL#NAME for a model behind a server (docs/remote.md),
+        or an open `Reader`.
     method
         A method's name; `ccrank methods` lists them.
     templates
@@ -207,7 +209,7 @@ def rank(
         if not isinstance(criterion, Criterion):
             criterion = criterion_of(criterion, comparative=comparative, poles=poles, category=category)
         task = rows.task(criterion, context, id=f"ranking by {criterion.name}")
-    reader = model if isinstance(model, Reader) else _last_loaded(model)
+    reader = _last_loaded(model) if isinstance(model, str) else model
     given = dict(options or {})
     if labels is not None:
         given["labels"] = labels
@@ -218,7 +220,7 @@ def rank(
 
 def rank_tasks(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: OpenModel,
     method: str = DEFAULT_METHOD,
     templates: Templates | None = None,
     *,
@@ -255,7 +257,7 @@ def rank_tasks(
 
 def _rank_tasks(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: OpenModel,
     method: str,
     templates: Templates | None,
     options: Mapping[str, Any] | None,
@@ -267,7 +269,8 @@ def _rank_tasks(
         return []
     for task in tasks:
         check_text(task)
-    propose = opposite_proposer(reader)
+    # A server would be asked for hundreds of words one by one.
+    propose = None if isinstance(reader, RemoteReader) else opposite_proposer(reader)
     tasks = [replace(task, criterion=resolved(task.criterion, propose)) for task in tasks]
     sorted_tasks, orders = zip(*(canonical(task) for task in tasks), strict=True)
     answers = chosen.run(sorted_tasks, reader, templates or load_templates(), progress=progress, **parsed)
@@ -343,7 +346,7 @@ def ask(
     category: str | None = None,
     kind: Asked = "both",
     answers: Sequence[tuple[str, str, str]] = (),
-    model: str | Reader = "default",
+    model: str | OpenModel = "default",
     templates: Templates | None = None,
     progress: Progress | None = None,
 ) -> Session:
@@ -370,8 +373,9 @@ def ask(
         given = criterion_of(given, comparative=comparative, poles=poles, category=category)
     task, _ = canonical(rows_of_items(items).task(given, None, id=f"ranking by {given.name}"))
     check_text(task)
-    reader = model if isinstance(model, Reader) else _last_loaded(model)
-    task = replace(task, criterion=resolved(task.criterion, opposite_proposer(reader)))
+    reader = _last_loaded(model) if isinstance(model, str) else model
+    propose = None if isinstance(reader, RemoteReader) else opposite_proposer(reader)
+    task = replace(task, criterion=resolved(task.criterion, propose))
     answer, states = label_free_states(task, reader, templates or load_templates(), progress)
     start = Ranking(
         task,

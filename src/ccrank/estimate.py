@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ccrank.lm import Cost, Reader
+from ccrank.lm import Cost
 from ccrank.methods import Method
 from ccrank.prompts import Templates
+from ccrank.remote import OpenModel
 from ccrank.task import Task, check_text
 
 SAMPLE_TASKS = 8
@@ -18,7 +19,7 @@ SAMPLE_ITEMS = (6, 24)
 
 def expected_tokens(
     tasks: Sequence[Task],
-    reader: Reader,
+    reader: OpenModel,
     method: Method,
     templates: Templates,
     options: Mapping[str, Any] | None = None,
@@ -41,7 +42,7 @@ def expected_tokens(
     return round(tokens * int(repeats))
 
 
-def _task_tokens(task: Task, reader: Reader, method: Method, templates: Templates) -> float:
+def _task_tokens(task: Task, reader: OpenModel, method: Method, templates: Templates) -> float:
     few, many = (min(size, len(task.items)) for size in SAMPLE_ITEMS)
     if len(task.items) == many:
         return _distinct(task, reader, method, templates)
@@ -60,7 +61,7 @@ def _task_tokens(task: Task, reader: Reader, method: Method, templates: Template
     return high + per_prompt * (method.prompts(len(task.items)) - method.prompts(many))
 
 
-def _distinct(task: Task, reader: Reader, method: Method, templates: Templates) -> int:
+def _distinct(task: Task, reader: OpenModel, method: Method, templates: Templates) -> int:
     requests = method.requests(task, reader.form, templates)
     cost = sum((reader.cost_of(prompts, candidates) for prompts, candidates in requests), Cost())
     return cost.distinct_tokens

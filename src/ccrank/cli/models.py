@@ -14,11 +14,14 @@ from ccrank.cli.screen import Column, fitted_table, out, print_json, simple_tabl
 from ccrank.errors import CcrankError
 
 if TYPE_CHECKING:
+    from ccrank.lm import Reader
     from ccrank.lm.check import Verdict
 
 app = typer.Typer(help="Language models by name.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="A short name, a hub id, a folder or a .gguf file.")]
+Name = Annotated[
+    str, typer.Argument(help="A short name, a hub id, a folder, a .gguf file or openai:URL#NAME.")
+]
 
 
 @app.command("list")
@@ -194,12 +197,17 @@ def pull_command(
 def info_command(name: Name = "default", allow_pickle: AllowPickle = False, as_json: AsJson = False) -> None:
     """Show a model's properties and how ccrank reads it."""
     with spinner("starting") as say:
-        from ccrank.lm import Reader
         from ccrank.reader_options import ReaderOptions
+        from ccrank.remote import RemoteReader, open_model
 
-        reader = Reader.open(name, ReaderOptions(allow_pickle=allow_pickle), say=say)
+        reader = open_model(name, ReaderOptions(allow_pickle=allow_pickle), say=say)
+    _show(reader.about() if isinstance(reader, RemoteReader) else _about(name, reader), as_json)
+
+
+def _about(name: str, reader: Reader) -> dict[str, Any]:
+    """The properties of a model that was loaded here."""
     loaded = reader.loaded
-    facts = {
+    return {
         "name": name,
         "folder": str(loaded.folder),
         "family": loaded.model.config.model_type,
@@ -218,6 +226,9 @@ def info_command(name: Name = "default", allow_pickle: AllowPickle = False, as_j
         "dtype": str(loaded.model.dtype).removeprefix("torch."),
         "identity": loaded.identity,
     }
+
+
+def _show(facts: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return

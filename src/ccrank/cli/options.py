@@ -18,6 +18,7 @@ from ccrank.reader_options import ReaderOptions
 
 if TYPE_CHECKING:
     from ccrank.lm import Reader
+    from ccrank.remote import OpenModel
 
 READER_PANEL = "Model and prompts"
 
@@ -26,7 +27,8 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="A short name (see `ccrank models list`), a hub id, a folder, a .gguf file, or auto: the best one here.",
+        help="A short name (see `ccrank models list`), a hub id, a folder, a .gguf file, openai:URL#NAME (a model "
+        "behind a server), or auto: the best one here.",
         rich_help_panel=READER_PANEL,
     ),
 ]
@@ -210,6 +212,23 @@ def with_reader_flags(command: Callable[..., None]) -> Callable[..., None]:
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapper.__annotations__ = {one.name: one.annotation for one in parameters}
     return wrapper
+
+
+def open_any_model(
+    model: str,
+    options: ReaderOptions | None = None,
+    *,
+    use_cache: bool = True,
+    cluster: Cluster | None = None,
+) -> OpenModel:
+    """Open a model, which may be behind a server; else as `open_reader`."""
+    if model.startswith("openai:") and (cluster is None or cluster.engine == "local"):
+        with spinner("starting") as say:
+            from ccrank.lm import ReadingCache
+            from ccrank.remote import RemoteReader
+
+            return RemoteReader.open(model, options, cache=ReadingCache() if use_cache else None, say=say)
+    return open_reader(model, options, use_cache=use_cache, cluster=cluster)
 
 
 def open_reader(

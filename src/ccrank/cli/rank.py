@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,10 +19,10 @@ from ccrank.files import read_text, write_atomically
 
 if TYPE_CHECKING:
     from ccrank.labels import Labels
-    from ccrank.lm import Reader
     from ccrank.methods import Method
     from ccrank.prompts import Templates
     from ccrank.ranking import Ranking
+    from ccrank.remote import OpenModel
     from ccrank.rows import Rows
     from ccrank.task import Task
 
@@ -288,7 +289,7 @@ def rank_command(
     if labels is not None:
         options["labels"] = _labels(labels, wanted, get_method(chosen))
     wording = load_templates(templates, template or ())
-    reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache, cluster=where)
+    reader = shared.open_any_model(model, reader_flags.options(), use_cache=not no_cache, cluster=where)
     with reading_progress(*_expected(wanted, reader, get_method(chosen), wording, options)) as progress:
         rankings = rank_tasks(wanted, reader, chosen, wording, options=options, progress=progress)
     if options.get("labels") == OF_TASKS:
@@ -422,17 +423,18 @@ def context_text(context: Path | None) -> str | None:
 
 
 def _expected(
-    tasks: Sequence[Task], reader: Reader, method: Method, templates: Templates, options: Mapping[str, Any]
+    tasks: Sequence[Task], reader: OpenModel, method: Method, templates: Templates, options: Mapping[str, Any]
 ) -> tuple[int, float]:
-    """About how many tokens will be read, and how many of them in a second."""
+    """About how many tokens will be read, and how many of them in a second: of a server, nobody knows."""
     from ccrank.estimate import expected_tokens
     from ccrank.lm.speed import tokens_per_second
+    from ccrank.remote import RemoteReader
 
     try:
         tokens = expected_tokens(tasks, reader, method, templates, options)
     except CcrankError:
         tokens = 0  # the method checks its input more closely, and says what is wrong
-    return tokens, tokens_per_second(reader.loaded.model)
+    return tokens, inf if isinstance(reader, RemoteReader) else tokens_per_second(reader.loaded.model)
 
 
 def _labels(path: Path, tasks: Sequence[Task], method: Method) -> Labels | str:

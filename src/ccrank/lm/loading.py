@@ -23,6 +23,8 @@ from ccrank.prompts import Form
 from ccrank.toml import parse_toml
 
 DEVICE_MAPS = ("no", "auto", "balanced", "sequential")
+SERVER_PREFIX = "openai:"
+"""Before the URL of a server that has loaded the model; see `ccrank.remote`."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -111,6 +113,11 @@ def load_model(
     say
         Called with a short status message before anything slow.
     """
+    if name.startswith(SERVER_PREFIX):
+        raise CcrankError(
+            f"a model behind a server ({SERVER_PREFIX}…) works with `ccrank rank` and in Python, by methods that need "
+            "log-probabilities only; here ccrank must load the model itself: give a hub id, a folder or a .gguf file"
+        )
     folder = locate(name, allow_pickle=allow_pickle, say=say)
     files = weight_files(folder, allow_pickle)
     check_weights(files, folder)

@@ -215,7 +215,7 @@ class Reader:
             Logits (P, C), states (P, L, d) and item states (P, L, d) as requested, and the cost.
         """
         wanted = self._layers(layers)
-        answers = _per_prompt(candidates, len(prompts))
+        answers = per_prompt(candidates, len(prompts))
         if candidates is not None:
             self._check_head()
         if items and not wanted:
@@ -248,7 +248,7 @@ class Reader:
         candidates
             The answers to score, as for `read`.
         """
-        encoded = self.prompt_tokenizer.encode_batch(prompts, _per_prompt(candidates, len(prompts)))
+        encoded = self.prompt_tokenizer.encode_batch(prompts, per_prompt(candidates, len(prompts)))
         plan = Plan(encoded, self.form, self.loaded.tokenizer.mask_token_id, states=candidates is None)
         return Cost(len(encoded), plan.naive_tokens, plan.distinct_tokens)
 
@@ -350,9 +350,18 @@ class Reader:
             )
 
 
-def _per_prompt(
+def per_prompt(
     candidates: Sequence[str] | Sequence[Sequence[str]] | None, count: int
 ) -> list[tuple[str, ...]]:
+    """The candidates of each prompt, empty if there are none.
+
+    Parameters
+    ----------
+    candidates
+        As `Reader.read` takes them.
+    count
+        The number of prompts.
+    """
     if candidates is None:
         return [()] * count
     if not candidates and count:

@@ -1,0 +1,79 @@
+"""`openai:URL#NAME`: the address of a model behind a server, without its secrets wherever it is shown."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from ccrank.errors import CcrankError
+from ccrank.lm.loading import SERVER_PREFIX
+
+EXAMPLE = f"{SERVER_PREFIX}http://127.0.0.1:8000/v1#NAME"
+
+
+def is_remote(model: str) -> bool:
+    """Whether the name of a model is the address of a server.
+
+    Parameters
+    ----------
+    model
+        As `--model` takes it.
+    """
+    return model.startswith(SERVER_PREFIX)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server is, and which of its models is meant."""
+
+    base: str
+    """The URL before /completions, without user, password and query."""
+    model: str | None = None
+    """None: the only one that the server has."""
+    query: str = field(default="", repr=False)
+    """Sent with every request; it may hold a key, so it is never shown."""
+    credentials: str = field(default="", repr=False)
+    """The value of the Authorization header for a user and password in the URL; never shown."""
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Read an address.
+
+        Parameters
+        ----------
+        text
+            Such as "openai:http://127.0.0.1:8000/v1#NAME". A URL without a path gets /v1.
+        """
+        try:
+            parts = urlsplit(text.removeprefix(SERVER_PREFIX))
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, parts, port = None, urlsplit(""), None
+        if not is_remote(text) or parts.scheme not in ("http", "https") or not host:
+            raise CcrankError(
+                f"a model behind a server has the form {EXAMPLE}, with an http or https address; got one with the "
+                f"scheme {parts.scheme!r} and the host {host!r}"
+            )
+        where = f"[{host}]" if ":" in host else host
+        place = where if port is None else f"{where}:{port}"
+        credentials = ""
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            credentials = f"Basic {b64encode(pair.encode()).decode()}"
+        return cls(
+            f"{parts.scheme}://{place}{parts.path.rstrip('/') or '/v1'}",
+            parts.fragment or None,
+            parts.query,
+            credentials,
+        )
+
+    @property
+    def root(self) -> str:
+        """The URL of the server itself, where routes outside the API are."""
+        return self.base.removesuffix("/v1")
+
+    @property
+    def local(self) -> bool:
+        """Whether the server is on this machine, so that no proxy leads to it."""
+        return urlsplit(self.base).hostname in ("localhost", "127.0.0.1", "::1")

@@ -1,0 +1,271 @@
+"""JSON over HTTP with retries; no answer and no error message ever contains a key."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import math
+import os
+import queue
+import random
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from email.message import Message
+from typing import Any, TypeVar
+
+from ccrank.errors import CcrankError
+from ccrank.remote.address import Address
+from ccrank.text import one_line
+
+log = logging.getLogger(__name__)
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+REQUESTS_VARIABLE, DEFAULT_REQUESTS = "CCRANK_REQUESTS", 8
+"""How many requests are under way at once."""
+TIMEOUT_VARIABLE, DEFAULT_TIMEOUT = "CCRANK_TIMEOUT", 120
+"""Seconds without an answer after which a request is sent again."""
+ATTEMPTS = 6
+FIRST_WAIT = 0.5
+"""Seconds before the second attempt; each further wait is twice as long, and up to a quarter longer at random."""
+LONGEST_WAIT = 60.0
+LONGEST_ANSWER = 1 << 28
+"""Bytes. More is no answer to a question of ours."""
+AGAIN = (408, 425, 429, 500, 502, 503, 504)
+"""Statuses that may change by themselves."""
+LOST = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+
+
+class RefusedError(CcrankError):
+    """The server understood the request and refuses it: another attempt would be in vain."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect could send the key to another server."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class Client:
+    """Sends requests to one server.
+
+    Parameters
+    ----------
+    address
+        The server.
+    key
+        The API key; None takes that of the environment.
+    requests
+        How many requests may be under way at once; None takes the environment's number.
+    timeout
+        Seconds to wait for an answer; None takes the environment's number.
+    first_wait
+        Seconds before the second attempt.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        key: str | None = None,
+        requests: int | None = None,
+        timeout: float | None = None,
+        first_wait: float = FIRST_WAIT,
+    ) -> None:
+        self.address = address
+        self.requests = int(_number(REQUESTS_VARIABLE, DEFAULT_REQUESTS)) if requests is None else requests
+        self.timeout = _number(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT) if timeout is None else timeout
+        self.first_wait = first_wait
+        self._key = (os.environ.get(KEY_VARIABLE, "") if key is None else key).strip()
+        self._thread = threading.local()
+        handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
+        if address.local:
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener = urllib.request.build_opener(*handlers)
+        self._random = random.Random()
+
+    def get(self, path: str) -> Any:
+        """The JSON that a GET request is answered with.
+
+        Parameters
+        ----------
+        path
+            Below the API's URL, such as "/models".
+        """
+        return self._request(self.address.base + path, None)
+
+    def post(self, path: str, body: Mapping[str, Any], *, outside: bool = False) -> Any:
+        """The JSON that a POST request is answered with.
+
+        Parameters
+        ----------
+        path
+            Below the API's URL, such as "/completions".
+        body
+            What is sent, as JSON.
+        outside
+            The path is below the server's own URL instead.
+        """
+        return self._request((self.address.root if outside else self.address.base) + path, body)
+
+    def each(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
+        """(place, result) of each job as it is done, several at once; after an error, the others are dropped.
+
+        Parameters
+        ----------
+        work
+            What to do, in a thread.
+        jobs
+            What to do it with.
+        """
+        if len(jobs) < 2:
+            yield from ((place, work(job)) for place, job in enumerate(jobs))
+            return
+        todo: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
+        done: queue.SimpleQueue[tuple[int, Result | BaseException]] = queue.SimpleQueue()
+        for pair in enumerate(jobs):
+            todo.put(pair)
+        stopped = threading.Event()
+
+        def run() -> None:
+            self._thread.stopped = stopped
+            while not stopped.is_set():
+                try:
+                    place, job = todo.get_nowait()
+                except queue.Empty:
+                    return
+                try:
+                    done.put((place, work(job)))
+                except BaseException as error:
+                    stopped.set()
+                    done.put((place, error))
+
+        # Nobody waits for these threads, so that an interrupted command ends at once, whatever the server does.
+        for number in range(min(self.requests, len(jobs))):
+            threading.Thread(target=run, name=f"ccrank-request-{number}", daemon=True).start()
+        try:
+            for _ in jobs:
+                place, result = done.get()
+                if isinstance(result, BaseException):
+                    raise result
+                yield place, result
+        finally:
+            stopped.set()
+
+    def hidden(self, text: str) -> str:
+        """The text without the key, in case a server repeats it.
+
+        Parameters
+        ----------
+        text
+            Any text.
+        """
+        secrets = (self._key, self.address.credentials.removeprefix("Basic "), self.address.query)
+        for secret in secrets:
+            if secret:
+                text = text.replace(secret, "***")
+        return text
+
+    def _request(self, url: str, body: Mapping[str, Any] | None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"{url}?{self.address.query}" if self.address.query else url, data, self._headers()
+        )
+        for attempt in range(1, ATTEMPTS + 1):
+            asked: float | None = None
+            try:
+                with self._opener.open(request, timeout=self.timeout) as reply:
+                    return json.loads(_whole(reply))
+            except urllib.error.HTTPError as error:
+                problem = f"answered {error.code}{self._reason(error)}"
+                if error.code not in AGAIN:
+                    raise RefusedError(
+                        f"{url} {problem}{self._remedy(error.code, error.headers)}", error.code
+                    ) from None
+                asked = _asked_wait(error.headers)
+            except ValueError:
+                problem = "answered with something that is no JSON"
+            except LOST as error:
+                cause = error.reason if isinstance(error, urllib.error.URLError) else error
+                problem = f"gave no answer ({self.hidden(one_line(str(cause) or type(cause).__name__, 120))})"
+            if attempt < ATTEMPTS:
+                seconds = self.first_wait * 2 ** (attempt - 1) * self._random.uniform(1.0, 1.25)
+                seconds = min(LONGEST_WAIT, max(seconds, asked or 0.0))
+                log.info("%s %s; attempt %d in %.1f s", url, problem, attempt + 1, seconds)
+                stopped: threading.Event = getattr(self._thread, "stopped", None) or threading.Event()
+                if stopped.wait(seconds):
+                    break
+        raise CcrankError(
+            f"{url} {problem}, after {attempt} attempts; see whether the server is up and has this address, send "
+            f"fewer requests at once ({REQUESTS_VARIABLE}) or wait longer for answers ({TIMEOUT_VARIABLE}, seconds)"
+        )
+
+    def _headers(self) -> dict[str, str]:
+        found = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "ccrank"}
+        if self.address.credentials:
+            found["Authorization"] = self.address.credentials
+        elif self._key:
+            found["Authorization"] = f"Bearer {self._key}"
+        return found
+
+    def _reason(self, error: urllib.error.HTTPError) -> str:
+        """What the body of an error says, as an addition to its status."""
+        try:
+            body = json.loads(_whole(error))
+        except (ValueError, *LOST):
+            return ""
+        found = body.get("error", body) if isinstance(body, dict) else body
+        if isinstance(found, dict):
+            found = found.get("message") or found.get("detail") or found
+        return f": {self.hidden(one_line(str(found), 300))}"
+
+    def _remedy(self, status: int, headers: Message) -> str:
+        if status in (401, 403):
+            return f"; set {KEY_VARIABLE} to a key of this server"
+        if 300 <= status < 400:
+            return f": it points to {self.hidden(str(headers.get('Location', 'nowhere')))}; give that address"
+        if status == 404:
+            return "; see whether the address is that of an OpenAI-compatible API, such as …/v1"
+        return ""
+
+
+def _whole(reply: Any) -> bytes:
+    """The body; one that breaks off raises an error."""
+    body: bytes = reply.read(LONGEST_ANSWER + 1)
+    length = reply.headers.get("Content-Length")
+    if len(body) > LONGEST_ANSWER:
+        raise CcrankError(
+            f"the server's answer has more than {LONGEST_ANSWER:,} bytes; it is no answer to ccrank"
+        )
+    if length is not None and len(body) < int(length):
+        raise http.client.IncompleteRead(body, int(length) - len(body))
+    return body
+
+
+def _asked_wait(headers: Message) -> float | None:
+    """The seconds of Retry-After; None for a date or nothing."""
+    try:
+        return max(0.0, float(headers.get("Retry-After", "")))
+    except ValueError:
+        return None
+
+
+def _number(variable: str, default: float) -> float:
+    text = os.environ.get(variable, "").strip()
+    try:
+        number = float(text or default)
+    except ValueError:
+        number = math.nan
+    if not 1 <= number < 1e6:
+        raise CcrankError(f"{variable} must be a number from 1 on, not {text!r}")
+    return number
