@@ -145,6 +145,29 @@ def test_workers_open_the_model_on_their_gpu(monkeypatch):
     assert opened == [("a model", "cuda")] * 3
 
 
+@pytest.mark.parametrize(("losses", "started"), [(2, True), (4, False)])
+def test_workers_that_are_lost_while_they_start_are_replaced(losses, started, monkeypatch):
+    """A cluster may place workers on a node that is just lost; it is an error only if it happens again and again."""
+    ray = FakeRay(GPU_NODES[2:])
+    opened = []
+
+    def open_model(name, options, cache):
+        opened.append(name)
+        if len(opened) <= losses:
+            raise OSError("the actor died")
+        return SimpleNamespace(loaded=SimpleNamespace(identity="weights"))
+
+    monkeypatch.setattr(pool_module, "_ray", lambda: ray)
+    monkeypatch.setattr(Reader, "open", open_model)
+    monkeypatch.setattr("torch.set_num_threads", lambda count: None)
+    if started:
+        assert len(connect(None, None, "a model", ReaderOptions()).ready) == 1
+    else:
+        with pytest.raises(CcrankError, match="no worker could be started: the actor died"):
+            connect(None, None, "a model", ReaderOptions())
+    assert len(opened) == min(losses + 1, 4)
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Two nodes as separate processes on loopback, with one core each."""

@@ -133,6 +133,8 @@ class Pool:
     """The reference that says when a worker is ready → the worker."""
     lost: int = 0
     """How many workers were lost so far."""
+    lost_at_start: int = 0
+    """How many were lost before their model was loaded."""
 
     def started(self) -> Pool:
         """Start the workers and wait for the first of them."""
@@ -158,7 +160,11 @@ class Pool:
                 self.close()  # the model cannot be loaded, here or elsewhere
                 raise _cause(error) from None
             except self.ray.exceptions.RayActorError as error:
-                if not self.ready and not self.starting:
+                # A node that was lost a moment ago may still be given workers.
+                self.lost_at_start += 1
+                if self.lost_at_start < MOST_ATTEMPTS:
+                    self._start()
+                elif not self.ready and not self.starting:
                     raise CcrankError(f"no worker could be started: {str(error).splitlines()[0]}") from None
             else:
                 self.ready.append(worker)
