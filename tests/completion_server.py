@@ -313,7 +313,7 @@ def serving(reader: Reader, kind: str | Kind) -> Iterator[StandIn]:
     """A stand-in on a free port, for as long as the block lasts."""
     one = StandIn(reader, KINDS[kind] if isinstance(kind, str) else kind)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-    server.daemon_threads = True
+    server.daemon_threads = False  # closing waits for them: a model that runs while Python exits aborts it
     server.stand_in = one  # type: ignore[attr-defined]
     one.url = f"http://127.0.0.1:{server.server_address[1]}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
