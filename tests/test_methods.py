@@ -61,6 +61,7 @@ def test_probes_default_to_the_papers_settings(name):
         "optimiser": "adam",
         "initial": "uniform",
         "consistency": "squared",
+        "sub_batch": "none",
         "protocol": "same-task",
     }
 
