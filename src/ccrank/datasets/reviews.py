@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ccrank.datasets.dataset import Dataset, check_choice, first_words, shuffled, task_of_gold
+from ccrank.datasets.dataset import Dataset, check_choice, first_words, generator_of, task_of_gold
 from ccrank.datasets.files import DataFile, find, locate
 from ccrank.errors import CcrankError
 from ccrank.files import read_text
@@ -117,8 +117,13 @@ def _in_context(gold: dict[str, float], task_id: str, about: dict[str, Any]) -> 
 
 
 def lettered(gold: dict[str, float], task_id: str) -> tuple[list[str], list[str]]:
-    """Letters A, B, … and the texts under them, in an order uncorrelated with gold."""
-    texts = shuffled(sorted(gold, key=lambda text: -gold[text]), task_id)
+    """Letters A, B, … and the texts under them, in random order.
+
+    The order is not balanced against gold, as that of items is elsewhere: a method that follows the letters would then
+    have a |τ| below chance.
+    """
+    texts = sorted(gold, key=lambda text: -gold[text])
+    generator_of(task_id).shuffle(texts)
     return [chr(ord("A") + place) for place in range(len(texts))], texts
 
 
