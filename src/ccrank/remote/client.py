@@ -48,6 +48,11 @@ class RefusedError(CcrankError):
         super().__init__(message)
         self.status = status
 
+    @property
+    def concerns_address(self) -> bool:
+        """Whether the key, the URL or the model's name is at fault, so that no other form of the request would do."""
+        return self.status in (401, 403, 404)
+
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """A redirect could send the key to another server."""

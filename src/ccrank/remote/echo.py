@@ -57,7 +57,7 @@ class EchoScoring:
             try:
                 [read] = one.read([PROBE])
             except RefusedError as error:
-                if error.status in (401, 403, 404):
+                if error.concerns_address:
                     raise
                 continue
             except CcrankError:

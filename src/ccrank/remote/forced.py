@@ -91,7 +91,7 @@ class ForcedScoring:
                 [first] = one.next_tokens([prompt], prompt[-1], top)
                 usable = first is not None and first.token == prompt[-1] and one._agrees(prompt, first.top)
             except RefusedError as error:
-                if error.status in (401, 403, 404):
+                if error.concerns_address:
                     raise
                 continue
             return replace(one, grammar=one._takes_grammar(prompt)) if usable else None

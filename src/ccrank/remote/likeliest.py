@@ -49,7 +49,7 @@ class LikeliestScoring:
             try:
                 [read] = cls(client, model, top, batch).read([PROBE])
             except RefusedError as error:
-                if error.status in (401, 403, 404):
+                if error.concerns_address:
                     raise
                 continue
             return None if read is None or len(read.top) < 2 else cls(client, model, top, batch)

@@ -135,7 +135,7 @@ def _first_readings(client: Client, model: str) -> tuple[int, np.ndarray]:
         found = choices(client.post("/completions", {**asked, "prompt": list(TEXTS)}), len(TEXTS))
         batch = BATCH
     except CcrankError as error:
-        if isinstance(error, RefusedError) and error.status in (401, 403, 404):
+        if isinstance(error, RefusedError) and error.concerns_address:
             raise
         found = [choices(client.post("/completions", {**asked, "prompt": text}), 1)[0] for text in TEXTS]
         batch = 1
