@@ -340,7 +340,7 @@ def test_drag_an_item_to_where_it_belongs(opener: Open):
 
 
 def test_move_an_item_by_keys_and_by_buttons(opener: Open):
-    """Arrow keys on a handle move an item, Escape takes it back, Enter keeps it; buttons do the same."""
+    """Arrow keys on a handle move an item, at any pace; Escape takes it back, Enter keeps it; buttons do the same."""
     opened = opener()
     opened.type(ITEMS, "size")
     before = opened.rank()
@@ -353,6 +353,8 @@ def test_move_an_item_by_keys_and_by_buttons(opener: Open):
     assert opened.page.locator(".said").count() == 0
     handle.focus()
     opened.page.keyboard.press("ArrowUp")
+    opened.page.wait_for_timeout(1500)
+    assert opened.page.locator(".said").count() == 0
     opened.page.keyboard.press("ArrowUp")
     opened.page.keyboard.press("Enter")
     opened.wait_taught(1)

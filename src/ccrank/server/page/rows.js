@@ -6,7 +6,7 @@ import { placer } from "./stats.js";
 /** @typedef {import("./types.js").Placed} Placed */
 
 const FIRST_SHOWN = 300;
-/** Milliseconds without another step after which a move by keys or buttons counts. */
+/** Milliseconds without another step after which a move by buttons counts; one by keys waits for Enter, or for the focus to leave. */
 const SETTLED = 900;
 
 /** @typedef {{poles: [string, string], final: boolean, movable: boolean, texts: boolean, note: string}} Look */
@@ -149,8 +149,8 @@ function source(event) {
 /** @param {MouseEvent} event */
 function clicked(event) {
   const from = source(event);
-  if (from?.kind === "up") step(from.row, -1);
-  else if (from?.kind === "down") step(from.row, 1);
+  if (from?.kind === "up") step(from.row, -1, true);
+  else if (from?.kind === "down") step(from.row, 1, true);
   else if (!from && event.target instanceof Element) event.target.closest(".item")?.classList.toggle("whole");
 }
 
@@ -160,7 +160,7 @@ function keys(event) {
   if (!from) return;
   if (event.key === "ArrowUp" || event.key === "ArrowDown") {
     event.preventDefault();
-    step(from.row, event.key === "ArrowUp" ? -1 : 1);
+    step(from.row, event.key === "ArrowUp" ? -1 : 1, false);
   } else if (event.key === "Enter" && pending) {
     event.preventDefault();
     pending();
@@ -169,8 +169,8 @@ function keys(event) {
   }
 }
 
-/** @param {HTMLElement} row @param {-1 | 1} by */
-function step(row, by) {
+/** @param {HTMLElement} row @param {-1 | 1} by @param {boolean} timed whether the move counts by itself after a while */
+function step(row, by, timed) {
   const list = byId("rows");
   const other = by < 0 ? row.previousElementSibling : row.nextElementSibling;
   if (!other) return;
@@ -186,7 +186,7 @@ function step(row, by) {
   announce(`${row.dataset.item}: place ${shown().indexOf(row.dataset.item ?? "") + 1} of ${order.length}. Enter keeps it, Escape takes it back.`);
   pending = () => settle(row);
   clearTimeout(timer);
-  timer = window.setTimeout(() => pending?.(), SETTLED);
+  if (timed) timer = window.setTimeout(() => pending?.(), SETTLED);
 }
 
 const shown = () => [...byId("rows").children].map((row) => /** @type {HTMLElement} */ (row).dataset.item ?? "");
