@@ -3,6 +3,8 @@
 python benchmarks/labels.py read ARRAYS --half choose        # needs the models; one .npz for each list
 python benchmarks/labels.py embed ARRAYS --half choose       # sentence embeddings, for a rival
 python benchmarks/labels.py curves ARRAYS --half choose      # needs the arrays alone
+python benchmarks/labels.py asked ARRAYS --ask pair          # questions that are chosen, against random ones
+python benchmarks/labels.py ceiling ARRAYS --half choose     # what more labels or better settings would give
 
 The lists are whole datasets of one criterion, pooled: the text criteria of $CCRANK_DATA/textcriteria (half `choose` or
 `report`), and in the half `choose` reviews by sentiment and adjectives by intensity. k items are drawn and labelled
@@ -12,8 +14,7 @@ with their gold values; τ is that of the other items.
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,141 +28,13 @@ from ccrank.labelfree.anchored import smoothed
 from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
 from ccrank.labelled.kernel import Kernel
 from ccrank.labelled.observations import normal_scores, observe
-from ccrank.labelled.questions import FIRST_GRADES, next_question, representative
-from ccrank.labelled.settings import grid
+from ccrank.labelled.settings import Setting, grid
 from ccrank.metrics import tau_b
 from ccrank.standardise import z_scores
+from labels_asked import print_asked
+from labels_lists import TEXTS, LongList, embed, load, read
 
-TEXTS = {
-    "choose": ("convincing", "difficulty", "headline-positive", "politeness"),
-    "report": ("formality", "joke-funny", "offensive", "tweet-joy"),
-}
-MOST_ITEMS, FEWER_ITEMS = 250, 150
-"""A longer dataset is cut to the latter."""
 COUNTS = (0, 2, 5, 10, 20, 40, 80)
-
-
-@dataclass(frozen=True)
-class LongList:
-    """One long list, read."""
-
-    name: str
-    values: np.ndarray
-    """(N,) gold."""
-    auto: np.ndarray
-    """(N,) the label-free score."""
-    signals: np.ndarray
-    """(R, N)"""
-    written: bool
-    """Whether exemplars are one of them."""
-    slot: np.ndarray
-    """(N, L, d)"""
-    item: np.ndarray
-    """(N, L, d)"""
-    sentence: np.ndarray
-    """(N, d') sentence embeddings."""
-
-
-# ---- reading --------------------------------------------------------------------------------------------
-
-
-def read(folder: Path, half: str, device: str, model: str, exemplars: bool = True) -> None:
-    """Signals and states of every list of a half that is not in the folder yet."""
-    from ccrank import Reader, ReaderOptions, Task
-    from ccrank.exemplars import WRITTEN
-    from ccrank.labelfree.combine import read_signals
-    from ccrank.prompts import load_templates
-
-    options = ReaderOptions(device=device, dtype="float32")
-    reader = Reader.open(model, options)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, criterion, gold in pooled_lists(half):
-        path = folder / f"{name}.npz"
-        if path.exists():
-            continue
-        task = Task(criterion, tuple(gold), id=name)
-        found = read_signals([task], reader, load_templates(), with_states=True, written=exemplars)
-        slot, item = found.states[0]
-        signals = found.signals[0]
-        np.savez(
-            path,
-            values=np.array([*gold.values()]),
-            auto=smoothed(item, signals.total()),
-            signals=np.stack([*signals.scores.values()]),
-            written=np.array(WRITTEN in signals.scores),
-            slot=slot.astype(np.float16),
-            item=item.astype(np.float16),
-        )
-        print(f"{name}: {len(gold)} items", flush=True)
-
-
-def pooled_lists(half: str) -> Iterator[tuple[str, object, dict[str, float]]]:
-    """(name, criterion, item → value) of each dataset, its items in the order of their texts."""
-    from ccrank import load_dataset
-    from ccrank.task import normal_form
-    from ccrank.taskfiles import read_tasks
-
-    files = [
-        (name, read_tasks(Path(os.environ["CCRANK_DATA"], "textcriteria") / f"{name}.jsonl"))
-        for name in TEXTS[half]
-    ]
-    if half == "choose":
-        files += [(name, load_dataset(name)) for name in ("reviews", "scalaradj")]
-    for name, tasks in files:
-        values: dict[str, tuple[str, float]] = {}
-        for task in tasks:
-            for item, value in zip(task.items, task.values or (), strict=True):
-                values.setdefault(normal_form(item), (item, float(value)))
-        rows = sorted(values.values())
-        if len(rows) > MOST_ITEMS:
-            kept = np.random.default_rng(0).permutation(len(rows))[:FEWER_ITEMS]
-            rows = [rows[place] for place in sorted(kept)]
-        yield name, tasks[0].criterion, dict(rows)
-
-
-def embed(folder: Path, half: str, encoder: str) -> None:
-    """Mean over tokens of the last layer's states, as sentence-transformers has it: (N, d') for each list."""
-    import torch
-
-    from ccrank import Reader
-
-    loaded = Reader.open(encoder).loaded
-    model = getattr(loaded.model, "base_model", loaded.model)
-    for name, _, gold in pooled_lists(half):
-        rows = []
-        with torch.no_grad():
-            for text in gold:
-                tokens = loaded.tokenizer(text, return_tensors="pt", truncation=True, max_length=256)
-                rows.append(model(**tokens).last_hidden_state[0].mean(0).float().numpy())
-        np.save(folder / f"{name}-sentence.npy", np.stack(rows))
-        print(f"{name}: {len(rows)} items", flush=True)
-
-
-# ---- rivals and curves ----------------------------------------------------------------------------------
-
-
-def load(folder: Path, half: str) -> list[LongList]:
-    """The lists of a half that were read; in `choose` all others that are in the folder too."""
-    found = []
-    for path in sorted(folder.glob("*.npz")):
-        name = path.stem
-        if (name in TEXTS["report"]) != (half == "report"):
-            continue
-        arrays = np.load(path)
-        sentence = folder / f"{name}-sentence.npy"
-        found.append(
-            LongList(
-                name,
-                arrays["values"],
-                z_scores(arrays["auto"].astype(float)),
-                arrays["signals"],
-                bool(arrays["written"]),
-                arrays["slot"].astype(np.float32),
-                arrays["item"].astype(np.float32),
-                np.load(sentence) if sentence.exists() else np.zeros((len(arrays["values"]), 0)),
-            )
-        )
-    return found
 
 
 @dataclass
@@ -177,11 +50,17 @@ class Case:
         self.gram = self.products.kernels.mean(axis=0).astype(float)
         self.sentence = z_scores(self.read.sentence.astype(float), axis=0)
 
-    def fit(self, items: np.ndarray) -> Fitted:
-        """The model on the gold values of some items."""
+    def fit(self, items: np.ndarray, settings: tuple[Setting, ...] | None = None) -> Fitted:
+        """The model on the gold values of some items; among these settings, or all."""
         items = np.sort(items)
         seen = observe([(int(item), float(self.read.values[item])) for item in items])
-        return fit_products(self.read.auto, self.products.at(items), seen, grid(self.read.written))
+        settings = settings or grid(self.read.written)
+        return fit_products(self.read.auto, self.products.at(items), seen, settings)
+
+    def tau_of_rest(self, scores: np.ndarray, items: np.ndarray) -> float:
+        """τ of the items that have no label."""
+        rest = np.setdiff1d(np.arange(len(scores)), items)
+        return tau_b(scores[rest], self.read.values[rest])
 
 
 def states_ridge(case: Case, items: np.ndarray) -> np.ndarray:
@@ -245,7 +124,7 @@ RIVALS: dict[str, Callable[[Case, np.ndarray], np.ndarray]] = {
 METHODS = (OURS, *RIVALS)
 
 
-def curves(folder: Path, half: str, draws: int, asked_draws: int) -> None:
+def curves(folder: Path, half: str, draws: int) -> None:
     """Print the mean τ over lists of every method at every number of labels."""
     cases = [Case(one) for one in load(folder, half)]
     rng = np.random.default_rng(0)
@@ -305,8 +184,43 @@ def curves(folder: Path, half: str, draws: int, asked_draws: int) -> None:
         line = [f"{labels}: {table['auto', labels, name]:.3f} → {table[OURS, labels, name]:.3f}"
                 for labels in COUNTS[1:] if ("auto", labels, name) in table]  # fmt: skip
         print(f"{name}: {', '.join(line)}")
-    if asked_draws:
-        print_asked(cases, asked_draws)
+
+
+def ceiling(folder: Path, half: str, draws: int, folds: int = 5) -> None:
+    """Print τ with four fifths of a list labelled, and τ of the one setting per list that gold itself picks."""
+    cases = [Case(one) for one in load(folder, half)]
+    rows = []
+    for case in cases:
+        count = len(case.read.values)
+        taus = []
+        for draw in range(draws):
+            order = np.random.default_rng(draw).permutation(count)
+            for fold in range(folds):
+                items = np.setdiff1d(order, order[fold::folds])
+                fitted = case.fit(items).mean
+                taus.append([case.tau_of_rest(scores, items) for scores in (case.read.auto, fitted)])
+        rows.append(np.mean(taus, axis=0))
+        print(
+            f"{case.read.name}, {count - count // folds} labels: auto {rows[-1][0]:.3f} → {rows[-1][1]:.3f}"
+        )
+    before, after = np.mean(rows, axis=0)
+    print(f"mean: auto {before:.3f} → {after:.3f} ({after - before:+.3f})")
+    for labels in (10, 20, 40):
+        rows = []
+        for case in cases:
+            count, settings = len(case.read.values), grid(case.read.written)
+            taus = []
+            for draw in range(draws):
+                items = np.random.default_rng([draw, labels]).permutation(count)[:labels]
+                scores = [case.read.auto, case.fit(items).mean]
+                scores += [case.fit(items, (one,)).mean for one in settings]
+                taus.append([case.tau_of_rest(one, items) for one in scores])
+            auto, averaged, *single = np.mean(taus, axis=0)
+            rows.append((auto, averaged, max(single)))
+        auto, averaged, best = np.mean(rows, axis=0)
+        print(
+            f"{labels} labels: auto {auto:.3f}, averaged settings {averaged:.3f}, best setting of a list {best:.3f}"
+        )
 
 
 def tau(scores: np.ndarray, values: np.ndarray) -> float:
@@ -330,45 +244,11 @@ def coverage(fitted: Fitted, values: np.ndarray, rng: np.random.Generator) -> np
     return np.asarray((low <= rank) & (rank <= high))
 
 
-def print_asked(cases: list[Case], draws: int, most: int = 40) -> None:
-    """τ of all items by asked and by random labels, and how many asked ones reach the τ of random ones."""
-    asked, random = np.zeros((len(cases), most + 1)), np.zeros((len(cases), most + 1))
-    for place, case in enumerate(cases):
-        count = len(case.read.values)
-        for draw in range(draws):
-            rng = np.random.default_rng(draw)
-            order = rng.permutation(count)
-            items = order[:1].tolist()  # draws differ in the first item alone
-            while len(items) < 2:
-                items.append(
-                    representative(case.gram, case.read.auto, items, np.delete(np.arange(count), items))
-                )
-            for labels in range(2, most + 1):
-                fitted = case.fit(np.array(items))
-                asked[place, labels] += tau_b(fitted.mean, case.read.values) / draws
-                fit = case.fit(np.random.default_rng([draw, 1]).permutation(count)[:labels])
-                random[place, labels] += tau_b(fit.mean, case.read.values) / draws
-                rest = np.setdiff1d(np.arange(count), items)
-                if labels < FIRST_GRADES:
-                    items.append(representative(case.gram, case.read.auto, items, rest))
-                else:
-                    choice = next_question(fitted.draws(rng), fitted.noise, "grade", rest, rng)
-                    items.append(choice.items[0])
-    ours, theirs = asked.mean(axis=0), random.mean(axis=0)
-    print("mean τ of all items, labelled ones too, by asked and by random labels:")
-    for labels in (5, 10, 20, 30, 40):
-        needed = np.flatnonzero(ours[2:] >= theirs[labels])
-        share = f"{(needed[0] + 2) / labels:.0%}" if len(needed) else "more than all"
-        print(
-            f"{labels} labels: asked {ours[labels]:.3f}, random {theirs[labels]:.3f}; {share} as many asked ones do"
-        )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("stage", choices=("read", "embed", "curves"))
+    parser.add_argument("stage", choices=("read", "embed", "curves", "asked", "ceiling"))
     parser.add_argument("arrays", type=Path, help="folder of the lists' arrays")
     parser.add_argument("--half", choices=tuple(TEXTS), default="choose")
     parser.add_argument("--device", default="auto")
@@ -376,14 +256,18 @@ def main() -> None:
     parser.add_argument("--encoder", default="minilm")
     parser.add_argument("--no-exemplars", action="store_true", help="read `auto` without exemplars")
     parser.add_argument("--draws", type=int, default=10, help="random draws of labels")
-    parser.add_argument("--asked", type=int, default=0, help="draws of the first labels of asked questions")
+    parser.add_argument("--ask", choices=("grade", "pair", "both"), default="pair", help="what is asked")
     options = parser.parse_args()
     if options.stage == "read":
         read(options.arrays, options.half, options.device, options.model, not options.no_exemplars)
     elif options.stage == "embed":
         embed(options.arrays, options.half, options.encoder)
+    elif options.stage == "ceiling":
+        ceiling(options.arrays, options.half, options.draws)
+    elif options.stage == "asked":
+        print_asked(load(options.arrays, options.half), options.ask, options.draws)
     else:
-        curves(options.arrays, options.half, options.draws, options.asked)
+        curves(options.arrays, options.half, options.draws)
 
 
 if __name__ == "__main__":
