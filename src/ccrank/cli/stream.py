@@ -41,7 +41,8 @@ def rank_stream(
     cluster: shared.Cluster,
 ) -> None:
     """Rank the rows of a file into a Parquet file, with a progress bar."""
-    from ccrank.cli.rank import check_output, context_text, method_and_options, named_criterion
+    from ccrank.cli.rank_input import context_text, method_and_options, named_criterion
+    from ccrank.cli.rank_output import check_output
     from ccrank.criterion_phrase import criterion_of
 
     if output is None:
