@@ -11,7 +11,8 @@ from typing import Any
 from ccrank.api import ranking_of
 from ccrank.criterion_phrase import criterion_of, resolved
 from ccrank.inflection import comparative_of
-from ccrank.labelfree.rankers import label_free_states, with_labels
+from ccrank.labelfree.rankers import label_free_states
+from ccrank.labelfree.with_labels import with_labels
 from ccrank.labelled.kernel import States
 from ccrank.labelled.session import Session
 from ccrank.labels import Labels

@@ -2,11 +2,12 @@
 
 from ccrank.task.checks import is_blank, is_finite_number, normal_form
 from ccrank.task.criterion import Criterion, relevance_to
-from ccrank.task.task import Task, check_text
+from ccrank.task.task import Task, by_criterion, check_text
 
 __all__ = [
     "Criterion",
     "Task",
+    "by_criterion",
     "check_text",
     "is_blank",
     "is_finite_number",

@@ -211,6 +211,14 @@ class Task:
         return line
 
 
+def by_criterion(tasks: Sequence[Task]) -> dict[Criterion, list[int]]:
+    """The places of the tasks of each criterion."""
+    groups: dict[Criterion, list[int]] = {}
+    for index, task in enumerate(tasks):
+        groups.setdefault(task.criterion, []).append(index)
+    return groups
+
+
 def check_text(task: Task) -> None:
     """Raise an error for text that no tokenizer accepts: lone surrogates, as left by decoding bytes that are not
     UTF-8."""
