@@ -144,6 +144,12 @@ def _written(
     return probe, share, Units.of(np.mean([*signals.values()], axis=0))
 
 
+def _feature_units(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(N, d) states -> (d,) mean and (d,) 1 / deviation of each feature; 0 where it does not vary."""
+    mean, deviation = (one[0] for one in mean_and_deviation(states, 0, FLOAT32_ROUNDING))
+    return mean, np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1.0), 0.0)
+
+
 def _smoothing(item_states: np.ndarray, anchors: np.ndarray) -> Linear:
     """½ σ(a) · mean over layers of z(wᵀx), with the weights of all items of the sample.
 
@@ -155,8 +161,7 @@ def _smoothing(item_states: np.ndarray, anchors: np.ndarray) -> Linear:
     share = SMOOTHING * float(anchors.std()) / depth
     for layer in range(depth):
         states = item_states[:, layer].astype(float)
-        mean, deviation = (one[0] for one in mean_and_deviation(states, 0, FLOAT32_ROUNDING))
-        factor = np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1.0), 0.0)
+        mean, factor = _feature_units(states)
         fitted, left_out = fitted_and_left_out((states - mean) * factor, target)
         units = Units.of(left_out)
         weights[0, layer] = share * units.factor * fitted * factor
@@ -187,10 +192,7 @@ def label_weights(fitted: Fitted, kernel: Kernel) -> Linear:
         for layer in range(depth):
             group, table = next(tables)
             share = half if layer < half else depth - half
-            mean, deviation = (
-                one[0] for one in mean_and_deviation(states[:, layer].astype(float), 0, FLOAT32_ROUNDING)
-            )
-            factor = np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1.0), 0.0)
+            mean, factor = _feature_units(states[:, layer].astype(float))
             own = (table[seen.items].T @ duals[group]) * factor / np.sqrt(width * share)
             weights[position, layer] = own
             offset -= float(own @ mean)

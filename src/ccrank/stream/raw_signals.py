@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
-from ccrank.labelfree.signals import Wording, pole_prompts, read_likelihood, wordings_of
-from ccrank.lexicon import poles_of
+from ccrank.labelfree.signals import Wording, log_odds, pole_prompts, read_likelihood, wordings_of
 from ccrank.lm import ReaderLike
 from ccrank.lm.layers import middle_and_late
 from ccrank.lm.reader import Progress
-from ccrank.lm.reading import checked_logits
 from ccrank.prompts import Templates
 from ccrank.task import Task
 
@@ -95,9 +92,7 @@ def read_raw(
             progress=progress,
         )
         if readings.logits is not None:
-            split = len(poles_of(task.criterion).low)
-            table = checked_logits(readings.logits.astype(float), task.id)
-            signals["poles"] = logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1)
+            signals["poles"] = log_odds(readings.logits, task)
         if readings.item_states is not None and readings.states is not None:
             states = (readings.item_states, readings.states)
     if plan.wordings:
