@@ -119,6 +119,17 @@ class Method:
             parsed[key] = _like(value, known[key], f"{self.name}: {name}")
         return parsed
 
+    def to_json(self) -> dict[str, Any]:
+        """What a list of methods says of it."""
+        return {
+            "name": self.name,
+            "summary": self.summary,
+            "family": self.family,
+            "directed": self.directed,
+            "calls": self.calls,
+            "options": dict(self.options),
+        }
+
 
 def _like(value: Any, default: Any, where: str) -> Any:
     if not isinstance(value, str) or default is None or isinstance(default, str):

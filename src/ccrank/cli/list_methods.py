@@ -20,19 +20,7 @@ def methods_command(
 
     chosen = [get_method(name)] if name else list(METHODS.values())
     if as_json:
-        print_json(
-            [
-                {
-                    "name": method.name,
-                    "summary": method.summary,
-                    "family": method.family,
-                    "directed": method.directed,
-                    "calls": method.calls,
-                    "options": dict(method.options),
-                }
-                for method in chosen
-            ]
-        )
+        print_json([method.to_json() for method in chosen])
         return
     table = simple_table("method", "what it does", "family", "directed", "model calls")
     for method in chosen:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ccrank.api import rank_tasks
 from ccrank.criterion_phrase import criterion_of
@@ -161,21 +160,3 @@ def method_of(name: str | None) -> Method:
             422, "unknown_method", f"unknown method {str(name)[:100]!r}; GET /v1/methods lists the methods"
         )
     return found
-
-
-def method_json(method: Method) -> Mapping[str, Any]:
-    """What /v1/methods says of a method.
-
-    Parameters
-    ----------
-    method
-        The method.
-    """
-    return {
-        "name": method.name,
-        "summary": method.summary,
-        "family": method.family,
-        "directed": method.directed,
-        "calls": method.calls,
-        "options": dict(method.options),
-    }
