@@ -15,7 +15,7 @@ from ccrank.cli import options as shared
 from ccrank.cli.rank_input import OF_TASKS, given_labels, given_tasks, method_and_options
 from ccrank.cli.rank_output import check_output, check_place, check_plot, rendered, save_shared_probe
 from ccrank.cli.screen import reading_progress, spinner
-from ccrank.cli.warn import show_warnings, write_warnings_beside
+from ccrank.cli.warn import show_warnings, warning_lines, write_warnings_beside
 from ccrank.errors import CcrankError
 from ccrank.files import write_atomically
 
@@ -303,7 +303,7 @@ def rank_command(
     if output is not None and how:
         write_atomically(output, rendered(how, rankings, top, reverse, many=tasks is not None))
         if how != "json":
-            write_warnings_beside(output, rankings)
+            write_warnings_beside(output, warning_lines(rankings))
     elif how:
         # Line by line: an unbuffered stream drops the rest of a large write when the pipe is closed.
         text = rendered(how, rankings, top, reverse, many=tasks is not None).decode("utf-8")

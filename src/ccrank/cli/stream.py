@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccrank.cli import options as shared
 from ccrank.cli.screen import duration, err, spinner
+from ccrank.cli.warn import write_warnings_beside
 from ccrank.errors import CcrankError
 
 if TYPE_CHECKING:
@@ -89,8 +90,6 @@ def rank_stream(
 
 
 def _report(result: Any, output: Path, seconds: float) -> None:
-    from ccrank.files import write_atomically
-
     lines = []
     if result.resumed:
         lines.append(f"{result.resumed} of {result.blocks} blocks were finished by an earlier run")
@@ -104,11 +103,7 @@ def _report(result: Any, output: Path, seconds: float) -> None:
     )
     sys.stderr.writelines(f"ccrank: {line}\n" for line in lines)
     sys.stderr.writelines(f"ccrank: warning: {line}\n" for line in result.warnings)
-    beside = output.with_name(f"{output.name}.warnings.txt")
-    if result.warnings:
-        write_atomically(beside, [f"{line}\n" for line in result.warnings])
-    else:
-        beside.unlink(missing_ok=True)
+    write_warnings_beside(output, result.warnings)
 
 
 @contextmanager
