@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from rich.text import Text
+from typer.main import get_command
 
 from ccrank import __version__
+from ccrank.cli.app import app
 from ccrank.methods import METHODS
 from ccrank.prompting import prompt_list
 from ccrank.prompts import load_templates
@@ -45,6 +48,30 @@ def test_help(ccrank, command, flag):
     out = ok(ccrank(*command, flag))
     assert "Usage" in out
     assert len(out.splitlines()) > 4
+
+
+def test_help_is_shown_whole():
+    """Help is markup, which drops words in brackets that are not escaped; and paragraphs are wrapped by the terminal,
+    not where the docstring breaks its lines."""
+
+    def commands(one):
+        yield one
+        for other in getattr(one, "commands", {}).values():
+            yield from commands(other)
+
+    for command in commands(get_command(app)):
+        assert "\n" not in (command.help or "").replace("\n\n", " "), command.name
+        for parameter in command.params:
+            text = getattr(parameter, "help", None) or ""
+            assert Text.from_markup(text).plain == text.replace("\\[", "["), (command.name, parameter.name)
+
+
+def test_help_names_the_defaults(ccrank, monkeypatch):
+    """A flag that is unset because a file may set it shows its default all the same."""
+    monkeypatch.setenv("COLUMNS", "200")
+    out = ok(ccrank("bench", "--help"))
+    assert "[default: no-chat]" in out
+    assert "NAME[@VARIANT][:SPLIT]" in out
 
 
 def test_version(ccrank):

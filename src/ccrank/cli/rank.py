@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from ccrank.remote import OpenModel
     from ccrank.task import Task
 
-WHAT, MODEL, SHOW = "What to rank", "Model and prompts", "What to show"
+WHAT, MODEL, SHOW = shared.WHAT_PANEL, shared.READER_PANEL, shared.SHOW_PANEL
 
 
 @shared.with_reader_flags
 def rank_command(
     items: Annotated[
-        list[str] | None, typer.Argument(help="The items; default: --file, --tasks or stdin.")
+        list[str] | None,
+        typer.Argument(help="The items; without any, they come from --file, --tasks or stdin."),
     ] = None,
     by: Annotated[
         str | None,
@@ -43,52 +44,32 @@ def rank_command(
             "--query", help="Rank documents by relevance to this text, instead of --by.", rich_help_panel=WHAT
         ),
     ] = None,
-    comparative: Annotated[
-        str | None,
-        typer.Option("--comparative", help="How the higher item compares: larger.", rich_help_panel=WHAT),
-    ] = None,
-    poles: Annotated[
-        tuple[str, str] | None,
-        typer.Option(
-            "--poles", help="Words for the low and the high pole: small large.", rich_help_panel=WHAT
-        ),
-    ] = None,
-    category: Annotated[
-        str | None, typer.Option("--category", help="What the items are: country.", rich_help_panel=WHAT)
-    ] = None,
+    comparative: shared.Comparative = None,
+    poles: shared.Poles = None,
+    category: shared.Category = None,
     context: Annotated[
         Path | None,
-        typer.Option("--context", help="A text file that the items are about.", rich_help_panel=WHAT),
+        typer.Option("--context", help="A file whose text precedes every prompt.", rich_help_panel=WHAT),
     ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file",
-            "-f",
-            help="Items from lines, CSV, TSV, JSONL, Parquet or .xlsx.",
-            rich_help_panel=WHAT,
-        ),
-    ] = None,
+    file: shared.ItemFile = None,
     input: Annotated[
         Path | None,
         typer.Option(
             "--input",
-            help="Rank a file of any length in bounded memory, into --out FILE.parquet; resumes after a kill.",
+            help="Rank a file of any length in bounded memory, to --out FILE.parquet; an interrupted run is resumed.",
             rich_help_panel=WHAT,
         ),
     ] = None,
-    column: Annotated[
-        str | None, typer.Option("--column", help="The column (or field) of items.", rich_help_panel=WHAT)
-    ] = None,
+    column: shared.ItemColumn = None,
     id: Annotated[
         str | None,
-        typer.Option("--id", help="The column that names the rows, for joining.", rich_help_panel=WHAT),
+        typer.Option("--id", help="The column of row ids, which the results repeat.", rich_help_panel=WHAT),
     ] = None,
     form: Annotated[
         str | None,
         typer.Option(
             "--format",
-            help="lines, csv, tsv, jsonl, parquet or xlsx; default: by suffix.",
+            help="lines, csv, tsv, jsonl, parquet or xlsx; by default the suffix decides.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -99,7 +80,7 @@ def rank_command(
         Path | None,
         typer.Option(
             "--labels",
-            help="A few labels: item,value (CSV, TSV, JSON) or lines A > B; tasks: the values of --tasks.",
+            help="A file of a few labels: item,value (CSV, TSV, JSON) or lines A > B; or tasks: the values in --tasks.",
             rich_help_panel=WHAT,
         ),
     ] = None,
@@ -107,12 +88,13 @@ def rank_command(
         str | None,
         typer.Option(
             "--first-stage",
-            help="With a query, add these scores: bm25, given (in --tasks), none, or a TREC run file.",
+            help="With a query, scores to add: bm25, given (those in --tasks), none, or a TREC run file.",
             rich_help_panel=WHAT,
         ),
     ] = None,
     method: Annotated[
-        str | None, typer.Option("--method", help="See `ccrank methods`.", rich_help_panel=MODEL)
+        str | None,
+        typer.Option("--method", help="See `ccrank methods`. \\[default: auto]", rich_help_panel=MODEL),
     ] = None,
     option: Annotated[
         list[str] | None,
@@ -123,7 +105,7 @@ def rank_command(
         typer.Option(
             "--layer",
             "--layers",
-            help="Layer of a probe: last, all, auto or a number.",
+            help="The layer of a probe: last, all, auto or a number.",
             rich_help_panel=MODEL,
         ),
     ] = None,
@@ -141,20 +123,23 @@ def rank_command(
     template: shared.TemplateChange = None,
     no_cache: shared.NoCache = False,
     top: Annotated[
-        int | None, typer.Option("--top", min=1, help="Show the first K.", rich_help_panel=SHOW)
+        int | None, typer.Option("--top", min=1, help="Only the first K items.", rich_help_panel=SHOW)
     ] = None,
     refine: Annotated[
         str | None,
         typer.Option(
             "--refine",
-            help="Of --input with --top: how finalists are compared, a method or none.",
+            help="With --input and --top: the method that compares the finalists, or none. \\[default: auto]",
             rich_help_panel=SHOW,
         ),
     ] = None,
     sample: Annotated[
         int | None,
         typer.Option(
-            "--sample", min=2, help="Of --input: how many items fix the scale.", rich_help_panel=MODEL
+            "--sample",
+            min=2,
+            help="With --input: how many items the scale is fitted on. \\[default: 1000]",
+            rich_help_panel=MODEL,
         ),
     ] = None,
     block_rows: Annotated[int | None, typer.Option("--block-rows", min=1, hidden=True)] = None,
@@ -165,18 +150,20 @@ def rank_command(
         bool, typer.Option("--signals", help="Show the signals of a combined score.", rich_help_panel=SHOW)
     ] = False,
     reverse: Annotated[bool, typer.Option("--reverse", help="Lowest first.", rich_help_panel=SHOW)] = False,
-    as_json: shared.AsJson = False,
+    as_json: shared.AsShownJson = False,
     as_csv: Annotated[
         bool,
         typer.Option(
-            "--csv", help="Print CSV: the rows of a table, rank and score added.", rich_help_panel=SHOW
+            "--csv",
+            help="Print CSV; a table keeps its columns, and rank and score are added.",
+            rich_help_panel=SHOW,
         ),
     ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
             "--out",
-            help="Write to this file instead (.csv, .tsv, .jsonl, .json, .parquet, .xlsx).",
+            help="Write to this file instead of stdout (.csv, .tsv, .jsonl, .json, .parquet, .xlsx).",
             rich_help_panel=SHOW,
         ),
     ] = None,
@@ -211,6 +198,9 @@ def rank_command(
     """
     if as_json and as_csv:
         raise CcrankError("--json and --csv are mutually exclusive")
+    comparative = shared.renamed("--more", more, "--comparative", comparative)
+    labels = shared.renamed("--gold", gold, "--labels", labels)
+    signals = shared.renamed("--parts", parts, "--signals", signals)
     where = shared.Cluster(engine, address, workers)
     if input is not None:
         from ccrank.cli.stream import rank_stream
@@ -226,7 +216,7 @@ def rank_command(
         others |= {"--plot": plot, "--signals": signals, "--save-probe": save_probe}
         others |= {"--query": query, "--first-stage": first_stage, "--run": run}
         if several := [name for name, value in others.items() if value]:
-            raise CcrankError(f"--input ranks a file into another; remove {', '.join(several)}")
+            raise CcrankError(f"--input ranks a file to --out; remove {', '.join(several)}")
         rank_stream(
             input,
             output,
@@ -255,11 +245,8 @@ def rank_command(
         return
     for name, value in {"--sample": sample, "--refine": refine, "--block-rows": block_rows}.items():
         if value is not None:
-            raise CcrankError(f"{name} is for --input; remove it")
+            raise CcrankError(f"{name} is for --input; add it, or remove {name}")
     how = "json" if as_json else "csv" if as_csv else None
-    comparative = shared.renamed("--more", more, "--comparative", comparative)
-    labels = shared.renamed("--gold", gold, "--labels", labels)
-    signals = shared.renamed("--parts", parts, "--signals", signals)
     wanted, rows = given_tasks(
         items, by, query, comparative, poles, category, context, file, column, id, form, tasks
     )

@@ -44,7 +44,7 @@ def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
 def check_place(path: Path) -> None:
     """Raise an error unless the path names a file in a folder that exists."""
     if not path.resolve().parent.is_dir():
-        raise CcrankError(f"the folder of {path} does not exist")
+        raise CcrankError(f"the folder of {path} does not exist; create it, or name another")
     if path.is_dir():
         raise CcrankError(f"{path} is a folder; give a file")
 
