@@ -94,6 +94,8 @@ def test_methods(ccrank):
     assert all(f"\n{name} " in out for name in METHODS)
     out = ok(ccrank("methods", "prompt-list"))
     assert "shuffles=5" in out
+    assert "anchor=yes" in ok(ccrank("methods", "auto"))
+    assert "No options." in ok(ccrank("methods", "length"))
     [row] = json.loads(ok(ccrank("methods", "prompt-list", "--json")))
     assert row["options"]["shuffles"] == 5
 

@@ -85,7 +85,7 @@ def show_command(
         "kind": dataset.kind,
         "licence": dataset.licence,
         "source": dataset.source,
-        "counts": f"{count} tasks of {items:.2f} items",
+        "counts": f"{count} tasks of {items:.2f} items on average",
         "in the paper": f"{dataset.paper_tasks} tasks of {dataset.paper_items:.2f} items"
         if dataset.paper_tasks
         else "–",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ccrank.cli.options import AsJson
-from ccrank.cli.screen import out, print_json, simple_table
+from ccrank.cli.screen import out, print_json, simple_table, unwrapped
 
 
 def methods_command(
@@ -29,7 +29,15 @@ def methods_command(
         )
     out().print(table)
     if name:
-        typer.echo("\n" + inspect.cleandoc(chosen[0].run.__doc__ or ""))
-        typer.echo("\nOptions (--option NAME=VALUE), with their defaults:")
-        for option, default in chosen[0].options.items():
-            typer.echo(f"  {option.replace('_', '-')}={'' if default is None else default}")
+        out().print("\n" + unwrapped(inspect.getdoc(chosen[0].run) or ""), highlight=False)
+        options = chosen[0].options
+        typer.echo("\nOptions (--option NAME=VALUE), with their defaults:" if options else "\nNo options.")
+        for option, default in options.items():
+            typer.echo(f"  {option.replace('_', '-')}={_as_typed(default)}")
+
+
+def _as_typed(value: object) -> str:
+    """A default as a user would type it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)

@@ -52,16 +52,19 @@ ItemColumn = Annotated[
     typer.Option("--column", help="The column (or JSON field) of items.", rich_help_panel=WHAT_PANEL),
 ]
 
-Model = Annotated[
-    str,
-    typer.Option(
+
+def _model(served: str = "") -> Any:
+    return typer.Option(
         "--model",
         "-m",
-        help="A short name (see `ccrank models list`), a hub id, a folder, a .gguf file, openai:URL#NAME (a model "
-        "behind a server), or auto: the best model on this machine that fits in memory.",
+        help=f"A short name (see `ccrank models list`), a hub id, a folder, a .gguf file, {served}or auto: the best "
+        "model on this machine that fits in memory.",
         rich_help_panel=READER_PANEL,
-    ),
-]
+    )
+
+
+Model = Annotated[str, _model()]
+AnyModel = Annotated[str, _model("openai:URL#NAME (a model behind a server), ")]
 AllowPickle = Annotated[
     bool,
     typer.Option(

@@ -117,7 +117,7 @@ def rank_command(
         Path | None,
         typer.Option("--save-probe", help="Save the fitted probe (.safetensors).", rich_help_panel=MODEL),
     ] = None,
-    model: shared.Model = "default",
+    model: shared.AnyModel = "default",
     reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
     templates: shared.TemplateFile = None,
     template: shared.TemplateChange = None,

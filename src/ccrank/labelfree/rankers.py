@@ -51,9 +51,9 @@ def auto(
     the criterion's name.
 
     A few labels (`labels`: item → value, pairs (higher, lower), best and worst picks, mixed; --labels FILE) turn this
-    score into the prior mean of a Gaussian process whose kernel are the states; see docs/labels.md. `labels="tasks"`
-    takes the tasks' own values, so that lists with values serve the other lists of the criterion. Without a single
-    label the scores are those of `auto`. `details["labels"]` says what the labels changed and which of them disagree.
+    score into the prior mean of a Gaussian process with a kernel over the states; see docs/labels.md. `labels="tasks"`
+    takes the tasks' own values, so that lists with values serve the other lists of the criterion.
+    `details["labels"]` says what the labels changed and which of them disagree.
 
     Tasks with a query are ranked by `query-likelihood`, plus scores of a first stage where they have them, or
     `first_stage=bm25`.
@@ -235,10 +235,11 @@ def likelihood(
     against: str = "low",
     progress: Progress | None = None,
 ) -> list[Answer]:
-    """The item as the answer: its log-probability where the high pole is named less that where the low pole is.
+    """The item as the answer: its log-probability in prompts for the high pole minus that in prompts for the low pole.
 
-    The mean of the wordings that `auto` takes for such a list, each Z-scored; or one `template`, its log-probabilities
-    compared with (`against`) the low pole (low), the same prompt without the context (context) or nothing.
+    The mean of the wordings that `auto` uses for such a list, each Z-scored. `template` takes one wording instead;
+    `against` is what its log-probabilities are compared with: the low pole (low), the same prompt without the context
+    (context), or nothing (nothing).
     """
     wordings = [Wording(template, against)] if template else None  # type: ignore[arg-type]
     found, cost = read_likelihood(tasks, reader, templates, wordings, progress)
