@@ -21,7 +21,7 @@ from ccrank.lm import ReadingCache
 from ccrank.metrics import tau_b
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
-from ccrank.stream.scale import fit_signal_scale
+from ccrank.stream.fit_scale import fit_signal_scale
 from stream_cost import items_of
 
 SIZES = (20, 50, 100, 200)

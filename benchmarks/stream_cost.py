@@ -20,7 +20,7 @@ from ccrank.lm.speed import tokens_per_second
 from ccrank.prompts import load_templates
 from ccrank.stream import StreamOptions, Watcher, rank_file
 from ccrank.stream.cost import StreamCost, multiplied_parameters, tokens_per_item
-from ccrank.stream.scale import plan_of
+from ccrank.stream.raw_signals import plan_of
 from ccrank.taskfiles import read_tasks
 
 SEVEN_BILLION = 6_476_000_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -61,6 +62,30 @@ def write_labels(labels: Iterable[tuple[str, str, str]], path: str | Path) -> No
     writer.writerow(COLUMNS)
     writer.writerows(labels)
     write_atomically(path, buffer.getvalue())
+
+
+def possible_items(path: str | Path) -> frozenset[str]:
+    """Everything in a file of labels that may be an item, in normal form: cells, sides of `>`, strings of JSON.
+
+    Parameters
+    ----------
+    path
+        A file as `read_labels` takes it; it is not checked.
+    """
+    text = read_text(path)
+    names = set(re.split(r"[>\n]|^(?:best|worst):", text, flags=re.MULTILINE))
+    for separator in (",", "\t"):
+        names.update(cell for cells in csv.reader(io.StringIO(text), delimiter=separator) for cell in cells)
+    names.update(json.loads(found) for found in re.findall(r'"(?:[^"\\]|\\.)*"', text) if _is_json(found))
+    return frozenset(normal_form(name) for name in names if name.strip())
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _json_labels(text: str) -> Labels:

@@ -10,6 +10,14 @@ from typing import Any, Literal
 
 from ccrank.errors import CcrankError
 from ccrank.labelfree import rankers as labelfree
+from ccrank.labelfree.answers import describe_signals
+from ccrank.labelfree.requests import (
+    anchored_requests,
+    auto_requests,
+    axis_requests,
+    likelihood_requests,
+    poles_requests,
+)
 from ccrank.lm.reading import Request
 from ccrank.probe_pipeline import rankers as probes
 from ccrank.probing import baselines
@@ -111,6 +119,17 @@ class Method:
             parsed[key] = _like(value, known[key], f"{self.name}: {name}")
         return parsed
 
+    def to_json(self) -> dict[str, Any]:
+        """What a list of methods says of it."""
+        return {
+            "name": self.name,
+            "summary": self.summary,
+            "family": self.family,
+            "directed": self.directed,
+            "calls": self.calls,
+            "options": dict(self.options),
+        }
+
 
 def _like(value: Any, default: Any, where: str) -> Any:
     if not isinstance(value, str) or default is None or isinstance(default, str):
@@ -152,7 +171,7 @@ def _label_free(name: str, summary: str, run: Run, calls: str, requests: Request
 _SIGNALS: dict[str, Any] = {
     "pools": True,
     "consistency": "signals_agree",
-    "describe": labelfree.describe_signals,
+    "describe": describe_signals,
 }
 METHODS: dict[str, Method] = {}
 
@@ -174,21 +193,21 @@ def register(method: Method) -> Method:
 for _method in (
     _label_free(
         "auto", "the signals below combined: the best label-free ranking",
-        labelfree.auto, "N + 8", labelfree.auto_requests, **_SIGNALS,
+        labelfree.auto, "N + 8", auto_requests, **_SIGNALS,
     ),
     _label_free(
         "anchored", "a probe fitted to auto's scores on other tasks of the criterion",
-        labelfree.anchored, "N + 8", labelfree.anchored_requests, **_SIGNALS,
+        labelfree.anchored, "N + 8", anchored_requests, **_SIGNALS,
     ),
     _label_free(
-        "poles", "the pole words that the model prefers for the item", labelfree.poles, "N", labelfree.poles_requests
+        "poles", "the pole words that the model prefers for the item", labelfree.poles, "N", poles_requests
     ),
     _label_free(
         "likelihood", "how likely the item is as an example of the high pole rather than the low one",
-        labelfree.likelihood, "4", labelfree.likelihood_requests,
+        labelfree.likelihood, "4", likelihood_requests,
     ),
     _label_free(
-        "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4", labelfree.axis_requests
+        "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4", axis_requests
     ),
     _label_free(
         "query-likelihood", "how much more likely a document makes the query",

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from rich.text import Text
+from typer.main import get_command
 
 from ccrank import __version__
+from ccrank.cli.app import app
 from ccrank.methods import METHODS
 from ccrank.prompting import prompt_list
 from ccrank.prompts import load_templates
@@ -47,6 +50,30 @@ def test_help(ccrank, command, flag):
     assert len(out.splitlines()) > 4
 
 
+def test_help_is_shown_whole():
+    """Help is markup, which drops words in brackets that are not escaped; and paragraphs are wrapped by the terminal,
+    not where the docstring breaks its lines."""
+
+    def commands(one):
+        yield one
+        for other in getattr(one, "commands", {}).values():
+            yield from commands(other)
+
+    for command in commands(get_command(app)):
+        assert "\n" not in (command.help or "").replace("\n\n", " "), command.name
+        for parameter in command.params:
+            text = getattr(parameter, "help", None) or ""
+            assert Text.from_markup(text).plain == text.replace("\\[", "["), (command.name, parameter.name)
+
+
+def test_help_names_the_defaults(ccrank, monkeypatch):
+    """A flag that is unset because a file may set it shows its default all the same."""
+    monkeypatch.setenv("COLUMNS", "200")
+    out = ok(ccrank("bench", "--help"))
+    assert "[default: no-chat]" in out
+    assert "NAME[@VARIANT][:SPLIT]" in out
+
+
 def test_version(ccrank):
     """The package's own."""
     assert ok(ccrank("--version")) == f"ccrank {__version__}\n"
@@ -67,6 +94,8 @@ def test_methods(ccrank):
     assert all(f"\n{name} " in out for name in METHODS)
     out = ok(ccrank("methods", "prompt-list"))
     assert "shuffles=5" in out
+    assert "anchor=yes" in ok(ccrank("methods", "auto"))
+    assert "No options." in ok(ccrank("methods", "length"))
     [row] = json.loads(ok(ccrank("methods", "prompt-list", "--json")))
     assert row["options"]["shuffles"] == 5
 

@@ -83,16 +83,16 @@ def test_a_session(ccrank, model_folder, rank):
     first = ccrank(*command, stdin=b"9\n4\n1\nu\nq\n")
     assert first.code == 0
     assert "a grade from 1 to 5; s skip" in first.out
-    assert "taken back: pair, " in first.out
-    assert "1 answers in asked.csv" in first.out
+    assert "undone: pair, " in first.out
+    assert "1 answer in asked.csv" in first.out
     second = ccrank(*command, "--ask", "pair", stdin=b"2\n")
-    assert "1 earlier answers from asked.csv" in second.out
+    assert "continuing with 1 answer in asked.csv" in second.out
     header, *rows = Path("asked.csv").read_text().splitlines()
     assert header == "kind,item,value"
     assert [row.split(",")[0] for row in rows] == ["value", "pair"]
     assert rank(*ITEMS, "--by", "size", "--labels", "asked.csv").code == 0
     Path("asked.csv").write_text("Russia,17\n")
-    assert "is no table of kind,item,value" in ccrank(*command).err
+    assert "is not a table with the columns kind,item,value" in ccrank(*command).err
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,12 @@ def test_what_does_not_go_together(rank, arguments, message):
     result = rank(*ITEMS, "--by", "size", "--labels", "labels.csv", *arguments)
     assert result.code == 2
     assert message in " ".join(result.err.split())
+
+
+def test_a_session_needs_a_criterion_and_items(ccrank):
+    """Code 2 and a remedy, before a model is loaded."""
+    assert "no criterion: give one, such as --by size" in ccrank("label", *ITEMS).err
+    assert "arguments or with --file" in ccrank("label", "--by", "size").err
 
 
 def test_labels_are_for_one_list(rank):

@@ -80,6 +80,7 @@ def test_options_of_a_stream_reach_it(ccrank, model_folder, table):
         (["--input", "none.csv", "--by", "size", "--out", "x.parquet"], ["there is no file none.csv"]),
         (["a", "b", "--input", "TABLE", "--by", "size", "--out", "x.parquet"], ["remove items"]),
         (["--input", "TABLE", "--by", "size", "--json", "--out", "x.parquet"], ["remove --json"]),
+        (["--input", "TABLE", "--by", "size", "--parts", "--out", "x.parquet"], ["--parts is now", "remove --signals"]),
         (["a", "b", "--by", "size", "--sample", "5"], ["--sample is for --input"]),
         (["a", "b", "--by", "size", "--refine", "none"], ["--refine is for --input"]),
         (["a", "b", "--by", "size", "--engine", "spark"], ["local or ray", "'spark'"]),

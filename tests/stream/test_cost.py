@@ -9,7 +9,7 @@ from ccrank.prompts import load_templates
 from ccrank.stream import StreamOptions, Watcher, rank_file
 from ccrank.stream.cost import StreamCost, multiplied_parameters, tokens_per_item
 from ccrank.stream.folder import JobFolder
-from ccrank.stream.scale import plan_of
+from ccrank.stream.raw_signals import plan_of
 from ccrank.task import Criterion, Task
 from tiny import tiny_reader
 

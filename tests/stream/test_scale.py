@@ -12,8 +12,10 @@ from ccrank.labelfree.anchored import smoothed
 from ccrank.labelfree.combine import read_signals
 from ccrank.methods import get_method
 from ccrank.prompts import load_templates
+from ccrank.stream.fit_scale import fit_signal_scale
 from ccrank.stream.linear import Linear, Units
-from ccrank.stream.scale import SignalScale, fit_signal_scale, read_raw
+from ccrank.stream.raw_signals import read_raw
+from ccrank.stream.scale import SignalScale
 from ccrank.task import Criterion, Task
 from tiny import tiny_reader
 

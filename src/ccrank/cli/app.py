@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated
 
 import typer
 
 from ccrank.cli import bench, cache, cost, data, label, list_methods, models, rank, results, serve
+from ccrank.cli.screen import unwrapped
 from ccrank.version import __version__
 
 app = typer.Typer(
@@ -28,6 +30,10 @@ app.command("serve")(serve.serve_command)
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
 app.add_typer(cache.app, name="cache")
+for _group in (app, data.app, models.app, cache.app):
+    for _command in _group.registered_commands:
+        # The parser would keep the line breaks of a docstring; so its paragraphs are wrapped as the terminal needs it.
+        _command.help = unwrapped(inspect.getdoc(_command.callback) or "")
 
 
 def _version(wanted: bool) -> None:

@@ -50,7 +50,7 @@ def bench_command(
         str | None,
         typer.Option(
             "--methods",
-            help="NAME[@VARIANT][:SPLIT], comma-separated; splits are same-task, leave-one-out, across-tasks.",
+            help="NAME\\[@VARIANT]\\[:SPLIT], comma-separated; splits are same-task, leave-one-out, across-tasks.",
             rich_help_panel=WHAT,
         ),
     ] = None,

@@ -8,14 +8,16 @@ from ccrank.cli.options import AsJson
 from ccrank.cli.screen import print_json
 
 app = typer.Typer(
-    help="The cache of readings on disk, so that no prompt is computed twice.", no_args_is_help=True
+    help="Show or clear the cache of readings, which spares computing a prompt twice.", no_args_is_help=True
 )
 
 
 @app.command("info")
 def info_command(as_json: AsJson = False) -> None:
-    """Show the location and size of the cache. CCRANK_CACHE sets its folder, CCRANK_CACHE_LIMIT (GiB) its maximal
-    size."""
+    """Show the location and size of the cache.
+
+    The variable CCRANK_CACHE sets its folder, CCRANK_CACHE_LIMIT its maximal size in GiB.
+    """
     from ccrank.lm.cache import ReadingCache
 
     info = ReadingCache().info()

@@ -16,14 +16,14 @@ app = typer.Typer(help="Datasets of ranking tasks with gold orders.", no_args_is
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        "--data-dir", help="Folder of the data files; default: $CCRANK_DATA, else they are downloaded."
+        "--data-dir", help="The folder of data files; by default $CCRANK_DATA, or they are downloaded."
     ),
 ]
 
 
 @app.command("list")
 def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
-    """List the datasets, with their counts and those of the paper."""
+    """List the datasets, with their numbers of tasks and items, here and in the paper."""
     from ccrank.datasets import counts, datasets
     from ccrank.datasets.files import find
 
@@ -63,7 +63,7 @@ def show_command(
         list[str] | None, typer.Option("--option", "-o", help="An option of the dataset, NAME=VALUE.")
     ] = None,
     export: Annotated[
-        bool, typer.Option("--jsonl", help="Print all tasks as JSON lines, for use with --tasks.")
+        bool, typer.Option("--jsonl", help="Print all tasks as JSON lines, for `ccrank rank --tasks`.")
     ] = False,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -85,7 +85,7 @@ def show_command(
         "kind": dataset.kind,
         "licence": dataset.licence,
         "source": dataset.source,
-        "counts": f"{count} tasks of {items:.2f} items",
+        "counts": f"{count} tasks of {items:.2f} items on average",
         "in the paper": f"{dataset.paper_tasks} tasks of {dataset.paper_items:.2f} items"
         if dataset.paper_tasks
         else "–",

@@ -1,4 +1,4 @@
-"""`ccrank label`: a session in the terminal that asks for the labels that teach most."""
+"""`ccrank label`: a session in the terminal that asks for the most informative labels."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccrank.cli import options as shared
+from ccrank.cli.rank_input import named_criterion
 from ccrank.cli.screen import out, spinner
 from ccrank.errors import CcrankError
 from ccrank.files import read_text
@@ -20,44 +21,43 @@ if TYPE_CHECKING:
     from ccrank.labelled.session import Question, Row, Session
     from ccrank.ranking import Ranking
 
-HELP = "s skip, u undo, o show the order, q leave"
+HELP = "s skip, u undo, o show the order, q quit"
 SHOWN = 5
 """Items at the top and at the bottom that are shown after each answer."""
 
 
 @shared.with_reader_flags
 def label_command(
-    items: Annotated[list[str] | None, typer.Argument(help="The items; else --file.")] = None,
-    by: Annotated[str, typer.Option("--by", help="The criterion: size, sentiment …")] = "",
+    items: Annotated[
+        list[str] | None, typer.Argument(help="The items; without any, they come from --file.")
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="The criterion: size, sentiment …", rich_help_panel=shared.WHAT_PANEL),
+    ] = None,
     labels: Annotated[
-        Path, typer.Option("--labels", help="The CSV to write; one that exists is continued.")
+        Path, typer.Option("--labels", help="The CSV file of labels; an existing one is continued.")
     ] = Path("labels.csv"),
-    kind: Annotated[str, typer.Option("--ask", help="grade, pair, or both by turns.")] = "both",
-    comparative: Annotated[
-        str | None, typer.Option("--comparative", help="What the higher item is, compared: larger.")
-    ] = None,
-    poles: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--poles", help="Words for the low and the high end: small large."),
-    ] = None,
-    category: Annotated[str | None, typer.Option("--category", help="What the items are: country.")] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Items from lines, CSV, TSV or JSONL.")
-    ] = None,
-    column: Annotated[str | None, typer.Option("--column", help="The column (or field) of items.")] = None,
+    kind: Annotated[
+        str, typer.Option("--ask", help="What to ask for: grade, pair, or both in turn.")
+    ] = "both",
+    comparative: shared.Comparative = None,
+    poles: shared.Poles = None,
+    category: shared.Category = None,
+    file: shared.ItemFile = None,
+    column: shared.ItemColumn = None,
     model: shared.Model = "default",
     reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
     no_cache: shared.NoCache = False,
 ) -> None:
-    """Label the items that teach most, one question at a time.
+    """Label the most informative items, one question at a time.
 
     [bold]ccrank label --file requests.txt --by politeness --labels labels.csv[/bold]
 
-    Answer with a grade from 1 to 5, or with 1 or 2 for the higher item; s skips, u takes the last answer back, o shows
-    the order, q leaves. Every answer is saved at once; `ccrank rank --labels labels.csv` uses them.
+    Answer with a grade from 1 to 5, or with 1 or 2 for the higher item; s skips the question, u undoes the last answer,
+    o shows the order, q quits. Every answer is saved at once; `ccrank rank --labels labels.csv` uses them.
     """
-    if not by.strip():
-        raise CcrankError("by what? Give a criterion, such as --by politeness")
+    criterion = named_criterion(by)
     if bool(items) == (file is not None):
         raise CcrankError("give the items as arguments or with --file; the answers come from the terminal")
     from ccrank.taskfiles import read_items
@@ -70,7 +70,7 @@ def label_command(
 
         session = ask(
             texts,
-            by,
+            criterion,
             comparative=comparative,
             poles=poles,
             category=category,
@@ -79,7 +79,7 @@ def label_command(
             model=reader,
         )
     if earlier:
-        out().print(f"{len(earlier)} earlier answers from {labels}")
+        out().print(f"continuing with {_answers(len(earlier))} in {labels}")
     converse(session, labels)
 
 
@@ -89,7 +89,9 @@ def read_rows(path: Path) -> list[Row]:
 
     rows = [row for row in csv.reader(io.StringIO(read_text(path), newline="")) if row]
     if not rows or tuple(rows[0]) != COLUMNS or any(len(row) != len(COLUMNS) for row in rows):
-        raise CcrankError(f"{path} is no table of {','.join(COLUMNS)}; name another file with --labels")
+        raise CcrankError(
+            f"{path} is not a table with the columns {','.join(COLUMNS)}; name another file with --labels"
+        )
     return [(kind, item, value) for kind, item, value in rows[1:]]
 
 
@@ -111,7 +113,7 @@ def converse(session: Session, path: Path) -> None:
             continue
         if word == "u":
             last = session.undo()
-            console.print("nothing to undo" if last is None else f"taken back: {', '.join(last)}")
+            console.print("nothing to undo" if last is None else f"undone: {', '.join(last)}")
         elif (value := _value(question, word)) is None:
             console.print(f"{_expected(question)}; {HELP}")
             continue
@@ -119,7 +121,7 @@ def converse(session: Session, path: Path) -> None:
             question.answer(value)
         write_labels(session.rows, path)
         show_order(session.ranking, SHOWN)
-    console.print(f"{len(session.rows)} answers in {path}")
+    console.print(f"{_answers(len(session.rows))} in {path}")
 
 
 def show_order(ranking: Ranking, ends: int | None) -> None:
@@ -135,7 +137,11 @@ def show_order(ranking: Ranking, ends: int | None) -> None:
         console.print(f"{rank:>4}  {one_line(ranking.task.items[index], 60)}{span}", style="dim")
     if doubt is not None:
         width = float((doubt.rank_high - doubt.rank_low + 1).mean())
-        console.print(f"80 % intervals are {width:.1f} ranks wide of {count}", style="dim")
+        console.print(f"80 % intervals span {width:.1f} of {count} ranks on average", style="dim")
+
+
+def _answers(count: int) -> str:
+    return f"{count} answer{'' if count == 1 else 's'}"
 
 
 def _read() -> str:
@@ -147,13 +153,13 @@ def _read() -> str:
 def _text(question: Question, session: Session) -> str:
     name = session.start.task.criterion.name
     if question.kind == "grade":
-        return f"\nHow much {name}, from 1 (lowest) to 5?\n  {one_line(question.items[0], 400)}"
+        return f"\nHow much {name}, from 1 (lowest) to 5 (highest)?\n  {one_line(question.items[0], 400)}"
     first, second = (one_line(item, 400) for item in question.items)
     return f"\nWhich is higher in {name}?\n  1  {first}\n  2  {second}"
 
 
 def _expected(question: Question) -> str:
-    return "a grade from 1 to 5" if question.kind == "grade" else "1 or 2"
+    return "expected a grade from 1 to 5" if question.kind == "grade" else "expected 1 or 2"
 
 
 def _value(question: Question, word: str) -> float | str | None:

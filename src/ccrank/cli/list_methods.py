@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ccrank.cli.options import AsJson
-from ccrank.cli.screen import out, print_json, simple_table
+from ccrank.cli.screen import out, print_json, simple_table, unwrapped
 
 
 def methods_command(
@@ -20,19 +20,7 @@ def methods_command(
 
     chosen = [get_method(name)] if name else list(METHODS.values())
     if as_json:
-        print_json(
-            [
-                {
-                    "name": method.name,
-                    "summary": method.summary,
-                    "family": method.family,
-                    "directed": method.directed,
-                    "calls": method.calls,
-                    "options": dict(method.options),
-                }
-                for method in chosen
-            ]
-        )
+        print_json([method.to_json() for method in chosen])
         return
     table = simple_table("method", "what it does", "family", "directed", "model calls")
     for method in chosen:
@@ -41,7 +29,15 @@ def methods_command(
         )
     out().print(table)
     if name:
-        typer.echo("\n" + inspect.cleandoc(chosen[0].run.__doc__ or ""))
-        typer.echo("\nOptions (--option NAME=VALUE), with their defaults:")
-        for option, default in chosen[0].options.items():
-            typer.echo(f"  {option.replace('_', '-')}={'' if default is None else default}")
+        out().print("\n" + unwrapped(inspect.getdoc(chosen[0].run) or ""), highlight=False)
+        options = chosen[0].options
+        typer.echo("\nOptions (--option NAME=VALUE), with their defaults:" if options else "\nNo options.")
+        for option, default in options.items():
+            typer.echo(f"  {option.replace('_', '-')}={_as_typed(default)}")
+
+
+def _as_typed(value: object) -> str:
+    """A default as a user would type it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ccrank.lm import Reader
     from ccrank.lm.check import Verdict
 
-app = typer.Typer(help="Language models by name.", no_args_is_help=True)
+app = typer.Typer(help="List, check and download language models.", no_args_is_help=True)
 
 Name = Annotated[
     str, typer.Argument(help="A short name, a hub id, a folder, a .gguf file or openai:URL#NAME.")
@@ -27,11 +27,11 @@ Name = Annotated[
 @app.command("list")
 def list_command(
     hub: Annotated[
-        bool, typer.Option("--hub", help="List ids on the hub, by size, of the families that are tested.")
+        bool, typer.Option("--hub", help="List hub ids of the tested model families, by size.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List models by size: memory, licence, speed and τ where they were measured, and whether they are here."""
+    """List models by size: memory, licence, speed and τ where measured, and whether they are on this machine."""
     from ccrank.lm.ladder import SHOWN, hub_rungs, named_rungs
 
     rungs = hub_rungs() if hub else named_rungs()

@@ -20,18 +20,51 @@ if TYPE_CHECKING:
     from ccrank.lm import Reader
     from ccrank.remote import OpenModel
 
-READER_PANEL = "Model and prompts"
+WHAT_PANEL, READER_PANEL, SHOW_PANEL = "What to rank", "Model and prompts", "What to show"
 
-Model = Annotated[
-    str,
+Comparative = Annotated[
+    str | None,
+    typer.Option("--comparative", help="The comparative, such as larger.", rich_help_panel=WHAT_PANEL),
+]
+Poles = Annotated[
+    tuple[str, str] | None,
     typer.Option(
-        "--model",
-        "-m",
-        help="A short name (see `ccrank models list`), a hub id, a folder, a .gguf file, openai:URL#NAME (a model "
-        "behind a server), or auto: the best one here.",
-        rich_help_panel=READER_PANEL,
+        "--poles",
+        help="Words for the low and the high pole, such as small large.",
+        rich_help_panel=WHAT_PANEL,
     ),
 ]
+Category = Annotated[
+    str | None,
+    typer.Option("--category", help="What the items are, such as country.", rich_help_panel=WHAT_PANEL),
+]
+ItemFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--file",
+        "-f",
+        help="The file of items: lines, CSV, TSV, JSONL, Parquet or .xlsx.",
+        rich_help_panel=WHAT_PANEL,
+    ),
+]
+ItemColumn = Annotated[
+    str | None,
+    typer.Option("--column", help="The column (or JSON field) of items.", rich_help_panel=WHAT_PANEL),
+]
+
+
+def _model(served: str = "") -> Any:
+    return typer.Option(
+        "--model",
+        "-m",
+        help=f"A short name (see `ccrank models list`), a hub id, a folder, a .gguf file, {served}or auto: the best "
+        "model on this machine that fits in memory.",
+        rich_help_panel=READER_PANEL,
+    )
+
+
+Model = Annotated[str, _model()]
+AnyModel = Annotated[str, _model("openai:URL#NAME (a model behind a server), ")]
 AllowPickle = Annotated[
     bool,
     typer.Option(
@@ -65,7 +98,7 @@ EngineName = Annotated[
     str,
     typer.Option(
         "--engine",
-        help="Where models are read: local, or ray for a Ray cluster.",
+        help="Where models run: local, or ray for a Ray cluster.",
         rich_help_panel=CLUSTER_PANEL,
     ),
 ]
@@ -73,7 +106,7 @@ Address = Annotated[
     str | None,
     typer.Option(
         "--address",
-        help="Of --engine ray: the cluster's address, such as 10.0.0.1:6379. [default: this machine]",
+        help="With --engine ray: the cluster's address, such as 10.0.0.1:6379. \\[default: this machine]",
         rich_help_panel=CLUSTER_PANEL,
     ),
 ]
@@ -82,15 +115,18 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         min=1,
-        help="Of --engine ray: how many copies of the model. [default: one for each GPU, or for each node]",
+        help="With --engine ray: how many copies of the model. \\[default: one for each GPU, or for each node]",
         rich_help_panel=CLUSTER_PANEL,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsShownJson = Annotated[bool, typer.Option("--json", help="Print JSON.", rich_help_panel=SHOW_PANEL)]
+"""For commands that have other formats beside it."""
 
 
 def _flag(*names: str, help: str, default: str) -> Any:
-    return typer.Option(*names, help=f"{help} [default: {default}]", rich_help_panel=READER_PANEL)
+    # Help is rich markup, in which a bracket has to be escaped.
+    return typer.Option(*names, help=f"{help} \\[default: {default}]", rich_help_panel=READER_PANEL)
 
 
 @dataclass(frozen=True)

@@ -20,31 +20,36 @@ WHICH, SHOW = "Which results", "What to show"
 
 
 def _names(facet: str) -> Any:
-    return typer.Option(f"--{facet}", help=f"Only these, comma-separated ({facet}).", rich_help_panel=WHICH)
+    return typer.Option(f"--{facet}", help=f"Only these {facet}s, comma-separated.", rich_help_panel=WHICH)
 
 
 def results_command(
     folder: Annotated[Path, typer.Argument(help="The folder of a study (`ccrank bench --out`).")],
     by: Annotated[
         str,
-        typer.Option("--by", help="dataset, or kind: fact- and context-based means.", rich_help_panel=SHOW),
+        typer.Option("--by", help="Means by dataset, or by kind (facts, context).", rich_help_panel=SHOW),
     ] = "dataset",
     model: Annotated[str | None, _names("model")] = None,
     dataset: Annotated[str | None, _names("dataset")] = None,
     method: Annotated[str | None, _names("method")] = None,
     split: Annotated[str | None, _names("split")] = None,
     layer: Annotated[str | None, _names("layer")] = None,
-    as_json: shared.AsJson = False,
+    as_json: shared.AsShownJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.", rich_help_panel=SHOW)] = False,
     as_latex: Annotated[
         bool, typer.Option("--latex", help="Print a LaTeX table (booktabs).", rich_help_panel=SHOW)
     ] = False,
     trec: Annotated[
-        Path | None, typer.Option("--trec", help="Write TREC run lines to this file.", rich_help_panel=SHOW)
+        Path | None,
+        typer.Option("--trec", help="Write a TREC run to this file instead.", rich_help_panel=SHOW),
     ] = None,
     qrels: Annotated[
         Path | None,
-        typer.Option("--qrels", help="Write gold as TREC judgements to this file.", rich_help_panel=SHOW),
+        typer.Option(
+            "--qrels",
+            help="Write gold as TREC relevance judgements to this file instead.",
+            rich_help_panel=SHOW,
+        ),
     ] = None,
 ) -> None:
     """Summarise a study: mean over seeds, then over tasks, with 95 % bootstrap intervals over tasks.

@@ -235,6 +235,11 @@ def reading_progress(tokens: int, per_second: float) -> Iterator[Callable[[int],
         yield advance
 
 
+def unwrapped(text: str) -> str:
+    """A text whose paragraphs are on one line each, for a terminal of any width."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
 def duration(seconds: float) -> str:
     """A human-readable duration.
 

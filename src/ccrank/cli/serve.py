@@ -40,21 +40,21 @@ def serve_command(
         typer.Option("--api-keys", help=f"A file of API keys, one per line; or the variable {KEYS}."),
     ] = None,
     reports: Annotated[
-        Path | None, typer.Option("--reports", help="A folder of studies whose reports the page shows.")
+        Path | None, typer.Option("--reports", help="A folder of studies, whose reports the page shows.")
     ] = None,
     reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
     no_cache: shared.NoCache = False,
     most_items: Annotated[
-        int, typer.Option("--max-items", min=2, help="Items of one request.", rich_help_panel=LIMITS)
+        int, typer.Option("--max-items", min=2, help="Items in a request.", rich_help_panel=LIMITS)
     ] = 10_000,
     most_characters: Annotated[
         int,
         typer.Option(
-            "--max-characters", min=1, help="Characters of one item or context.", rich_help_panel=LIMITS
+            "--max-characters", min=1, help="Characters in an item or a context.", rich_help_panel=LIMITS
         ),
     ] = 20_000,
     most_megabytes: Annotated[
-        float, typer.Option("--max-body", min=0.001, help="MB of one request.", rich_help_panel=LIMITS)
+        float, typer.Option("--max-body", min=0.001, help="Megabytes of a request.", rich_help_panel=LIMITS)
     ] = 8.0,
     timeout: Annotated[
         float,
@@ -71,7 +71,10 @@ def serve_command(
     queue: Annotated[
         int,
         typer.Option(
-            "--queue", min=0, help="Further requests that wait; more get 429.", rich_help_panel=LOAD
+            "--queue",
+            min=0,
+            help="Further requests that may wait; others get status 429.",
+            rich_help_panel=LOAD,
         ),
     ] = 256,
     drain: Annotated[
@@ -82,11 +85,11 @@ def serve_command(
     ] = 30.0,
     threads: Annotated[
         int | None,
-        typer.Option("--threads", min=1, help="Threads of a forward pass.", rich_help_panel=LOAD),
+        typer.Option("--threads", min=1, help="CPU threads of a forward pass.", rich_help_panel=LOAD),
     ] = None,
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "warning",
     log_items: Annotated[
-        bool, typer.Option("--log-items", help="Allow texts of requests in the log, in tracebacks.")
+        bool, typer.Option("--log-items", help="Let the log show texts of requests, in tracebacks.")
     ] = False,
 ) -> None:
     """Serve rankings over HTTP: POST /v1/rank and /v1/rerank, documented at /docs, and a page at /.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccrank.cli import options as shared
 from ccrank.cli.screen import duration, err, spinner
+from ccrank.cli.warn import write_warnings_beside
 from ccrank.errors import CcrankError
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def rank_stream(
     cluster: shared.Cluster,
 ) -> None:
     """Rank the rows of a file into a Parquet file, with a progress bar."""
-    from ccrank.cli.rank import check_output, context_text, method_and_options, named_criterion
+    from ccrank.cli.rank_input import context_text, method_and_options, named_criterion
+    from ccrank.cli.rank_output import check_output
     from ccrank.criterion_phrase import criterion_of
 
     if output is None:
@@ -88,8 +90,6 @@ def rank_stream(
 
 
 def _report(result: Any, output: Path, seconds: float) -> None:
-    from ccrank.files import write_atomically
-
     lines = []
     if result.resumed:
         lines.append(f"{result.resumed} of {result.blocks} blocks were finished by an earlier run")
@@ -103,11 +103,7 @@ def _report(result: Any, output: Path, seconds: float) -> None:
     )
     sys.stderr.writelines(f"ccrank: {line}\n" for line in lines)
     sys.stderr.writelines(f"ccrank: warning: {line}\n" for line in result.warnings)
-    beside = output.with_name(f"{output.name}.warnings.txt")
-    if result.warnings:
-        write_atomically(beside, [f"{line}\n" for line in result.warnings])
-    else:
-        beside.unlink(missing_ok=True)
+    write_warnings_beside(output, result.warnings)
 
 
 @contextmanager

@@ -20,12 +20,11 @@ def show_warnings(rankings: Sequence[Ranking]) -> None:
     sys.stderr.writelines(f"ccrank: warning: {line}\n" for line in warning_lines(rankings))
 
 
-def write_warnings_beside(path: Path, rankings: Sequence[Ranking]) -> None:
+def write_warnings_beside(path: Path, lines: Sequence[str]) -> None:
     """`x.csv.warnings.txt` beside `x.csv`; without warnings none is left there, not even of an earlier run."""
     if path.exists() and not path.is_file():
         return  # a pipe or a device has no neighbours
     beside = path.with_name(f"{path.name}.warnings.txt")
-    lines = warning_lines(rankings)
     if lines:
         write_atomically(beside, [f"{line}\n" for line in lines])
     else:

@@ -12,6 +12,7 @@ import inspect
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from typing import Any
 from ccrank.datasets.files import DataFile, DataFolder
 from ccrank.errors import CcrankError
 from ccrank.task import Criterion, Task
+from ccrank.toml import parse_toml
 
 PAPER = "https://arxiv.org/abs/2309.06991"
 
@@ -66,6 +68,14 @@ def counts(tasks: Sequence[Task]) -> tuple[int, float]:
     if not tasks:
         return 0, 0.0
     return len(tasks), sum(len(task.items) for task in tasks) / len(tasks)
+
+
+def packaged_lists(name: str) -> list[dict[str, Any]]:
+    """The lists of a packaged file, as they are written there."""
+    lists: list[dict[str, Any]] = parse_toml(
+        resources.files("ccrank") / "datasets" / "data" / f"{name}.toml"
+    )["list"]
+    return lists
 
 
 def generator_of(task_id: str) -> random.Random:

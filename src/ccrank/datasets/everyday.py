@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ccrank.datasets.dataset import Dataset, check_choice, task_of_gold
+from ccrank.datasets.dataset import Dataset, check_choice, packaged_lists, task_of_gold
 from ccrank.task import Criterion, Task
-from ccrank.toml import parse_toml
 
 HALVES = ("choose", "report")
 _NOTES = ("unit", "basis", "half")
@@ -38,9 +36,7 @@ DATASET = Dataset(
 
 def read_lists() -> list[dict[str, Any]]:
     """The lists as in the packaged file: dicts whose `items` are [text, value], highest first."""
-    file = resources.files("ccrank") / "datasets" / "data" / "everyday.toml"
-    lists: list[dict[str, Any]] = parse_toml(file)["list"]
-    return lists
+    return packaged_lists("everyday")
 
 
 def _task(entry: dict[str, Any]) -> Task:

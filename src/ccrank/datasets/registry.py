@@ -35,7 +35,7 @@ def get_dataset(name: str) -> Dataset:
     if name not in _NAMES:
         close = difflib.get_close_matches(str(name).lower(), _NAMES, n=1)
         hint = f"did you mean {close[0]!r}? " if close else ""
-        raise CcrankError(f"unknown dataset {name!r}; {hint}Known are {', '.join(_NAMES)}")
+        raise CcrankError(f"unknown dataset {name!r}; {hint}choose one of {', '.join(_NAMES)}")
     dataset: Dataset = import_module(f"ccrank.datasets.{name.replace('-', '_')}").DATASET
     return dataset
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ccrank.datasets.dataset import Dataset, task_of_gold
+from ccrank.datasets.dataset import Dataset, packaged_lists, task_of_gold
 from ccrank.task import Criterion, Task
-from ccrank.toml import parse_toml
 
 CARD: dict[str, Any] = {
     "what": (
@@ -67,9 +65,7 @@ def load() -> list[Task]:
 
 def read_lists() -> list[dict[str, Any]]:
     """The lists as in the packaged file: dicts whose `items` are [name, value], highest first."""
-    file = resources.files("ccrank") / "datasets" / "data" / "worldlists.toml"
-    lists: list[dict[str, Any]] = parse_toml(file)["list"]
-    return lists
+    return packaged_lists("worldlists")
 
 
 def _task(entry: dict[str, Any]) -> Task:

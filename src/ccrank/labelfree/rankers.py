@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from math import isfinite, nan
 from typing import Any
 
 import numpy as np
 
-from ccrank.confidence import Features, confidence_of
 from ccrank.errors import CcrankError
-from ccrank.exemplars import WRITTEN
 from ccrank.labelfree.anchored import anchored_scores, smoothed
-from ccrank.labelfree.combine import Signals, read_signals
-from ccrank.labelfree.signals import (
-    Wording,
-    are_texts,
-    likelihood_prompts,
-    pole_prompts,
-    read_likelihood,
-    read_poles,
-    wordings_of,
-    written_prompts,
-)
+from ccrank.labelfree.answers import answer_of
+from ccrank.labelfree.combine import read_signals
+from ccrank.labelfree.signals import Wording, read_likelihood, read_poles
+from ccrank.labelfree.with_labels import task_labels, with_labels
 from ccrank.labelled.kernel import States
-from ccrank.labelled.lists import label_warnings, score_lists
-from ccrank.labelled.probe import UnsavedProbe
 from ccrank.labels import Labels
-from ccrank.lexicon import poles_of
 from ccrank.lm import Cost, ReaderLike
 from ccrank.lm.layers import middle_and_late
 from ccrank.lm.reader import Progress
-from ccrank.lm.reading import Request, shares_by_items
-from ccrank.prompts import Form, Templates
-from ccrank.ranking import Answer, Uncertainty
-from ccrank.relevance.query_likelihood import (
-    describe_relevance,
-    query_likelihood,
-    query_likelihood_requests,
-)
+from ccrank.lm.reading import shares_by_items
+from ccrank.prompts import Templates
+from ccrank.ranking import Answer
+from ccrank.relevance.query_likelihood import query_likelihood
 from ccrank.standardise import z_scores
-from ccrank.task import Criterion, Task
+from ccrank.task import Task, by_criterion
 
 LEAST_TASKS = 4
 """Fewer tasks of one criterion are too few to fit a probe on."""
-FROM_TASKS = "tasks"
-"""As `labels`: the values of the tasks themselves."""
 
 
 def auto(
@@ -71,9 +51,9 @@ def auto(
     the criterion's name.
 
     A few labels (`labels`: item → value, pairs (higher, lower), best and worst picks, mixed; --labels FILE) turn this
-    score into the prior mean of a Gaussian process whose kernel are the states; see docs/labels.md. `labels="tasks"`
-    takes the tasks' own values, so that lists with values serve the other lists of the criterion. Without a single
-    label the scores are those of `auto`. `details["labels"]` says what the labels changed and which of them disagree.
+    score into the prior mean of a Gaussian process with a kernel over the states; see docs/labels.md. `labels="tasks"`
+    takes the tasks' own values, so that lists with values serve the other lists of the criterion.
+    `details["labels"]` says what the labels changed and which of them disagree.
 
     Tasks with a query are ranked by `query-likelihood`, plus scores of a first stage where they have them, or
     `first_stage=bm25`.
@@ -114,35 +94,6 @@ def _with_queries(
     return [answers[index] for index in range(len(tasks))]
 
 
-def task_labels(tasks: Sequence[Task], labels: object) -> list[Labels]:
-    """The labels of each task.
-
-    Parameters
-    ----------
-    tasks
-        The tasks; labels that are given are those of the only one.
-    labels
-        As `auto` takes them.
-    """
-    if isinstance(labels, str):
-        if labels != FROM_TASKS:
-            raise CcrankError(
-                f"labels={labels!r}: labels in a text are {FROM_TASKS!r}, the tasks' own values"
-            )
-        return [
-            Labels() if task.values is None else Labels.parse(dict(zip(task.items, task.values, strict=True)))
-            for task in tasks
-        ]
-    parsed = Labels.parse(labels)
-    if len(tasks) != 1:
-        raise CcrankError(
-            f"labels are for the items of one list; there are {len(tasks)} tasks: rank them one by one, or put values "
-            f"into the tasks and give labels={FROM_TASKS!r}"
-        )
-    parsed.check(tasks[0].items)
-    return [parsed]
-
-
 def _label_free(
     tasks: Sequence[Task],
     reader: ReaderLike,
@@ -156,7 +107,7 @@ def _label_free(
 
     `written`: take the exemplars that were written for a criterion, if there are any.
     """
-    groups = _by_criterion(tasks)
+    groups = by_criterion(tasks)
     pooled = {criterion for criterion, members in groups.items() if anchor and len(members) >= LEAST_TASKS}
     answers: dict[int, Answer] = {}
     states: dict[int, States] = {}
@@ -172,7 +123,7 @@ def _label_free(
                 states[index] = read.states[place]
                 if anchor and (reader.loaded.missing_head or not tasks[index].context):
                     scores = smoothed(read.states[place][1], scores)
-            answers[index] = _answer(tasks[index], read.signals[place], scores, cost)
+            answers[index] = answer_of(tasks[index], read.signals[place], scores, cost)
     for criterion in pooled:
         own = [tasks[index] for index in groups[criterion]]
         found, own_states = _anchored(own, reader, templates, 1.0, progress, written)
@@ -210,54 +161,6 @@ def _with_labels(
     return with_labels(tasks, reader, templates, labels, answers, states)
 
 
-def with_labels(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    labels: Sequence[Labels],
-    label_free: Sequence[Answer],
-    states: Mapping[int, States],
-) -> list[Answer]:
-    """Answers by labels, from label-free answers and states that have been read; nothing is read here.
-
-    Parameters
-    ----------
-    tasks, reader, templates
-        As of any method.
-    labels
-        Those of each task; empty where nothing is known.
-    label_free
-        What `auto` gives for each task without labels.
-    states
-        Task → its states at the slot and at the item.
-    """
-    answers = [*label_free]
-    for members in _by_criterion(tasks).values():
-        own = [labels[index] for index in members]
-        if not any(map(len, own)):
-            continue
-        found = score_lists(
-            [answers[index].scores for index in members],
-            [states[index] for index in members],
-            [tasks[index].items for index in members],
-            own,
-            any(WRITTEN in answers[index].details.get("signals", {}) for index in members),
-        )
-        about = {"model": reader.name, "template": "poles", "wording": templates["poles"].notes()}
-        probe = UnsavedProbe(found.fitted, found.kernel, tuple(middle_and_late(reader.depth)), about)
-        for index, one in zip(members, found.lists, strict=True):
-            answers[index] = replace(
-                answers[index],
-                scores=one.scores,
-                details={**answers[index].details, "labels": one.details},
-                probe=probe,
-                uncertainty=Uncertainty(one.deviation, one.rank_low, one.rank_high),
-                warnings=label_warnings(one.details),
-                confidence=None,  # how labels change it was not studied
-            )
-    return answers
-
-
 def anchored(
     tasks: Sequence[Task],
     reader: ReaderLike,
@@ -287,7 +190,7 @@ def _anchored(
     read = read_signals(tasks, reader, templates, progress, with_states=True, written=written)
     costs = shares_by_items(read.cost, tasks)
     answers: dict[int, Answer] = {}
-    for criterion, members in _by_criterion(tasks).items():
+    for criterion, members in by_criterion(tasks).items():
         anchors = [read.signals[index].total() for index in members]
         probe = None
         if len(members) >= LEAST_TASKS:
@@ -302,7 +205,7 @@ def _anchored(
                 smoothed(read.states[index][1], own) for index, own in zip(members, anchors, strict=True)
             ]
         for index, score in zip(members, scores, strict=True):
-            answers[index] = _answer(tasks[index], read.signals[index], score, costs[index], probe)
+            answers[index] = answer_of(tasks[index], read.signals[index], score, costs[index], probe)
     return [answers[index] for index in range(len(tasks))], read.states
 
 
@@ -332,10 +235,11 @@ def likelihood(
     against: str = "low",
     progress: Progress | None = None,
 ) -> list[Answer]:
-    """The item as the answer: its log-probability where the high pole is named less that where the low pole is.
+    """The item as the answer: its log-probability in prompts for the high pole minus that in prompts for the low pole.
 
-    The mean of the wordings that `auto` takes for such a list, each Z-scored; or one `template`, its log-probabilities
-    compared with (`against`) the low pole (low), the same prompt without the context (context) or nothing.
+    The mean of the wordings that `auto` uses for such a list, each Z-scored. `template` takes one wording instead;
+    `against` is what its log-probabilities are compared with: the low pole (low), the same prompt without the context
+    (context), or nothing (nothing).
     """
     wordings = [Wording(template, against)] if template else None  # type: ignore[arg-type]
     found, cost = read_likelihood(tasks, reader, templates, wordings, progress)
@@ -357,105 +261,5 @@ def axis(
     return _plain(tasks, found.axis, found.cost)
 
 
-def _answer(task: Task, signals: Signals, scores: np.ndarray, cost: Cost, probe: object = None) -> Answer:
-    words = poles_of(task.criterion)
-    details = {
-        "poles": [words.low[0], words.high[0]],
-        "signals": {
-            name: {item: round(float(one), 4) for item, one in zip(task.items, row, strict=True)}
-            for name, row in signals.scores.items()
-        },
-    }
-    features = features_of(task, signals)
-    return Answer(
-        scores,
-        {"signals_agree": features.agreement, "signals_p_value": features.p_value},
-        cost,
-        details,
-        probe,
-        confidence=confidence_of(features),
-    )
-
-
-def features_of(task: Task, signals: Signals) -> Features:
-    """What is known of a ranking without gold, for its confidence.
-
-    Parameters
-    ----------
-    task
-        The list that was ranked.
-    signals
-        Its signals.
-    """
-    agreement, p_value = signals.agreement()
-    understood = task.criterion.understood
-    return Features(
-        n_items=len(task.items),
-        agreement=agreement,
-        p_value=p_value,
-        kind="context" if task.context else "text" if are_texts(task.items) else "name",
-        poles=poles_of(task.criterion).source if understood is None else understood.source,
-        category=task.criterion.category is not None,
-    )
-
-
 def _plain(tasks: Sequence[Task], scores: Sequence[np.ndarray], cost: Cost) -> list[Answer]:
     return [Answer(one, {}, share) for one, share in zip(scores, shares_by_items(cost, tasks), strict=True)]
-
-
-def _by_criterion(tasks: Sequence[Task]) -> dict[Criterion, list[int]]:
-    groups: dict[Criterion, list[int]] = {}
-    for index, task in enumerate(tasks):
-        groups.setdefault(task.criterion, []).append(index)
-    return groups
-
-
-def auto_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `auto`: pole words and states in one reading, then items as answers."""
-    if task.query is not None:
-        return query_likelihood_requests(task, form, templates)
-    likely = likelihood_requests(task, form, templates)
-    return likely if task.context else [*_with_exemplars(task, form, templates), *likely]
-
-
-def anchored_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `anchored`: like `auto`, with states even if there is a context."""
-    return [*_with_exemplars(task, form, templates), *likelihood_requests(task, form, templates)]
-
-
-def poles_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `poles`."""
-    return [pole_prompts(task, form, templates)]
-
-
-def axis_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `axis`."""
-    prompts, _ = pole_prompts(task, form, templates, with_exemplars=True)
-    return [(prompts, None)]
-
-
-def likelihood_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `likelihood`."""
-    return [(likelihood_prompts(task, form, templates, wordings_of(task)), task.items)]
-
-
-def _with_exemplars(task: Task, form: Form, templates: Templates) -> list[Request]:
-    return [written_prompts(task, form, templates)]
-
-
-def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
-    """The poles, how far the signals agree and what labels changed, as phrases."""
-    phrases = []
-    if isfinite(agree := consistency.get("signals_agree", nan)):
-        low, high = details["poles"]
-        phrases += [f"from {low} to {high}", f"the signals agree (mean τ = {agree:.2f}; 0 by chance)"]
-    phrases += describe_relevance(consistency, details)
-    if "labels" in details:
-        labels = details["labels"]
-        phrases.append(f"{labels['labels']} labels on {labels['labelled']} items")
-        if labels["left_out_tau"] is not None:
-            phrases.append(
-                f"left out, labels are predicted at τ = {labels['left_out_tau']:+.2f} "
-                f"({labels['label_free_tau']:+.2f} without labels)"
-            )
-    return phrases

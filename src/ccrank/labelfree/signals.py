@@ -137,7 +137,7 @@ def read_poles(
     for task, own_texts, (own, pole_words) in zip(tasks, texts, per_task, strict=True):
         count, size = len(task.items), len(own)
         if readings.logits is not None:
-            poles.append(_log_odds(readings.logits[start : start + count, : len(pole_words)], task))
+            poles.append(log_odds(readings.logits[start : start + count, : len(pole_words)], task))
         if readings.item_states is not None and readings.states is not None:
             both = [one[start : start + size] for one in (readings.item_states, readings.states)]
             made = size - len(own_texts)
@@ -149,8 +149,16 @@ def read_poles(
     return PoleReadings(poles, axis, scored, states, item_states, readings.layers, readings.cost)
 
 
-def _log_odds(logits: np.ndarray, task: Task) -> np.ndarray:
-    """log Σ_h p(h) − log Σ_l p(l) of each row, whose columns are the words of the low pole, then of the high pole."""
+def log_odds(logits: np.ndarray, task: Task) -> np.ndarray:
+    """log Σ_h p(h) − log Σ_l p(l) of each row, whose columns are the words of the low pole, then of the high pole.
+
+    Parameters
+    ----------
+    logits
+        (N, words) log-probabilities of the pole words of a task.
+    task
+        The task, whose criterion has these words.
+    """
     table = checked_logits(logits.astype(float), task.id)
     split = len(poles_of(task.criterion).low)
     return np.asarray(logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1))
@@ -165,7 +173,7 @@ def _read_in_steps(task: Task, prompts: int, read: Callable[[slice], Readings], 
     for part in steps(len(task.items)):
         found.append(read(part if part.stop < len(task.items) else slice(part.start, prompts)))
         logits = [one.logits for one in found if one.logits is not None]
-        scores = _log_odds(np.concatenate(logits)[: len(task.items)], task)
+        scores = log_odds(np.concatenate(logits)[: len(task.items)], task)
         watcher.partial(by_item(task.items, z_scores(scores)))
     return joined(found)
 

@@ -106,7 +106,7 @@ def locate(name: str, *, allow_pickle: bool = False, source: str = "auto", say: 
         return _from_hub(name, allow_pickle, say)
     raise CcrankError(
         f"no model {name!r}: give a folder, a .gguf file, a hub id such as 'Qwen/Qwen2.5-0.5B', or one of "
-        f"{sorted(known_models())}"
+        f"{', '.join(sorted(known_models()))} (see `ccrank models list`)"
     )
 
 

@@ -1,11 +1,14 @@
-"""Places in tokenized texts: which tokens belong to a slot, an answer, an item, or the middle of a context."""
+"""Texts as tokens, and places in them: which belong to a slot, an answer, an item, or the middle of a context."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from ccrank.prompts import Piece
+from ccrank.errors import CcrankError
+from ccrank.lm.tokenized import TokenizedPrompt
+from ccrank.prompts import Piece, Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,51 @@ class Row:
 
     ids: list[int]
     offsets: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPrompt:
+    """A prompt as tokens, and the text that they were made of: it tells which tokens may be cut."""
+
+    tokenized: TokenizedPrompt
+    pieces: Sequence[Piece]
+    text: str
+
+
+def token_rows(tokenizer: Any, texts: Sequence[str], special: bool, offsets: bool) -> list[Row]:
+    """Tokenize texts, with special tokens and with offsets on request."""
+    if not texts:
+        return []
+    batch = tokenizer(
+        list(texts),
+        add_special_tokens=special,
+        return_offsets_mapping=offsets and tokenizer.is_fast,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        truncation=False,
+        verbose=False,
+    )
+    mapping = batch.get("offset_mapping") or [()] * len(texts)
+    return [Row(list(ids), where) for ids, where in zip(batch["input_ids"], mapping, strict=True)]
+
+
+def check_answers(
+    tokenizer: Any, prompt: Prompt, answers: Sequence[str], tails: Sequence[tuple[int, ...]]
+) -> None:
+    """Raise an error for candidates without tokens, with the unknown token, or with the same tokens."""
+    seen: dict[tuple[int, ...], str] = {}
+    for answer, tail in zip(answers, tails, strict=True):
+        if not tail:
+            raise CcrankError(f"task {prompt.task!r}: the candidate {answer!r} has no tokens")
+        if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in tail:
+            raise CcrankError(
+                f"task {prompt.task!r}: the tokenizer maps the candidate {answer!r} to the unknown token"
+            )
+        if tail in seen:
+            raise CcrankError(
+                f"task {prompt.task!r}: the candidates {seen[tail]!r} and {answer!r} have the same tokens"
+            )
+        seen[tail] = answer
 
 
 def text_of(pieces: Sequence[Piece]) -> str:

@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ccrank.lm.watch import Watcher
 from ccrank.server.bodies import ErrorReply, RankBody
-from ccrank.server.ranking import RankWork, method_json, served_methods
+from ccrank.server.ranking import RankWork, served_methods
 from ccrank.server.replies import JSONReply, json_bytes, refusal_of
 from ccrank.server.state import state_of
 from ccrank.server.stopping import Ticket
@@ -148,4 +148,4 @@ async def models(request: Request) -> Response:
 @router.get("/v1/methods")
 async def methods() -> Response:
     """The methods, with their options and defaults."""
-    return JSONReply({"data": [method_json(method) for method in served_methods().values()]})
+    return JSONReply({"data": [method.to_json() for method in served_methods().values()]})

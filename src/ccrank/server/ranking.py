@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ccrank.api import rank_tasks
 from ccrank.criterion_phrase import criterion_of
@@ -17,6 +16,7 @@ from ccrank.ranking import Ranking
 from ccrank.rows import Rows, rows_of_items
 from ccrank.server.bodies import RankBody
 from ccrank.server.options import checked_options, prompts_needed
+from ccrank.server.page_bodies import QuestionBody
 from ccrank.server.replies import RequestError
 from ccrank.server.settings import ServerSettings
 from ccrank.task import Task
@@ -142,9 +142,26 @@ def _task(body: RankBody, rows: Rows) -> Task:
         raise CcrankError(
             'no criterion: send one, such as "by": "size", or a query that documents are ranked for'
         )
+    return task_by(body.by, body, rows, body.context)
+
+
+def task_by(by: str, body: RankBody | QuestionBody, rows: Rows, context: str | None = None) -> Task:
+    """The task of a list and a criterion.
+
+    Parameters
+    ----------
+    by
+        The phrase of the criterion.
+    body
+        The request, which may have its comparative, poles and category.
+    rows
+        The items.
+    context
+        A text that the items are about.
+    """
     poles = None if body.poles is None else (body.poles[0], body.poles[1])
-    criterion = criterion_of(body.by, comparative=body.comparative, poles=poles, category=body.category)
-    return rows.task(criterion, body.context, id=f"ranking by {body.by.strip()}")
+    criterion = criterion_of(by, comparative=body.comparative, poles=poles, category=body.category)
+    return rows.task(criterion, context, id=f"ranking by {by.strip()}")
 
 
 def method_of(name: str | None) -> Method:
@@ -161,21 +178,3 @@ def method_of(name: str | None) -> Method:
             422, "unknown_method", f"unknown method {str(name)[:100]!r}; GET /v1/methods lists the methods"
         )
     return found
-
-
-def method_json(method: Method) -> Mapping[str, Any]:
-    """What /v1/methods says of a method.
-
-    Parameters
-    ----------
-    method
-        The method.
-    """
-    return {
-        "name": method.name,
-        "summary": method.summary,
-        "family": method.family,
-        "directed": method.directed,
-        "calls": method.calls,
-        "options": dict(method.options),
-    }

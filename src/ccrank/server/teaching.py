@@ -9,9 +9,10 @@ from threading import Lock
 from typing import Any
 
 from ccrank.api import ranking_of
-from ccrank.criterion_phrase import criterion_of, resolved
+from ccrank.criterion_phrase import resolved
 from ccrank.inflection import comparative_of
-from ccrank.labelfree.rankers import label_free_states, with_labels
+from ccrank.labelfree.rankers import label_free_states
+from ccrank.labelfree.with_labels import with_labels
 from ccrank.labelled.kernel import States
 from ccrank.labelled.session import Session
 from ccrank.labels import Labels
@@ -24,7 +25,7 @@ from ccrank.prompts import load_templates
 from ccrank.ranking import Answer, Ranking, canonical
 from ccrank.rows import Rows, rows_of_items
 from ccrank.server.page_bodies import QuestionBody
-from ccrank.server.ranking import RankWork, check_texts
+from ccrank.server.ranking import RankWork, check_texts, task_by
 from ccrank.server.replies import RequestError
 from ccrank.server.settings import ServerSettings
 from ccrank.task import Task, check_text, normal_form
@@ -207,9 +208,7 @@ class TeachWork:
                 f"{len(body.items):,} items; questions are asked about lists of up to {MOST_ITEMS:,}",
             )
         self.rows: Rows = rows_of_items(body.items)
-        poles = None if body.poles is None else (body.poles[0], body.poles[1])
-        criterion = criterion_of(body.by, comparative=body.comparative, poles=poles, category=body.category)
-        self.task: Task = self.rows.task(criterion, None, id=f"ranking by {body.by.strip()}")
+        self.task: Task = task_by(body.by, body, self.rows)
         self.labels = Labels.parse(body.labels or {})
         self.labels.check(self.task.items)
         self.skipped = body.skipped or []

@@ -8,7 +8,7 @@ from typing import Any
 from ccrank.labelfree.signals import likelihood_prompts, pole_prompts
 from ccrank.lm import Cost, Reader
 from ccrank.prompts import Templates
-from ccrank.stream.scale import Plan
+from ccrank.stream.raw_signals import Plan
 from ccrank.stream.scorer import AT_A_TIME
 from ccrank.task import Task
 
@@ -71,7 +71,7 @@ def tokens_per_item(task: Task, reader: Reader, templates: Templates, plan: Plan
     reader, templates
         The model and the wording of the prompts.
     plan
-        The signals; see `ccrank.stream.scale.plan_of`.
+        The signals; see `ccrank.stream.raw_signals.plan_of`.
     """
     few = Task(task.criterion, task.items[:AT_A_TIME], task.context, id=task.id)
     cost = Cost()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-import csv
 import hashlib
-import io
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +15,7 @@ import numpy as np
 from ccrank.api import rank_tasks
 from ccrank.criterion_phrase import resolved
 from ccrank.errors import CcrankError
-from ccrank.files import read_text
-from ccrank.labelfiles import read_labels
+from ccrank.labelfiles import possible_items, read_labels
 from ccrank.lm import Reader
 from ccrank.methods import DEFAULT_METHOD, get_method
 from ccrank.opposites import opposite_proposer
@@ -31,6 +27,7 @@ from ccrank.stream.folder import SAMPLE, SCAN, JobFolder
 from ccrank.stream.ordering import write_ranked
 from ccrank.stream.scan import BLOCK_CHARACTERS, BLOCK_ROWS, Scan, scan
 from ccrank.stream.scorer import BlockScorer, Engine, check_streamable, fit_scorer, local_engine
+from ccrank.stream.scoring_pass import ScoringPass
 from ccrank.stream.source import Source, open_source
 from ccrank.task import Criterion, Task, check_text, normal_form
 from ccrank.version import __version__
@@ -186,7 +183,7 @@ def rank_file(
         finished = folder.finished()
         watcher.begin(found.rows, sum(found.blocks[block] for block in finished))
         if len(finished) < len(found.blocks):
-            run = _Pass(folder, source, found, sample, score, watcher)
+            run = ScoringPass(folder, source, found.blocks, sample.scores, score, watcher.advance)
             if found.complete:
                 run.score(lambda blocks: ((number, np.zeros(0)) for number, _ in blocks), finished)
             else:
@@ -267,105 +264,16 @@ class _Sample:
         return cls(ranking.task, scores, ranking.warnings, ranking)
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """The pass over all rows."""
-
-    folder: JobFolder
-    source: Source
-    found: Scan
-    sample: _Sample
-    score_column: str
-    watcher: Watcher
-
-    def score(self, engine: Engine, finished: set[int]) -> None:
-        """Score and store every block that is not finished. Rows of blocks in flight are in memory."""
-        waiting: dict[int, tuple[Any, list[str | None], list[str]]] = {}
-
-        def blocks() -> Iterator[tuple[int, list[str]]]:
-            for number, table in enumerate(_cut(self.source.tables(), self.found.blocks)):
-                if number in finished:
-                    continue
-                texts, new = self._items(table)
-                waiting[number] = table, texts, new
-                yield number, new
-
-        for number, scores in engine(blocks()):
-            table, texts, new = waiting.pop(number)
-            own = {normal_form(item): float(score) for item, score in zip(new, scores, strict=True)}
-            self._store(number, table, texts, own)
-            self.watcher.advance(table.num_rows)
-
-    def _items(self, table: Any) -> tuple[list[str | None], list[str]]:
-        """The item of each row, and the different ones that are not in the sample."""
-        from ccrank.rows.cells import item_text
-
-        texts = [
-            item_text(value, str(self.source.path)) for value in table.column(self.source.column).to_pylist()
-        ]
-        new: dict[str, str] = {}
-        for text in texts:
-            if text is not None and (key := normal_form(text)) not in self.sample.scores:
-                new[key] = min(text, new.get(key, text))
-        return texts, [new[key] for key in sorted(new)]
-
-    def _store(self, number: int, table: Any, texts: list[str | None], own: Mapping[str, float]) -> None:
-        import pyarrow
-
-        known = self.sample.scores
-        scores = [
-            float("nan") if text is None else known[key] if (key := normal_form(text)) in known else own[key]
-            for text in texts
-        ]
-        column = pyarrow.array(scores, pyarrow.float64())
-        self.folder.put(number, table.append_column(self.score_column, column))
-
-
-def _cut(tables: Iterator[Any], sizes: tuple[int, ...]) -> Iterator[Any]:
-    """The rows of tables of any length as tables of the given lengths."""
-    import pyarrow
-
-    rest: Any = None
-    for size in sizes:
-        while rest is None or rest.num_rows < size:
-            more = next(tables, None)
-            if more is None:
-                raise CcrankError("the input has fewer rows than in the first pass; it was changed meanwhile")
-            rest = more if rest is None else pyarrow.concat_tables([rest, more])
-        yield rest.slice(0, size)
-        # A copy of what is left: a slice would keep the whole table in memory.
-        rest = rest.slice(size)
-        rest = None if rest.num_rows == 0 else rest.take(pyarrow.array(np.arange(rest.num_rows)))
-
-
 def _scanned(folder: JobFolder, source: Source, chosen: StreamOptions, watcher: Watcher) -> Scan:
     if (stored := folder.read_json(SCAN)) is not None:
         return Scan(tuple(stored["blocks"]), stored["items"], tuple(stored["sample"]), stored["complete"])
     if chosen.sample < 2:
         raise CcrankError(f"--sample must be at least 2, got {chosen.sample}")
     watcher.scanning(source.path)
-    always = frozenset() if chosen.labels is None else _names_in(chosen.labels)
+    always = frozenset() if chosen.labels is None else possible_items(chosen.labels)
     found = scan(source.texts(), chosen.sample, always, chosen.block_rows, chosen.block_characters)
     folder.write(SCAN, json.dumps(asdict(found)))
     return found
-
-
-def _names_in(labels: Path) -> frozenset[str]:
-    """Everything in a file of labels that may be an item, in normal form: cells, sides of `>`, strings of JSON."""
-    text = read_text(labels)
-    names = set(re.split(r"[>\n]|^(?:best|worst):", text, flags=re.MULTILINE))
-    for separator in (",", "\t"):
-        names.update(cell for cells in csv.reader(io.StringIO(text), delimiter=separator) for cell in cells)
-    names.update(json.loads(found) for found in re.findall(r'"(?:[^"\\]|\\.)*"', text) if _is_json(found))
-    return frozenset(normal_form(name) for name in names if name.strip())
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _description(

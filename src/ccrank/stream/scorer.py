@@ -19,8 +19,10 @@ from ccrank.probe_pipeline.rankers import apply_probe
 from ccrank.probing.probe import Probe
 from ccrank.prompts import Templates
 from ccrank.ranking import Ranking, canonical
+from ccrank.stream.fit_scale import fit_signal_scale
 from ccrank.stream.folder import PROBE, SCALE
-from ccrank.stream.scale import SIGNAL_METHODS, SignalScale, fit_signal_scale
+from ccrank.stream.raw_signals import SIGNAL_METHODS
+from ccrank.stream.scale import SignalScale
 from ccrank.task import Task
 
 AT_A_TIME = 256

@@ -1,0 +1,101 @@
+"""What `ccrank rank` writes: a table, JSON, a probe; and whether a file can be written at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ccrank.cli.screen import json_text
+from ccrank.errors import CcrankError
+
+if TYPE_CHECKING:
+    from ccrank.ranking import Ranking
+    from ccrank.task import Task
+
+
+def check_output(path: Path, how: str | None) -> str:
+    """The output format; raises an error if the file cannot be written."""
+    from ccrank.rows import FORMAT_OF_SUFFIX
+
+    how = how or {".json": "json", **FORMAT_OF_SUFFIX}.get(path.suffix.lower())
+    if how is None:
+        raise CcrankError(
+            f"--out {path}: the name ends in none of .json, {', '.join(FORMAT_OF_SUFFIX)}; rename it, or give "
+            "--json or --csv"
+        )
+    check_place(path)
+    return how
+
+
+def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
+    """Raise an error if the plot cannot be drawn."""
+    from ccrank.scale_plot import MOST_ITEMS
+
+    if plot.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise CcrankError(f"--plot must be a .png, .pdf or .svg file, not {plot.name}")
+    if len(tasks) != 1:
+        raise CcrankError(f"--plot draws one ranking; the tasks file has {len(tasks)}")
+    if len(tasks[0].items) > MOST_ITEMS:
+        raise CcrankError(f"--plot draws up to {MOST_ITEMS} items, got {len(tasks[0].items)}")
+    check_place(plot)
+
+
+def check_place(path: Path) -> None:
+    """Raise an error unless the path names a file in a folder that exists."""
+    if not path.resolve().parent.is_dir():
+        raise CcrankError(f"the folder of {path} does not exist; create it, or name another")
+    if path.is_dir():
+        raise CcrankError(f"{path} is a folder; give a file")
+
+
+def rendered(how: str, rankings: Sequence[Ranking], top: int | None, reverse: bool, many: bool) -> bytes:
+    """The content of a file: JSON, or the rows in one of the formats of tables. Of many tasks, JSON lines hold one
+    object each, as --json prints them; a table has a column for the task."""
+    if how == "json" or (how == "jsonl" and many):
+        found = [_json(ranking, top, reverse) for ranking in rankings]
+        text = "".join(json_text(one, indent=None) for one in found) if many else json_text(found[0])
+        return text.encode("utf-8", "backslashreplace")
+    from ccrank.rows import encode_rows, encode_table
+
+    if not many:
+        return encode_rows(rankings[0].ranked_rows(top, reverse), how)
+    records = [
+        (ranking.task.id, *record)
+        for ranking in rankings
+        for record in ranking.ranked_rows(top, reverse).records
+    ]
+    return encode_table(("task", *rankings[0].ranked_rows(0).columns), records, how)
+
+
+def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:
+    result = ranking.to_json(top, reverse)
+    if ranking.task.values is not None and ranking.task.query is not None:
+        from ccrank.cli.relevance import relevance_json
+
+        result |= relevance_json(ranking)
+    elif ranking.task.values is not None:
+        from ccrank.metrics import evaluate
+        from ccrank.ranking import finite
+
+        found = evaluate(ranking.scores, ranking.task.values)
+        result["against_gold"] = {
+            "tau": finite(found.tau),
+            "abs_tau": finite(found.abs_tau),
+            "accuracy": finite(found.accuracy),
+            "chance_abs_tau": finite(found.chance_abs_tau),
+            "chance_free_accuracy": finite(found.chance_free_accuracy),
+        }
+    return result
+
+
+def save_shared_probe(rankings: Sequence[Ranking], path: Path) -> None:
+    """Write the probe of the ranking; for several tasks, only one that they share."""
+    probes = {id(ranking.probe): ranking.probe for ranking in rankings}
+    [found] = probes.values() if len(probes) == 1 else [None]
+    if found is None:
+        reason = (
+            "each task has its own probe" if len(probes) > 1 else "it fits none, or several layers at once"
+        )
+        raise CcrankError(f"{rankings[0].method} has no probe to save: {reason}")
+    found.save(path)

@@ -1,0 +1,242 @@
+"""Task: a criterion and the items to rank by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ccrank.errors import CcrankError
+from ccrank.task.checks import (
+    check_gold,
+    check_ids,
+    check_items,
+    check_numbers,
+    check_query,
+    values_of_order,
+)
+from ccrank.task.criterion import Criterion, relevance_to
+from ccrank.text import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A criterion and the items to rank by it, with optional context and optional gold.
+
+    Parameters
+    ----------
+    criterion
+        The criterion.
+    items
+        At least two different, non-empty texts.
+    context
+        A text that precedes every prompt of the task.
+    values
+        Gold values aligned with the items: more = higher. Used only for evaluation and supervised methods. They have
+        no ties; but grades of relevance to a query may, which are whole numbers, and 0 is not relevant.
+    id
+        The name of the task in error messages and results.
+    about
+        Metadata such as unit, year and source; never shown to a model.
+    query
+        What the items, documents then, are to be relevant to; the criterion is `relevance_to(query)`. See
+        `Task.of_query`.
+    first_stage
+        Scores of the items by an earlier search, such as BM25: more = higher.
+    item_ids
+        Names of the items in files of runs, without white space; their places, from 1, if None.
+
+    Examples
+    --------
+    >>> Task(Criterion("size"), ("Chad", "Russia"), values=(1.28, 17.1)).order
+    ('Russia', 'Chad')
+    """
+
+    criterion: Criterion
+    items: tuple[str, ...]
+    context: str | None = None
+    values: tuple[float, ...] | None = None
+    """Gold, aligned with the items: more = higher. Used only for evaluation and supervised methods."""
+    id: str = "task"
+    about: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Metadata on the origin of the task (unit, year, source); never shown to a model."""
+    query: str | None = None
+    """What the items are to be relevant to, where that is the criterion."""
+    first_stage: tuple[float, ...] | None = None
+    """Scores of the items by an earlier search: more = higher."""
+    item_ids: tuple[str, ...] | None = None
+    """Names of the items in files of runs."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "items", tuple(self.items))
+        where = f"task {self.id!r}"
+        check_items(self.items, where)
+        if self.context is not None and not isinstance(self.context, str):
+            raise CcrankError(f"{where}: context must be text, got {self.context!r}")
+        if self.query is not None:
+            check_query(self.query, where)
+            if self.criterion != relevance_to(self.query):
+                raise CcrankError(
+                    f"{where}: it has a query and the criterion {quoted(self.criterion.name)}; a query is the "
+                    "criterion, so keep one of the two (Task.of_query makes a task of a query)"
+                )
+        if self.values is not None:
+            checked = check_numbers(self.values, self.items, where, "value")
+            check_gold(checked, self.items, where, graded=self.query is not None)
+            object.__setattr__(self, "values", checked)
+        if self.first_stage is not None:
+            scores = check_numbers(self.first_stage, self.items, where, "first_stage")
+            object.__setattr__(self, "first_stage", scores)
+        if self.item_ids is not None:
+            object.__setattr__(self, "item_ids", check_ids(self.item_ids, self.items, where))
+
+    @classmethod
+    def of_query(cls, query: str, items: Sequence[str], **fields: Any) -> Task:
+        """A task whose criterion is relevance to a query.
+
+        Parameters
+        ----------
+        query
+            A question or keywords.
+        items
+            The documents.
+        **fields
+            Further fields of the task.
+
+        Examples
+        --------
+        >>> Task.of_query("storms", ("A gale warning.", "A recipe."), values=(1, 0)).criterion.name
+        'relevance to the query "storms"'
+        """
+        check_query(query, f"task {fields.get('id', 'task')!r}")
+        return cls(relevance_to(query), tuple(items), query=query, **fields)
+
+    @property
+    def order(self) -> tuple[str, ...] | None:
+        """The items by gold value, highest first; None without gold."""
+        if self.values is None:
+            return None
+        pairs = sorted(zip(self.values, self.items, strict=True), key=lambda pair: -pair[0])
+        return tuple(item for _, item in pairs)
+
+    @classmethod
+    def from_order(cls, criterion: Criterion, order: Sequence[str], **fields: Any) -> Task:
+        """A task whose gold is an order.
+
+        Parameters
+        ----------
+        criterion
+            The criterion.
+        order
+            The items, highest first.
+        **fields
+            Further fields of the task. `items` gives the items in another order than gold; no method may depend on it.
+        """
+        items = tuple(fields.pop("items", order))
+        where = f"task {fields.get('id', 'task')!r}"
+        check_items(items, where)
+        return cls(criterion, items, values=values_of_order(order, items, where), **fields)
+
+    @classmethod
+    def parse(cls, value: object, default_id: str = "task") -> Task:
+        """A task from its JSON form.
+
+        Parameters
+        ----------
+        value
+            An object with the fields of a task, `query` in place of `criterion` where the items are documents;
+            `values` or `order` is the optional gold, `first_stage` (or `bm25`) the scores of an earlier search.
+        default_id
+            The id of a task without one.
+        """
+        if not isinstance(value, Mapping):
+            raise CcrankError(f"{default_id}: a task must be a JSON object, got {quoted(value)}")
+        task_id = str(value.get("id", default_id))
+        where = f"task {task_id!r}"
+        known = {"id", "criterion", "query", "items", "item_ids", "context", "values", "order", "first_stage"}
+        known |= {"about", "bm25"}
+        if unknown := sorted(set(map(str, value)) - known):
+            raise CcrankError(f"{where}: unknown fields {unknown}; known are {sorted(known)}")
+        query = value.get("query")
+        if query is not None and value.get("criterion") is not None:
+            raise CcrankError(f"{where}: has a criterion and a query; a query is the criterion, so keep one")
+        for required in ("items",) if query is not None else ("criterion", "items"):
+            if required not in value:
+                raise CcrankError(f"{where}: has no {required!r}")
+        if value.get("first_stage") is not None and value.get("bm25") is not None:
+            raise CcrankError(f"{where}: scores of a first stage are given twice, as first_stage and as bm25")
+        if "values" in value and "order" in value:
+            raise CcrankError(f"{where}: gold is given twice, as values and as order; keep one")
+        items = value["items"]
+        if isinstance(items, str) or not isinstance(items, Sequence):
+            raise CcrankError(f"{where}: items must be a list of texts, got {quoted(items)}")
+        if query is None:
+            try:
+                criterion = Criterion.parse(value["criterion"])
+            except CcrankError as error:
+                raise CcrankError(f"{where}: {error}") from None
+        else:
+            criterion = relevance_to(check_query(query, where))
+        check_items(items, where)
+        gold = value.get("values")
+        if value.get("order") is not None:
+            gold = values_of_order(value["order"], items, where)
+        return cls(
+            criterion,
+            tuple(items),
+            value.get("context"),
+            gold,
+            task_id,
+            value.get("about") or {},
+            query,
+            value.get("first_stage", value.get("bm25")),
+            value.get("item_ids"),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, as written to one line of a task file."""
+        line: dict[str, Any] = {"id": self.id}
+        line |= {"criterion": self.criterion.to_json()} if self.query is None else {"query": self.query}
+        line["items"] = list(self.items)
+        if self.item_ids is not None:
+            line["item_ids"] = list(self.item_ids)
+        if self.context is not None:
+            line["context"] = self.context
+        if self.values is not None:
+            line["values"] = list(self.values)
+        if self.first_stage is not None:
+            line["first_stage"] = list(self.first_stage)
+        if self.about:
+            line["about"] = dict(self.about)
+        return line
+
+
+def by_criterion(tasks: Sequence[Task]) -> dict[Criterion, list[int]]:
+    """The places of the tasks of each criterion."""
+    groups: dict[Criterion, list[int]] = {}
+    for index, task in enumerate(tasks):
+        groups.setdefault(task.criterion, []).append(index)
+    return groups
+
+
+def check_text(task: Task) -> None:
+    """Raise an error for text that no tokenizer accepts: lone surrogates, as left by decoding bytes that are not
+    UTF-8."""
+    criterion = task.criterion
+    words = (
+        criterion.name,
+        criterion.comparative_phrase,
+        criterion.kind,
+        *(criterion.poles or ()),
+        task.context or "",
+        task.query or "",
+    )
+    for text in (*task.items, *words):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            start = max(0, error.start - 20)
+            raise CcrankError(
+                f"task {task.id!a}: a text is not valid Unicode: {text[start : start + 40]!a}; "
+                "check that its source is UTF-8"
+            ) from None
