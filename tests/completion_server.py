@@ -96,7 +96,9 @@ class StandIn:
     reader: Reader
     kind: Kind
     url: str = ""
+    name: str = "tiny"
     created: int = 1
+    window: int = 512
     key: str | None = None
     """Required, if given."""
     faults: list[str] = field(default_factory=list)
@@ -122,8 +124,8 @@ class StandIn:
     def answer(self, path: str, body: Any) -> tuple[int, Any]:
         """Status and JSON for a request."""
         if path == "/v1/models":
-            entry = {"id": "tiny", "object": "model", "created": self.created, "owned_by": self.kind.owner}
-            return 200, {"object": "list", "data": [{**entry, "max_model_len": 512}]}
+            entry = {"id": self.name, "object": "model", "created": self.created, "owned_by": self.kind.owner}
+            return 200, {"object": "list", "data": [{**entry, "max_model_len": self.window}]}
         if path == "/tokenize" and self.kind.tokenize:
             ids = self.encode(body[self.kind.tokenize])
             if not body.get("with_pieces") or not self.kind.grammar:
@@ -154,7 +156,10 @@ class StandIn:
         listed = body.get("logprobs", 0)
         if kind.most_listed is not None and listed > kind.most_listed:
             return 400, {"error": {"message": f"logprobs must be at most {kind.most_listed}"}}
-        found = [self.choice(one, body) for one in (prompt if several else [prompt])]
+        prompts = prompt if several else [prompt]
+        if any(len(self.encode(one) if isinstance(one, str) else one) > self.window for one in prompts):
+            return 400, {"error": {"message": f"the prompt exceeds the context of {self.window} tokens"}}
+        found = [self.choice(one, body) for one in prompts]
         # The order of answers is not that of prompts; their indices tell.
         numbered = [{"index": place, **one} for place, one in enumerate(found)]
         return 200, {"object": "text_completion", "model": body["model"], "choices": numbered[::-1]}

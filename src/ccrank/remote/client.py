@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.message import Message
 from typing import Any, TypeVar
 
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, UnavailableError
 from ccrank.remote.address import Address
 from ccrank.text import one_line
 
@@ -35,6 +35,8 @@ LONGEST_ANSWER = 1 << 28
 """Bytes. More is no answer to a question of ours."""
 AGAIN = (408, 425, 429, 500, 502, 503, 504)
 """Statuses that may change by themselves."""
+ADDRESS_STATUSES = (401, 403, 404)
+"""Statuses that concern the key, the URL or the model's name."""
 LOST = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
 Job = TypeVar("Job")
@@ -51,7 +53,11 @@ class RefusedError(CcrankError):
     @property
     def concerns_address(self) -> bool:
         """Whether the key, the URL or the model's name is at fault, so that no other form of the request would do."""
-        return self.status in (401, 403, 404)
+        return self.status in ADDRESS_STATUSES
+
+
+class RefusedAddressError(RefusedError, UnavailableError):
+    """The server refuses whatever is sent to this address with this key."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -75,7 +81,7 @@ class Client:
     timeout
         Seconds to wait for an answer; None takes the environment's number.
     first_wait
-        Seconds before the second attempt.
+        Seconds before the second attempt; None takes the usual ones.
     """
 
     def __init__(
@@ -85,12 +91,12 @@ class Client:
         key: str | None = None,
         requests: int | None = None,
         timeout: float | None = None,
-        first_wait: float = FIRST_WAIT,
+        first_wait: float | None = None,
     ) -> None:
         self.address = address
         self.requests = int(_number(REQUESTS_VARIABLE, DEFAULT_REQUESTS)) if requests is None else requests
         self.timeout = _number(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT) if timeout is None else timeout
-        self.first_wait = first_wait
+        self.first_wait = FIRST_WAIT if first_wait is None else first_wait
         self._key = (os.environ.get(KEY_VARIABLE, "") if key is None else key).strip()
         self._thread = threading.local()
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
@@ -194,7 +200,8 @@ class Client:
             except urllib.error.HTTPError as error:
                 problem = f"answered {error.code}{self._reason(error)}"
                 if error.code not in AGAIN:
-                    raise RefusedError(
+                    kind = RefusedAddressError if error.code in ADDRESS_STATUSES else RefusedError
+                    raise kind(
                         f"{url} {problem}{self._remedy(error.code, error.headers)}", error.code
                     ) from None
                 asked = _asked_wait(error.headers)
@@ -210,7 +217,7 @@ class Client:
                 stopped: threading.Event = getattr(self._thread, "stopped", None) or threading.Event()
                 if stopped.wait(seconds):
                     break
-        raise CcrankError(
+        raise UnavailableError(
             f"{url} {problem}, after {attempt} attempts; see whether the server is up and has this address, send "
             f"fewer requests at once ({REQUESTS_VARIABLE}) or wait longer for answers ({TIMEOUT_VARIABLE}, seconds)"
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,7 +17,6 @@ from ccrank.lm import Cost, Reader, ReadingCache, Readings
 from ccrank.lm.answers import answer_tree
 from ccrank.lm.chunks import in_tokens
 from ccrank.lm.hub import Say
-from ccrank.lm.loading import SERVER_PREFIX
 from ccrank.lm.reader import Progress, per_prompt
 from ccrank.prompts import Form, Prompt
 from ccrank.reader_options import ReaderOptions
@@ -73,12 +73,18 @@ class RemoteReader:
         The model; `RemoteReader.open` asks for it.
     cache
         Where readings are stored on disk; None stores none.
+    check_after
+        Before readings are stored, the server is asked whether it has the same model still, if so many seconds have
+        passed since the last time; None never asks.
     """
 
     form: Form = "causal"
 
-    def __init__(self, server: Server, *, cache: ReadingCache | None = None) -> None:
-        self.server, self.cache = server, cache
+    def __init__(
+        self, server: Server, *, cache: ReadingCache | None = None, check_after: float | None = None
+    ) -> None:
+        self.server, self.cache, self.check_after = server, cache, check_after
+        self._checked = time.monotonic()
         self.loaded = RemoteModel(self.name, server.identity(cache), server.window)
         self.spent = Cost()
         """The total cost of all readings so far."""
@@ -90,6 +96,7 @@ class RemoteReader:
         options: ReaderOptions | None = None,
         *,
         cache: ReadingCache | None = None,
+        check_after: float | None = None,
         say: Say = lambda _: None,
     ) -> RemoteReader:
         """Ask a server for a model.
@@ -100,8 +107,8 @@ class RemoteReader:
             openai:URL#NAME
         options
             Must be the defaults: the server has loaded the model already.
-        cache
-            Where readings are stored on disk; None stores none.
+        cache, check_after
+            As of the class.
         say
             Called with a short status message before anything slow.
         """
@@ -114,12 +121,12 @@ class RemoteReader:
                     f"server at {address.base} has loaded its own: remove it"
                 )
         say(f"looking at {address.base}")
-        return cls(Server.of(Client(address)), cache=cache)
+        return cls(Server.of(Client(address)), cache=cache, check_after=check_after)
 
     @property
     def name(self) -> str:
         """The address with the model's name, without secrets."""
-        return f"{SERVER_PREFIX}{self.server.client.address.base}#{self.server.model}"
+        return replace(self.server.client.address, model=self.server.model).name
 
     @property
     def window(self) -> int | None:
@@ -261,6 +268,7 @@ class RemoteReader:
                 list(missing.values()), lambda share: report(stored + (1 - stored) * share)
             )
             fresh = {key: _row(one, per_token) for key, one in zip(missing, scored, strict=True)}
+            self._check()
         report(1.0)
         if self.cache is not None:
             self.cache.put(fresh)
@@ -268,6 +276,12 @@ class RemoteReader:
         sent = sum(int(row[0]) for row in fresh.values())
         read = sum(int(rows[key][0]) for key in keys)
         return [rows[key] for key in keys], Cost(len(asked), read, read, sent)
+
+    def _check(self) -> None:
+        if self.check_after is None or time.monotonic() - self._checked < self.check_after:
+            return
+        self.server.check()
+        self._checked = time.monotonic()
 
     def _key(self, asked: Asked, per_token: bool) -> bytes:
         text = json.dumps([self.loaded.identity, asked.text, asked.answers, per_token])
