@@ -103,6 +103,9 @@ class StandIn:
     """Required, if given."""
     faults: list[str] = field(default_factory=list)
     """What goes wrong with the next requests for completions, one each."""
+    running: int = 0
+    most_running: int = 0
+    """Requests for completions that were under way at once."""
     asked: list[tuple[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -279,9 +282,16 @@ class _Handler(BaseHTTPRequestHandler):
         with one.lock:
             one.asked.append((path, body))
             one.headers.append({name.lower(): value for name, value in self.headers.items()})
-            fault = one.faults.pop(0) if one.faults and path == "/v1/completions" else ""
-        with suppress(BrokenPipeError, ConnectionResetError):  # the client gave up
-            self.send(one, path, body, fault)
+            completes = path == "/v1/completions"
+            fault = one.faults.pop(0) if one.faults and completes else ""
+            one.running += completes
+            one.most_running = max(one.most_running, one.running)
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # the client gave up
+                self.send(one, path, body, fault)
+        finally:
+            with one.lock:
+                one.running -= completes
 
     def send(self, one: StandIn, path: str, body: Any, fault: str) -> None:
         headers = {"Content-Type": "application/json"}

@@ -38,7 +38,12 @@ def bench_command(
         Path | None, typer.Option("--config", help="A study as a TOML file.", rich_help_panel=WHAT)
     ] = None,
     models: Annotated[
-        str | None, typer.Option("--models", help="Models, comma-separated.", rich_help_panel=WHAT)
+        str | None,
+        typer.Option(
+            "--models",
+            help="Models, comma-separated; openai:URL#NAME is one behind a server.",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     datasets: Annotated[
         str | None,

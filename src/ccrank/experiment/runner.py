@@ -18,7 +18,6 @@ from ccrank.experiment.folder import StudyFolder
 from ccrank.experiment.servers import (
     LeftOut,
     check_methods,
-    check_reader_options,
     notices,
     open_server,
     unsupported,
@@ -45,6 +44,7 @@ from ccrank.ranking import canonical
 from ccrank.reader_options import ReaderOptions
 from ccrank.recoverable import RECOVERABLE_ERRORS, reason_of
 from ccrank.remote import OpenModel, RemoteReader, is_remote
+from ccrank.remote.options import check_options
 from ccrank.results.schema import FAILURES
 
 OpenReader = Callable[[str], OpenModel]
@@ -106,7 +106,7 @@ def run_study(
     """
     start = time.perf_counter()
     folder, watcher = StudyFolder(out), watcher or Watcher()
-    check_reader_options(study)
+    check_options(study.models, ReaderOptions(**study.reader))
     sets = load_task_sets(study, data_dir)
     left_out = unsupported(study, sets)
     check_methods(study, sets, left_out)

@@ -7,16 +7,13 @@ from dataclasses import dataclass, replace
 
 from ccrank.errors import CcrankError
 from ccrank.experiment.choice import Choice
-from ccrank.experiment.study import READER_DEFAULTS, Study
+from ccrank.experiment.study import Study
 from ccrank.experiment.units import TaskSet, Unit
 from ccrank.lm import ReadingCache
 from ccrank.lm.hub import Say
 from ccrank.remote import Address, Client, RemoteReader, is_remote
 from ccrank.remote.reader import METHODS
 from ccrank.remote.server import served_model
-
-IN_PROMPTS = ("chat", "truncate")
-"""Reader options that change what is read. The others are for loading, so they concern loaded models alone."""
 
 
 @dataclass(frozen=True)
@@ -60,28 +57,6 @@ def _named(model: str) -> str:
             f"{address.name} names no model, and its server was asked which one it has: {error}"
         ) from None
     return f"{model.removesuffix('#')}#{name}"
-
-
-def check_reader_options(study: Study) -> None:
-    """Refuse options that models behind servers do not take.
-
-    Options of loading are for the study's other models; if there are none, they are a mistake.
-
-    Parameters
-    ----------
-    study
-        Any study.
-    """
-    remote = [name for name in study.addresses if is_remote(name)]
-    if not remote:
-        return
-    others = len(remote) < len(study.models)
-    for name, value in study.reader.items():
-        if value != READER_DEFAULTS[name] and (name in IN_PROMPTS or not others):
-            raise CcrankError(
-                f"--{name.replace('_', '-')} ({name}={value!r}) is for models that ccrank loads itself, and "
-                f"{remote[0]} is behind a server: remove it"
-            )
 
 
 def unsupported(study: Study, sets: Mapping[str, TaskSet]) -> list[LeftOut]:

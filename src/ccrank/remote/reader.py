@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,8 +23,9 @@ from ccrank.reader_options import ReaderOptions
 from ccrank.remote.address import Address, is_remote
 from ccrank.remote.client import Client
 from ccrank.remote.completions import Token
+from ccrank.remote.options import check_options
 from ccrank.remote.scoring import Asked, Scored
-from ccrank.remote.server import Server
+from ccrank.remote.server import ChangedError, Server
 from ccrank.remote.tokens import GuessedTokens
 
 METHODS = (
@@ -76,14 +77,23 @@ class RemoteReader:
     check_after
         Before readings are stored, the server is asked whether it has the same model still, if so many seconds have
         passed since the last time; None never asks.
+    shown_as
+        The model's name in results and messages; None takes its address.
     """
 
     form: Form = "causal"
 
     def __init__(
-        self, server: Server, *, cache: ReadingCache | None = None, check_after: float | None = None
+        self,
+        server: Server,
+        *,
+        cache: ReadingCache | None = None,
+        check_after: float | None = None,
+        shown_as: str | None = None,
     ) -> None:
-        self.server, self.cache, self.check_after = server, cache, check_after
+        self.server, self.cache, self.check_after, self.shown_as = server, cache, check_after, shown_as
+        self.changed = False
+        """Whether the server was found to have another model: nothing more is to be read."""
         self._checked = time.monotonic()
         self.loaded = RemoteModel(self.name, server.identity(cache), server.window)
         self.spent = Cost()
@@ -113,20 +123,14 @@ class RemoteReader:
             Called with a short status message before anything slow.
         """
         address = Address.parse(name)
-        for one in fields(ReaderOptions):
-            if options is not None and getattr(options, one.name) != one.default:
-                flag = f"--{one.name.replace('_', '-')}"
-                raise CcrankError(
-                    f"{flag} ({one.name}={getattr(options, one.name)!r}) is for models that ccrank loads itself; the "
-                    f"server at {address.base} has loaded its own: remove it"
-                )
+        check_options([name], options or ReaderOptions())
         say(f"looking at {address.base}")
         return cls(Server.of(Client(address)), cache=cache, check_after=check_after)
 
     @property
     def name(self) -> str:
-        """The address with the model's name, without secrets."""
-        return replace(self.server.client.address, model=self.server.model).name
+        """The address with the model's name, without secrets; or the name that it is to be shown as."""
+        return self.shown_as or replace(self.server.client.address, model=self.server.model).name
 
     @property
     def window(self) -> int | None:
@@ -234,6 +238,18 @@ class RemoteReader:
         self.spent += cost
         return _readings(rows, [len(own) for own in answers], cost)
 
+    def reopened(self) -> RemoteReader:
+        """A reader of whatever model the server has at this address now."""
+        # In a thread, so that the work of this one can be stopped meanwhile.
+        client = self.server.client
+        [(_, server)] = client.each(Server.of, [client])
+        return RemoteReader(
+            server,
+            cache=self.cache,
+            check_after=self.check_after,
+            shown_as=self.shown_as,
+        )
+
     def about(self) -> dict[str, Any]:
         """The model's properties, for `ccrank models info`."""
         server = self.server
@@ -280,7 +296,11 @@ class RemoteReader:
     def _check(self) -> None:
         if self.check_after is None or time.monotonic() - self._checked < self.check_after:
             return
-        self.server.check()
+        try:
+            self.server.check()
+        except ChangedError:
+            self.changed = True
+            raise
         self._checked = time.monotonic()
 
     def _key(self, asked: Asked, per_token: bool) -> bytes:

@@ -34,6 +34,10 @@ OTHER_WEIGHTS = 0.1
 """Rounding in 16 bits does not reach it. Beyond it, it is another model."""
 
 
+class ChangedError(UnavailableError):
+    """The server has another model than before."""
+
+
 @dataclass(frozen=True)
 class Server:
     """A model behind a server and how it is read."""
@@ -118,12 +122,12 @@ class Server:
 
     def check(self) -> None:
         """Ask the server whether it has the same model still; another one raises an error."""
-        model, facts = served_model(self.client)
-        _, evidence = _first_readings(self.client, model)
+        # In a thread, so that the work of this one can be stopped meanwhile.
+        [(_, (model, facts, evidence))] = self.client.each(_now, [self.client])
         if change := replace(self, model=model, facts=facts, evidence=evidence).change_since(
             self.weights, self.evidence
         ):
-            raise UnavailableError(
+            raise ChangedError(
                 f"the model at {self.client.address.base} has changed while it was read: {change}; start again, with "
                 "one model behind this address from the beginning to the end"
             )
@@ -152,6 +156,12 @@ class Server:
                 cache.put({named.digest(): evidence})
         named.update(evidence.tobytes())
         return named.hexdigest()
+
+
+def _now(client: Client) -> tuple[str, Mapping[str, Any], np.ndarray]:
+    """The name of a server's model, what it says of it, and log-probabilities."""
+    model, facts = served_model(client)
+    return model, facts, _first_readings(client, model)[1]
 
 
 def served_model(client: Client) -> tuple[str, Mapping[str, Any]]:
