@@ -96,11 +96,16 @@ class StandIn:
     reader: Reader
     kind: Kind
     url: str = ""
+    name: str = "tiny"
     created: int = 1
+    window: int = 512
     key: str | None = None
     """Required, if given."""
     faults: list[str] = field(default_factory=list)
     """What goes wrong with the next requests for completions, one each."""
+    running: int = 0
+    most_running: int = 0
+    """Requests for completions that were under way at once."""
     asked: list[tuple[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -122,8 +127,8 @@ class StandIn:
     def answer(self, path: str, body: Any) -> tuple[int, Any]:
         """Status and JSON for a request."""
         if path == "/v1/models":
-            entry = {"id": "tiny", "object": "model", "created": self.created, "owned_by": self.kind.owner}
-            return 200, {"object": "list", "data": [{**entry, "max_model_len": 512}]}
+            entry = {"id": self.name, "object": "model", "created": self.created, "owned_by": self.kind.owner}
+            return 200, {"object": "list", "data": [{**entry, "max_model_len": self.window}]}
         if path == "/tokenize" and self.kind.tokenize:
             ids = self.encode(body[self.kind.tokenize])
             if not body.get("with_pieces") or not self.kind.grammar:
@@ -154,7 +159,10 @@ class StandIn:
         listed = body.get("logprobs", 0)
         if kind.most_listed is not None and listed > kind.most_listed:
             return 400, {"error": {"message": f"logprobs must be at most {kind.most_listed}"}}
-        found = [self.choice(one, body) for one in (prompt if several else [prompt])]
+        prompts = prompt if several else [prompt]
+        if any(len(self.encode(one) if isinstance(one, str) else one) > self.window for one in prompts):
+            return 400, {"error": {"message": f"the prompt exceeds the context of {self.window} tokens"}}
+        found = [self.choice(one, body) for one in prompts]
         # The order of answers is not that of prompts; their indices tell.
         numbered = [{"index": place, **one} for place, one in enumerate(found)]
         return 200, {"object": "text_completion", "model": body["model"], "choices": numbered[::-1]}
@@ -274,9 +282,16 @@ class _Handler(BaseHTTPRequestHandler):
         with one.lock:
             one.asked.append((path, body))
             one.headers.append({name.lower(): value for name, value in self.headers.items()})
-            fault = one.faults.pop(0) if one.faults and path == "/v1/completions" else ""
-        with suppress(BrokenPipeError, ConnectionResetError):  # the client gave up
-            self.send(one, path, body, fault)
+            completes = path == "/v1/completions"
+            fault = one.faults.pop(0) if one.faults and completes else ""
+            one.running += completes
+            one.most_running = max(one.most_running, one.running)
+        try:
+            with suppress(BrokenPipeError, ConnectionResetError):  # the client gave up
+                self.send(one, path, body, fault)
+        finally:
+            with one.lock:
+                one.running -= completes
 
     def send(self, one: StandIn, path: str, body: Any, fault: str) -> None:
         headers = {"Content-Type": "application/json"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -49,12 +49,22 @@ Run = Callable[..., list[Answer]]
 """(tasks, reader, templates, *, progress, **options) → one Answer per task."""
 Requests = Callable[[Task, Form, Templates], list[Request]]
 """(task, form, templates) → the prompts and candidates that are read."""
+ReadsStates = Callable[[Sequence[Task], Mapping[str, Any]], bool]
+"""(tasks, options) → whether hidden states are read for them."""
 Describe = Callable[[Mapping[str, float], Mapping[str, Any]], list[str]]
 """(consistency, details) of a ranking → phrases that describe it."""
 
 
 def _no_phrases(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
     return []
+
+
+def _never(tasks: Sequence[Task], options: Mapping[str, Any]) -> bool:
+    return False
+
+
+def _always(tasks: Sequence[Task], options: Mapping[str, Any]) -> bool:
+    return True
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,8 @@ class Method:
     """The approximate number of prompts for N items, for time estimates."""
     repeats_option: str | None = None
     """The option with the number of times that `requests` are read, if any."""
+    reads_states: ReadsStates = _never
+    """Whether it needs hidden states, which models behind a server do not give."""
     for_studies: bool = True
     """Whether a study can run it; a method that needs a probe file cannot."""
 
@@ -161,6 +173,7 @@ def _probe(name: str, summary: str, calls: str = "N") -> Method:
         objective=objective,
         cost_name="probes on ItemPair states" if paired else "probes on ItemSingle states",
         prompts=(lambda count: 1.5 * count * count) if paired else float,
+        reads_states=_always,
     )
 
 
@@ -193,11 +206,13 @@ def register(method: Method) -> Method:
 for _method in (
     _label_free(
         "auto", "the signals below combined: the best label-free ranking",
-        labelfree.auto, "N + 8", auto_requests, **_SIGNALS,
+        labelfree.auto, "N + 8", auto_requests,
+        reads_states=labelfree.auto_reads_states, **_SIGNALS,
     ),
     _label_free(
         "anchored", "a probe fitted to auto's scores on other tasks of the criterion",
-        labelfree.anchored, "N + 8", anchored_requests, **_SIGNALS,
+        labelfree.anchored, "N + 8", anchored_requests,
+        reads_states=_always, **_SIGNALS,
     ),
     _label_free(
         "poles", "the pole words that the model prefers for the item", labelfree.poles, "N", poles_requests
@@ -207,7 +222,8 @@ for _method in (
         labelfree.likelihood, "4", likelihood_requests,
     ),
     _label_free(
-        "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4", axis_requests
+        "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4", axis_requests,
+        reads_states=_always,
     ),
     _label_free(
         "query-likelihood", "how much more likely a document makes the query",
@@ -256,7 +272,7 @@ for _method in (
     Method(
         "probe", "a saved probe, applied to new items", probes.apply_probe, "probing",
         directed=False, calls="N", requests=probes.single_requests,
-        cost_name="probes on ItemSingle states", for_studies=False,
+        cost_name="probes on ItemSingle states", reads_states=_always, for_studies=False,
     ),
 ):  # fmt: skip
     register(_method)

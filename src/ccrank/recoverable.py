@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, UnavailableError
 
 RECOVERABLE_ERRORS = (CcrankError, ArithmeticError, ValueError, RuntimeError)
 """Bad input and numerical failure (including those of numpy and torch). Any other exception is a bug and ends the
@@ -30,6 +30,8 @@ def isolate_failures(
 ) -> list[Result]:
     """Process all members together; if that fails, find those that fail individually and process the rest together.
 
+    A model that cannot be read at all is no member's fault: that error is raised.
+
     Parameters
     ----------
     members
@@ -45,6 +47,8 @@ def isolate_failures(
         return []
     try:
         return work(members)
+    except UnavailableError:
+        raise
     except RECOVERABLE_ERRORS as error:
         reason = reason_of(error)
     if pooled or len(members) == 1:
@@ -55,6 +59,8 @@ def isolate_failures(
         try:
             work([member])
             good.append(member)
+        except UnavailableError:
+            raise
         except RECOVERABLE_ERRORS as error:
             failures[member] = reason_of(error)
     if len(good) == len(members):  # each succeeds individually, but not together

@@ -57,7 +57,6 @@ def test_info_of_a_server(ccrank: Callable[..., Any], stand_in: StandIn) -> None
     "command",
     [
         ["cost", "--model"],
-        ["bench", "--datasets", "everyday", "--out", "runs", "--models"],
         ["rank", *ITEMS, "--device", "cpu", "--model"],
     ],
 )

@@ -6,7 +6,6 @@ CCRANK_LLAMACPP_PYTHON names: it is too large for a dependency of the tests.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,45 +13,32 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 
 from ccrank.api import rank_tasks
-from ccrank.lm import Reader
 from ccrank.remote import RemoteReader
 from ccrank.task import Criterion, Task
 from completion_server import CANDIDATES, PROMPTS
+from scripts import load_benchmark
 from tiny import tiny_reader
 
 PYTHON = os.environ.get("CCRANK_LLAMACPP_PYTHON") or (sys.executable if find_spec("xllamacpp") else None)
 pytestmark = pytest.mark.skipif(
     PYTHON is None, reason="xllamacpp is not installed; CCRANK_LLAMACPP_PYTHON names a Python that has it"
 )
-SERVER = """
-import sys
-import xllamacpp
-
-wish = xllamacpp.CommonParams()
-wish.model.path, wish.model_alias = sys.argv[1], {"tiny"}
-wish.hostnames, wish.port, wish.n_parallel, wish.n_ctx = ["127.0.0.1"], 0, 2, 1024
-wish.cpuparams.n_threads = wish.cpuparams_batch.n_threads = 1
-wish.cache_type_k = wish.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
-wish.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
-server = xllamacpp.Server(wish)
-print(server.listening_address, flush=True)
-sys.stdin.read()  # until the test is over
-"""
+SERVER = Path(__file__).parents[2] / "benchmarks" / "llamacpp_server.py"
+WISHES = ["--name", "tiny", "--port", "0", "--slots", "2", "--context", "1024", "--float32"]
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteReader]:
     """The tiny model behind llama.cpp's server."""
     folder = tmp_path_factory.mktemp("llamacpp")
-    write_gguf(tiny_reader(), folder / "tiny.gguf")
+    load_benchmark("float32_gguf").write_gguf(tiny_reader().loaded, folder / "tiny.gguf")
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
-            [str(PYTHON), "-c", SERVER, str(folder / "tiny.gguf")],
+            [str(PYTHON), str(SERVER), str(folder / "tiny.gguf"), *WISHES],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -68,59 +54,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteReader]:
         process.stdin.close()
         process.terminate()
         process.wait(60)
-
-
-def write_gguf(reader: Reader, path: Path) -> None:
-    """A tiny Llama with its byte-level tokenizer, in float32."""
-    model, tokenizer = reader.loaded.model, reader.loaded.tokenizer
-    config = model.config
-    heads, groups = config.num_attention_heads, config.num_key_value_heads
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(heads)
-    writer.add_head_count_kv(groups)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_dimension_count(config.hidden_size // heads)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_vocab_size(config.vocab_size)
-    fast = json.loads(tokenizer.backend_tokenizer.to_str())
-    names = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
-    names += [f"[unused {number}]" for number in range(len(names), config.vocab_size)]
-    kinds = [
-        gguf.TokenType.CONTROL
-        if name in tokenizer.all_special_tokens
-        else gguf.TokenType.UNUSED
-        if name.startswith("[unused")
-        else gguf.TokenType.NORMAL
-        for name in names
-    ]
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(names)
-    writer.add_token_types(kinds)
-    writer.add_token_merges(
-        [one if isinstance(one, str) else " ".join(one) for one in fast["model"]["merges"]]
-    )
-    writer.add_bos_token_id(tokenizer.bos_token_id)
-    writer.add_eos_token_id(tokenizer.eos_token_id)
-    writer.add_add_bos_token(False)
-    places = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
-    for name, tensor in model.state_dict().items():
-        values = tensor.float().numpy()
-        count = heads if "q_proj" in name else groups if "k_proj" in name else 0
-        if count:  # llama.cpp rotates neighbours, transformers halves
-            halves = values.reshape(count, 2, len(values) // count // 2, -1)
-            values = halves.swapaxes(1, 2).reshape(values.shape)
-        place = places.get_name(name, try_suffixes=(".weight",))
-        assert place is not None, name
-        writer.add_tensor(place, np.ascontiguousarray(values))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 def test_scores_equal_those_of_the_local_reader(served: RemoteReader) -> None:

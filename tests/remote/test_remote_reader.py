@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ccrank.api import rank, rank_tasks
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, UnavailableError
 from ccrank.lm import Reader, ReaderLike, ReadingCache
 from ccrank.methods import METHODS
 from ccrank.prompts import Prompt
@@ -168,6 +168,20 @@ def test_auto_works_where_it_reads_no_states(stand_in: StandIn) -> None:
         np.testing.assert_allclose(found.scores, expected.scores, atol=2e-3)
 
 
+def test_methods_say_whether_they_read_states() -> None:
+    """The registry agrees with the list of methods that servers can run; `auto` depends on the lists."""
+    with_states = {name for name, method in METHODS.items() if method.reads_states([TASK], {})}
+    assert with_states == METHODS.keys() - set(remote_reader.METHODS)
+    context = Task(TASK.criterion, TASK.items, context="Russia is large.")
+    auto = METHODS["auto"].reads_states
+    assert not auto([QUERY] * 5, {})
+    assert not auto([QUERY, context, context, context], {})
+    assert auto([QUERY, context, TASK], {})
+    assert auto([context] * 4, {})
+    assert not auto([context] * 4, {"anchor": False})
+    assert auto([context], {"labels": "tasks"})
+
+
 def test_methods_with_states_refuse_servers(stand_in: StandIn) -> None:
     """Every other method is refused with the methods that work."""
     reader = opened(stand_in)
@@ -226,6 +240,36 @@ def test_other_weights_under_the_same_name_are_read_anew(stand_in: StandIn, tmp_
     found = opened(stand_in, cache=ReadingCache(tmp_path)).read(PROMPTS, CANDIDATES)
     expected = stand_in.reader.read(PROMPTS, CANDIDATES, log_probabilities=True)
     np.testing.assert_allclose(found.logits, expected.logits, atol=1e-4)
+
+
+def test_rounding_is_no_change_and_other_weights_are(stand_in: StandIn) -> None:
+    """What a server says of its start, and rounding in 16 bits, make no other model; its name, its file, and other
+    log-probabilities do."""
+    server = opened(stand_in).server
+    weights, evidence = server.weights, server.evidence
+    rounded = evidence.astype(np.float16)
+    assert server.change_since(weights, rounded) == ""
+    assert server.change_since(weights, [float(value) for value in evidence]) == ""
+    assert "served_name was 'huge', is 'tiny'" in server.change_since(
+        {**weights, "served_name": "huge"}, evidence
+    )
+    assert "path was '/a', is None" in server.change_since({**weights, "path": "/a"}, evidence)
+    apart = evidence.copy()
+    apart[3] -= 0.5
+    assert "after the same 4 texts differ by up to 0.50" in server.change_since(weights, apart)
+    assert "it lists other tokens" in server.change_since(weights, evidence[:-1])
+
+
+def test_readings_of_a_changed_model_are_not_stored(tmp_path: Path, stand_in: StandIn) -> None:
+    """A reader that checks its server raises an error when the weights change, and the cache keeps nothing of them."""
+    reader = opened(stand_in, cache=ReadingCache(tmp_path), check_after=0.0)
+    reader.read(PROMPTS[:1], CANDIDATES[:1])
+    first, stand_in.reader = stand_in.reader, Reader(tiny_model("llama", seed=1, max_position_embeddings=512))
+    with pytest.raises(UnavailableError, match=r"has changed while it was read: .*after the same 4 texts"):
+        reader.read(PROMPTS[1:2], CANDIDATES[1:2])
+    stand_in.reader = first
+    found = opened(stand_in, cache=ReadingCache(tmp_path)).read(PROMPTS[1:2], CANDIDATES[1:2])
+    np.testing.assert_allclose(found.logits, local_scores(PROMPTS[1:2], CANDIDATES[1:2])[0], atol=1e-4)
 
 
 def test_names_of_special_tokens_are_text() -> None:

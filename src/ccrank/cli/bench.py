@@ -18,7 +18,7 @@ from ccrank.errors import CcrankError
 if TYPE_CHECKING:
     from ccrank.experiment.runner import StudyReport
     from ccrank.experiment.study import Study
-    from ccrank.lm import Reader
+    from ccrank.remote import OpenModel
 
 EXIT_WITH_FAILURES = 3
 WHAT, HOW, RUN = "What to compare", "Models and prompts", "The run"
@@ -38,7 +38,12 @@ def bench_command(
         Path | None, typer.Option("--config", help="A study as a TOML file.", rich_help_panel=WHAT)
     ] = None,
     models: Annotated[
-        str | None, typer.Option("--models", help="Models, comma-separated.", rich_help_panel=WHAT)
+        str | None,
+        typer.Option(
+            "--models",
+            help="Models, comma-separated; openai:URL#NAME is one behind a server.",
+            rich_help_panel=WHAT,
+        ),
     ] = None,
     datasets: Annotated[
         str | None,
@@ -73,6 +78,15 @@ def bench_command(
         list[str] | None,
         typer.Option(
             "--option", "-o", help="An option of a method, METHOD.NAME=VALUE.", rich_help_panel=WHAT
+        ),
+    ] = None,
+    skip_unsupported: Annotated[
+        bool | None,
+        typer.Option(
+            "--skip-unsupported/--no-skip-unsupported",
+            help="Leave out methods that a model behind a server cannot run, instead of refusing the study.",
+            show_default="for the methods of a preset",
+            rich_help_panel=WHAT,
         ),
     ] = None,
     data_dir: DataDir = None,
@@ -124,6 +138,7 @@ def bench_command(
         "limit": limit,
         "templates": None if templates is None else str(templates),
         "template": template or None,
+        "skip_unsupported": skip_unsupported,
     }
     where = shared.Cluster(engine, address, workers)
     study = study_of(folder, preset, config, flags, method_options(option), reader_flags.given())
@@ -145,15 +160,21 @@ def bench_command(
         raise typer.Exit(EXIT_WITH_FAILURES)
 
 
-def _on_cluster(where: shared.Cluster, study: Study) -> Callable[[str], Reader]:
+def _on_cluster(where: shared.Cluster, study: Study) -> Callable[[str], OpenModel]:
     """Opens each model of a study on the workers of a cluster, after those of the model before it have ended."""
     from ccrank.distributed import ClusterReader, Pool, connect
     from ccrank.reader_options import ReaderOptions
+    from ccrank.remote import is_remote
 
+    if remote := [name for name in study.addresses if is_remote(name)]:
+        raise CcrankError(
+            f"--engine ray is for models that ccrank loads itself, and {remote[0]} is behind a server: remove one of "
+            "them"
+        )
     options = ReaderOptions(**study.reader)
     open_pools: list[Pool] = []
 
-    def opened(name: str) -> Reader:
+    def opened(name: str) -> OpenModel:
         while open_pools:
             open_pools.pop().close()
         open_pools.append(connect(where.address, where.workers, name, options))
@@ -191,6 +212,8 @@ def study_of(
         raise CcrankError(
             "no study given: use --preset quick (minutes) or paper (hours), --config FILE, or --datasets"
         )
+    if (name or "datasets" in given) and not config and "methods" not in given:
+        given.setdefault("skip_unsupported", True)  # nobody asked for each single method of a preset
     table = base.get("options", {})
     if name and "methods" in given:
         # A preset's options of methods that the flag leaves out are left out too.

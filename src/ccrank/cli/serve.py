@@ -27,7 +27,8 @@ def serve_command(
         typer.Option(
             "--model",
             "-m",
-            help="A model that requests may name; repeat it for several. ALIAS=MODEL gives it another name.",
+            help="A model that requests may name; repeat it for several. ALIAS=MODEL gives it another name; "
+            "openai:URL#NAME is one behind another server.",
             rich_help_panel=shared.READER_PANEL,
         ),
     ] = None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.experiment.folder import StudyFolder
-from ccrank.lm import Reader
+from ccrank.experiment.servers import LeftOut
+from ccrank.remote import OpenModel, RemoteReader
 from ccrank.results.load import load_environment
 from ccrank.results.schema import ENVIRONMENT
 from ccrank.version import __version__
@@ -54,28 +56,55 @@ def record_environment(folder: StudyFolder) -> None:
         folder.write(ENVIRONMENT, _text(known))
 
 
-def record_model(folder: StudyFolder, reader: Reader) -> None:
-    """Record the weights behind a model name; raise an error if they differ from those recorded before."""
+def record_model(folder: StudyFolder, name: str, reader: OpenModel, left_out: Sequence[LeftOut] = ()) -> None:
+    """Record the weights behind a model name, and what is left out for it; raise an error if the weights differ from
+    those recorded before."""
     known = load_environment(folder.path)
-    loaded = reader.loaded
-    before = known["models"].get(reader.name)
-    if before is not None and before["identity"] != loaded.identity:
+    before = known["models"].get(name)
+    if before is not None and (change := _change(before, reader)):
         raise CcrankError(
-            f"the model {reader.name} differs from the one in {folder.path}: its weights or precision "
-            f"were {before['identity']}, now {loaded.identity}; give another folder, or --force-new to start over"
+            f"the model {name} differs from the one in {folder.path}: {change}; give another folder, or --force-new "
+            "to start over"
         )
     if before is None:
-        known["models"][reader.name] = {
-            "identity": loaded.identity,
-            "type": loaded.model.config.model_type,
-            "form": loaded.form,
-            "layers": reader.depth,
-            "width": reader.width,
-            "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
-            "dtype": str(loaded.model.dtype).removeprefix("torch."),
-            "device": str(loaded.model.device),
-        }
+        known["models"][name] = {**_facts(reader), "left_out": [str(one) for one in left_out]}
         folder.write(ENVIRONMENT, _text(known))
+
+
+def _facts(reader: OpenModel) -> dict[str, Any]:
+    if isinstance(reader, RemoteReader):
+        server = reader.server
+        return {
+            "remote": True,
+            "server": server.client.address.base,
+            "served_by": server.facts.get("owned_by"),
+            "read_as": server.scoring.name,
+            "form": reader.form,
+            "window": reader.window,
+            "weights": server.weights,
+            "evidence": [round(float(value), 5) for value in server.evidence],
+        }
+    loaded = reader.loaded
+    return {
+        "remote": False,
+        "identity": loaded.identity,
+        "type": loaded.model.config.model_type,
+        "form": loaded.form,
+        "layers": reader.depth,
+        "width": reader.width,
+        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+        "dtype": str(loaded.model.dtype).removeprefix("torch."),
+        "device": str(loaded.model.device),
+    }
+
+
+def _change(before: dict[str, Any], reader: OpenModel) -> str:
+    """How a model differs from the one that was recorded, in words; empty if it is the same."""
+    if isinstance(reader, RemoteReader):
+        return reader.server.change_since(before["weights"], before["evidence"])
+    if before["identity"] == reader.loaded.identity:
+        return ""
+    return f"its weights or precision were {before['identity']}, now {reader.loaded.identity}"
 
 
 def _text(value: Any) -> bytes:

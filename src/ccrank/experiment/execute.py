@@ -16,7 +16,6 @@ from ccrank.api import rank_tasks
 from ccrank.errors import CcrankWarning
 from ccrank.experiment.choice import SINGLE
 from ccrank.experiment.units import TaskSet, Unit
-from ccrank.lm import Reader
 from ccrank.lm.reader import Progress
 from ccrank.metrics import evaluate, pair_accuracy
 from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy, chance_pairs
@@ -29,6 +28,7 @@ from ccrank.probing.objectives import Settings
 from ccrank.prompts import Templates
 from ccrank.ranking import Ranking, from_canonical, margins_from_canonical
 from ccrank.recoverable import isolate_failures
+from ccrank.remote import OpenModel
 from ccrank.task import Task
 
 BLOCK_COMPARISONS = 2048
@@ -64,7 +64,7 @@ class Scored:
 def run_method(
     unit: Unit,
     task_set: TaskSet,
-    reader: Reader,
+    reader: OpenModel,
     templates: Templates,
     options: dict[str, Any],
     progress: Progress | None = None,

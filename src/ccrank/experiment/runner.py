@@ -11,10 +11,19 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, UnavailableError
 from ccrank.experiment.environment import record_environment, record_model
 from ccrank.experiment.execute import Outcome, run_method, run_probe
 from ccrank.experiment.folder import StudyFolder
+from ccrank.experiment.servers import (
+    LeftOut,
+    check_methods,
+    notices,
+    open_server,
+    unsupported,
+    with_names,
+    without,
+)
 from ccrank.experiment.study import Study
 from ccrank.experiment.units import (
     CHARACTERS_PER_TOKEN,
@@ -34,9 +43,11 @@ from ccrank.prompts import Templates
 from ccrank.ranking import canonical
 from ccrank.reader_options import ReaderOptions
 from ccrank.recoverable import RECOVERABLE_ERRORS, reason_of
+from ccrank.remote import OpenModel, RemoteReader, is_remote
+from ccrank.remote.options import check_options
 from ccrank.results.schema import FAILURES
 
-OpenReader = Callable[[str], Reader]
+OpenReader = Callable[[str], OpenModel]
 
 
 class Watcher:
@@ -70,6 +81,8 @@ class StudyReport:
     rows: int
     failures: list[dict[str, Any]]
     seconds: float
+    left_out: tuple[LeftOut, ...] = ()
+    """Methods that models behind servers cannot run."""
 
 
 def run_study(
@@ -87,11 +100,19 @@ def run_study(
 
     `cache` is the cache of readings: a folder, an open cache, or None for `out/cache`. `retry` repeats units with
     failed tasks. `open_reader` replaces loading models by name.
+
+    Methods that need hidden states are refused for models behind servers before anything is read, or left out if the
+    study says so (`skip_unsupported`).
     """
     start = time.perf_counter()
     folder, watcher = StudyFolder(out), watcher or Watcher()
+    check_options(study.models, ReaderOptions(**study.reader))
     sets = load_task_sets(study, data_dir)
-    units = plan_units(study, sets)
+    left_out = unsupported(study, sets)
+    check_methods(study, sets, left_out)
+    study = with_names(study)
+    left_out = unsupported(study, sets)
+    units = without(plan_units(study, sets), left_out)
     with folder.locked():
         folder.begin(study, sets, force_new)
         if retry:
@@ -100,20 +121,23 @@ def run_study(
         broken: dict[Unit, str] = {}
         weights = _weights(pending, sets)
         watcher.begin(len(units), len(units) - len(pending), sum(weights.values()))
+        for notice in notices(left_out):
+            watcher.say(notice)
         if pending:
             folder.forget_results()
             record_environment(folder)
             if not isinstance(cache, ReadingCache):
                 cache = ReadingCache(Path(cache) if cache else folder.path / "cache")
             opener = open_reader or _opener(study, cache, watcher)
-            run = _Run(study, folder, sets, watcher, weights, broken)
+            run = _Run(study, folder, sets, watcher, weights, broken, left_out)
             for model, own in groupby(pending, key=lambda unit: unit.model):
                 run.model(model, list(own), opener)
                 _free_memory()
         failures = [entry for unit in units for entry in _failures(unit, folder, sets, broken)]
         folder.write(FAILURES, "".join(json.dumps(entry) + "\n" for entry in failures).encode())
         rows = folder.join([unit for unit in units if unit not in broken])
-    return StudyReport(len(units), len(units) - len(pending), rows, failures, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    return StudyReport(len(units), len(units) - len(pending), rows, failures, seconds, tuple(left_out))
 
 
 class _Run:
@@ -127,7 +151,9 @@ class _Run:
         watcher: Watcher,
         weights: dict[Unit, float],
         broken: dict[Unit, str],
+        left_out: Sequence[LeftOut],
     ) -> None:
+        self.left_out = left_out
         self.study, self.folder, self.sets = study, folder, sets
         self.watcher, self.weights, self.broken = watcher, weights, broken
         self.templates: Templates = study.load_templates()
@@ -140,7 +166,10 @@ class _Run:
             self.watcher.say(f"{name}: {error}")
             self.broken.update(dict.fromkeys(units, reason_of(error)))
             return
-        record_model(self.folder, reader)
+        record_model(self.folder, name, reader, [one for one in self.left_out if one.model == name])
+        if isinstance(reader, RemoteReader):
+            self._behind_server(units, reader)
+            return
         tokens = sum(self.weights[unit] for unit in units) / CHARACTERS_PER_TOKEN
         self.watcher.expect(name, len(units), tokens / tokens_per_second(reader.loaded.model))
         for _, group in groupby(units, key=lambda unit: unit.group):
@@ -151,7 +180,17 @@ class _Run:
                 for unit in members:
                     self._guarded(unit, reader, lambda unit=unit: self._ask(unit, reader))  # type: ignore[misc]
 
-    def _ask(self, unit: Unit, reader: Reader) -> Outcome:
+    def _behind_server(self, units: Sequence[Unit], reader: RemoteReader) -> None:
+        """The units of a model behind a server; if it can no longer be read, the rest fail at once."""
+        for place, unit in enumerate(units):
+            try:
+                self._guarded(unit, reader, lambda unit=unit: self._ask(unit, reader))  # type: ignore[misc]
+            except UnavailableError as error:
+                self.watcher.say(f"{unit}: {error}")
+                self.broken.update(dict.fromkeys(units[place:], reason_of(error)))
+                return
+
+    def _ask(self, unit: Unit, reader: OpenModel) -> Outcome:
         options = unit.choice.parse_options(self.study.options.get(unit.choice.name, {}))
         return run_method(
             unit, self.sets[unit.dataset], reader, self.templates, options, self.watcher.reading
@@ -195,12 +234,14 @@ class _Run:
         for one in shared:
             one.close()
 
-    def _guarded(self, unit: Unit, reader: Reader, work: Callable[[], Outcome]) -> None:
+    def _guarded(self, unit: Unit, reader: OpenModel, work: Callable[[], Outcome]) -> None:
         """Run a unit and store it. One that fails as a whole is not stored, so that the next run repeats it."""
         self.watcher.start(unit)
         start = time.perf_counter()
         try:
             outcome = work()
+        except UnavailableError:
+            raise
         except RECOVERABLE_ERRORS as error:
             self.broken[unit] = reason_of(error)
             self.watcher.say(f"{unit}: {self.broken[unit]}")
@@ -211,7 +252,14 @@ class _Run:
 
 
 def _opener(study: Study, cache: ReadingCache, watcher: Watcher) -> OpenReader:
-    return lambda name: Reader.open(name, ReaderOptions(**study.reader), cache=cache, say=watcher.say)
+    options, addresses = ReaderOptions(**study.reader), study.addresses
+
+    def opened(name: str) -> OpenModel:
+        if is_remote(name):
+            return open_server(addresses[name], cache, watcher.say)
+        return Reader.open(name, options, cache=cache, say=watcher.say)
+
+    return opened
 
 
 def _weights(units: Sequence[Unit], sets: dict[str, TaskSet]) -> dict[Unit, float]:

@@ -14,6 +14,7 @@ from ccrank.errors import CcrankError
 from ccrank.experiment.choice import Choice
 from ccrank.prompts import Templates, load_templates
 from ccrank.reader_options import ReaderOptions
+from ccrank.remote import shown_name
 from ccrank.toml import parse_toml
 
 READER_DEFAULTS: Mapping[str, Any] = asdict(ReaderOptions())
@@ -47,13 +48,16 @@ class Study:
     """A TOML file of templates that override the packaged ones."""
     reader: Mapping[str, Any] = field(default_factory=dict)
     """How models are read: device, dtype, chat, truncate …"""
+    skip_unsupported: bool = False
+    """Leave out methods that need hidden states where a model is behind a server, instead of refusing the study."""
 
     def __post_init__(self) -> None:
         for name in ("models", "datasets", "methods"):
             values = tuple(getattr(self, name))
             if not values:
                 raise CcrankError(f"a study needs at least one entry in {name}")
-            if repeated := sorted({value for value in values if values.count(value) > 1}):
+            shown = [shown_name(value) for value in values] if name == "models" else values
+            if repeated := sorted({value for value in shown if shown.count(value) > 1}):
                 raise CcrankError(f"{name} contains {repeated[0]!r} twice")
             object.__setattr__(self, name, values)
         if "auto" in self.models:
@@ -78,6 +82,11 @@ class Study:
             choice.parse_options(self.options.get(choice.name, {}))
 
     @property
+    def addresses(self) -> dict[str, str]:
+        """The name of each model in results → the name by which it is opened: an address may contain secrets."""
+        return {shown_name(model): model for model in self.models}
+
+    @property
     def choices(self) -> tuple[Choice, ...]:
         """The methods, parsed; a method with several splits is several choices."""
         found = [choice for text in self.methods for choice in Choice.parse(text)]
@@ -100,6 +109,8 @@ class Study:
         for name in ("options", "reader"):
             if not isinstance(given.get(name, {}), Mapping):
                 raise CcrankError(f"{where}: {name} must be a table, got {given[name]!r}")
+        if not isinstance(given.get("skip_unsupported", False), bool):
+            raise CcrankError(f"{where}: skip_unsupported must be true or false")
         for name, table in given.get("options", {}).items():
             if not isinstance(table, Mapping):
                 raise CcrankError(f"{where}: options.{name} must be a table of options, got {table!r}")
@@ -115,14 +126,21 @@ class Study:
         return load_templates(self.templates, self.template)
 
     def to_toml(self) -> str:
-        """The study as a file that `Study.load` reads."""
-        return to_toml({key: value for key, value in asdict(self).items() if value not in (None, (), {})})
+        """The study as a file that `Study.load` reads; addresses have no secrets there."""
+        entries = {**asdict(self), "models": tuple(self.addresses)}
+        return to_toml(
+            {
+                key: value
+                for key, value in entries.items()
+                if value not in (None, (), {}) and value is not False
+            }
+        )
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that results depend on, as plain values by name, so that two studies can be compared entry by
         entry."""
         entries: dict[str, Any] = {
-            "models": list(self.models),
+            "models": list(self.addresses),
             "datasets": list(self.datasets),
             "methods": [str(choice) for choice in self.choices],
             "seeds": self.seeds,

@@ -90,7 +90,7 @@ def plan_units(study: Study, sets: Mapping[str, TaskSet]) -> list[Unit]:
 
 
 def _plan(study: Study, sets: Mapping[str, TaskSet]) -> Iterator[Unit]:
-    for model in study.models:
+    for model in study.addresses:
         for name, task_set in sets.items():
             groups: dict[tuple[str, ...], list[Unit]] = {}
             for choice in study.choices:

@@ -132,6 +132,24 @@ def _label_free(
     return [answers[index] for index in range(len(tasks))], states
 
 
+def auto_reads_states(tasks: Sequence[Task], options: Mapping[str, Any]) -> bool:
+    """Whether `auto` reads hidden states: for lists without a context, for four or more lists of one criterion, and
+    for labels; never for documents with a query.
+
+    Parameters
+    ----------
+    tasks
+        The tasks that are ranked together.
+    options
+        The options of `auto`.
+    """
+    plain = [task for task in tasks if task.query is None]
+    if plain and (options.get("labels") is not None or not all(task.context for task in plain)):
+        return True
+    pooled = any(len(members) >= LEAST_TASKS for members in _by_criterion(plain).values())
+    return pooled and bool(options.get("anchor", True))
+
+
 def label_free_states(
     task: Task, reader: ReaderLike, templates: Templates, progress: Progress | None = None
 ) -> tuple[Answer, States]:

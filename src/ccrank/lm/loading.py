@@ -115,8 +115,9 @@ def load_model(
     """
     if name.startswith(SERVER_PREFIX):
         raise CcrankError(
-            f"a model behind a server ({SERVER_PREFIX}…) works with `ccrank rank` and in Python, by methods that need "
-            "log-probabilities only; here ccrank must load the model itself: give a hub id, a folder or a .gguf file"
+            f"a model behind a server ({SERVER_PREFIX}…) works with `ccrank rank`, `bench` and `serve`, and in Python, "
+            "by methods that need log-probabilities only; here ccrank must load the model itself: give a hub id, a "
+            "folder or a .gguf file"
         )
     folder = locate(name, allow_pickle=allow_pickle, say=say)
     files = weight_files(folder, allow_pickle)

@@ -23,6 +23,17 @@ def is_remote(model: str) -> bool:
     return model.startswith(SERVER_PREFIX)
 
 
+def shown_name(model: str) -> str:
+    """The name of a model as it is shown and stored: an address without its user, password and query.
+
+    Parameters
+    ----------
+    model
+        As `--model` takes it.
+    """
+    return Address.parse(model).name if is_remote(model) else model
+
+
 @dataclass(frozen=True)
 class Address:
     """Where a server is, and which of its models is meant."""
@@ -67,6 +78,11 @@ class Address:
             parts.query,
             credentials,
         )
+
+    @property
+    def name(self) -> str:
+        """The address as a model's name, without secrets."""
+        return f"{SERVER_PREFIX}{self.base}" + (f"#{self.model}" if self.model else "")
 
     @property
     def root(self) -> str:

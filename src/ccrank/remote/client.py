@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.message import Message
 from typing import Any, TypeVar
 
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, UnavailableError
 from ccrank.remote.address import Address
 from ccrank.text import one_line
 
@@ -31,10 +31,14 @@ ATTEMPTS = 6
 FIRST_WAIT = 0.5
 """Seconds before the second attempt; each further wait is twice as long, and up to a quarter longer at random."""
 LONGEST_WAIT = 60.0
+POLL = 0.1
+"""Seconds between looks at whether the work was stopped."""
 LONGEST_ANSWER = 1 << 28
 """Bytes. More is no answer to a question of ours."""
 AGAIN = (408, 425, 429, 500, 502, 503, 504)
 """Statuses that may change by themselves."""
+ADDRESS_STATUSES = (401, 403, 404)
+"""Statuses that concern the key, the URL or the model's name."""
 LOST = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
 
 Job = TypeVar("Job")
@@ -44,14 +48,20 @@ Result = TypeVar("Result")
 class RefusedError(CcrankError):
     """The server understood the request and refuses it: another attempt would be in vain."""
 
-    def __init__(self, message: str, status: int) -> None:
+    def __init__(self, message: str, status: int, problem: str) -> None:
         super().__init__(message)
         self.status = status
+        self.problem = problem
+        """What it answered, without its address."""
 
     @property
     def concerns_address(self) -> bool:
         """Whether the key, the URL or the model's name is at fault, so that no other form of the request would do."""
-        return self.status in (401, 403, 404)
+        return self.status in ADDRESS_STATUSES
+
+
+class RefusedAddressError(RefusedError, UnavailableError):
+    """The server refuses whatever is sent to this address with this key."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -75,7 +85,9 @@ class Client:
     timeout
         Seconds to wait for an answer; None takes the environment's number.
     first_wait
-        Seconds before the second attempt.
+        Seconds before the second attempt; None takes the usual ones.
+    attempts
+        How often a request is sent that fails.
     """
 
     def __init__(
@@ -85,12 +97,15 @@ class Client:
         key: str | None = None,
         requests: int | None = None,
         timeout: float | None = None,
-        first_wait: float = FIRST_WAIT,
+        first_wait: float | None = None,
+        attempts: int = ATTEMPTS,
     ) -> None:
         self.address = address
         self.requests = int(_number(REQUESTS_VARIABLE, DEFAULT_REQUESTS)) if requests is None else requests
         self.timeout = _number(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT) if timeout is None else timeout
-        self.first_wait = first_wait
+        self.first_wait = FIRST_WAIT if first_wait is None else first_wait
+        self.attempts = attempts
+        self._slots = threading.BoundedSemaphore(self.requests)
         self._key = (os.environ.get(KEY_VARIABLE, "") if key is None else key).strip()
         self._thread = threading.local()
         handlers: list[urllib.request.BaseHandler] = [_NoRedirects()]
@@ -126,6 +141,8 @@ class Client:
     def each(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[int, Result]]:
         """(place, result) of each job as it is done, several at once; after an error, the others are dropped.
 
+        All threads that call this share the number of requests that are under way.
+
         Parameters
         ----------
         work
@@ -133,9 +150,6 @@ class Client:
         jobs
             What to do it with.
         """
-        if len(jobs) < 2:
-            yield from ((place, work(job)) for place, job in enumerate(jobs))
-            return
         todo: queue.SimpleQueue[tuple[int, Job]] = queue.SimpleQueue()
         done: queue.SimpleQueue[tuple[int, Result | BaseException]] = queue.SimpleQueue()
         for pair in enumerate(jobs):
@@ -160,7 +174,7 @@ class Client:
             threading.Thread(target=run, name=f"ccrank-request-{number}", daemon=True).start()
         try:
             for _ in jobs:
-                place, result = done.get()
+                place, result = _awaited(done)
                 if isinstance(result, BaseException):
                     raise result
                 yield place, result
@@ -186,16 +200,23 @@ class Client:
         request = urllib.request.Request(
             f"{url}?{self.address.query}" if self.address.query else url, data, self._headers()
         )
-        for attempt in range(1, ATTEMPTS + 1):
+        stopped: threading.Event = getattr(self._thread, "stopped", None) or threading.Event()
+        problem, attempt = "was not asked", 0
+        while attempt < self.attempts:
             asked: float | None = None
+            while not self._slots.acquire(timeout=POLL):
+                if stopped.is_set():
+                    raise UnavailableError(f"{url} {problem}: the work was stopped")
+            attempt += 1
             try:
                 with self._opener.open(request, timeout=self.timeout) as reply:
                     return json.loads(_whole(reply))
             except urllib.error.HTTPError as error:
                 problem = f"answered {error.code}{self._reason(error)}"
                 if error.code not in AGAIN:
-                    raise RefusedError(
-                        f"{url} {problem}{self._remedy(error.code, error.headers)}", error.code
+                    kind = RefusedAddressError if error.code in ADDRESS_STATUSES else RefusedError
+                    raise kind(
+                        f"{url} {problem}{self._remedy(error.code, error.headers)}", error.code, problem
                     ) from None
                 asked = _asked_wait(error.headers)
             except ValueError:
@@ -203,14 +224,15 @@ class Client:
             except LOST as error:
                 cause = error.reason if isinstance(error, urllib.error.URLError) else error
                 problem = f"gave no answer ({self.hidden(one_line(str(cause) or type(cause).__name__, 120))})"
-            if attempt < ATTEMPTS:
+            finally:
+                self._slots.release()
+            if attempt < self.attempts:
                 seconds = self.first_wait * 2 ** (attempt - 1) * self._random.uniform(1.0, 1.25)
                 seconds = min(LONGEST_WAIT, max(seconds, asked or 0.0))
                 log.info("%s %s; attempt %d in %.1f s", url, problem, attempt + 1, seconds)
-                stopped: threading.Event = getattr(self._thread, "stopped", None) or threading.Event()
                 if stopped.wait(seconds):
                     break
-        raise CcrankError(
+        raise UnavailableError(
             f"{url} {problem}, after {attempt} attempts; see whether the server is up and has this address, send "
             f"fewer requests at once ({REQUESTS_VARIABLE}) or wait longer for answers ({TIMEOUT_VARIABLE}, seconds)"
         )
@@ -242,6 +264,15 @@ class Client:
         if status == 404:
             return "; see whether the address is that of an OpenAI-compatible API, such as …/v1"
         return ""
+
+
+def _awaited(done: queue.SimpleQueue[Result]) -> Result:
+    """The next result. Python raises an exception that another thread asked for only where this one is awake."""
+    while True:
+        try:
+            return done.get(timeout=POLL)
+        except queue.Empty:
+            continue
 
 
 def _whole(reply: Any) -> bytes:

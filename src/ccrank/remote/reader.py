@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,15 +17,15 @@ from ccrank.lm import Cost, Reader, ReadingCache, Readings
 from ccrank.lm.answers import answer_tree
 from ccrank.lm.chunks import in_tokens
 from ccrank.lm.hub import Say
-from ccrank.lm.loading import SERVER_PREFIX
 from ccrank.lm.reader import Progress, per_prompt
 from ccrank.prompts import Form, Prompt
 from ccrank.reader_options import ReaderOptions
 from ccrank.remote.address import Address, is_remote
 from ccrank.remote.client import Client
 from ccrank.remote.completions import Token
+from ccrank.remote.options import check_options
 from ccrank.remote.scoring import Asked, Scored
-from ccrank.remote.server import Server
+from ccrank.remote.server import ChangedError, Server
 from ccrank.remote.tokens import GuessedTokens
 
 METHODS = (
@@ -73,12 +74,27 @@ class RemoteReader:
         The model; `RemoteReader.open` asks for it.
     cache
         Where readings are stored on disk; None stores none.
+    check_after
+        Before readings are stored, the server is asked whether it has the same model still, if so many seconds have
+        passed since the last time; None never asks.
+    shown_as
+        The model's name in results and messages; None takes its address.
     """
 
     form: Form = "causal"
 
-    def __init__(self, server: Server, *, cache: ReadingCache | None = None) -> None:
-        self.server, self.cache = server, cache
+    def __init__(
+        self,
+        server: Server,
+        *,
+        cache: ReadingCache | None = None,
+        check_after: float | None = None,
+        shown_as: str | None = None,
+    ) -> None:
+        self.server, self.cache, self.check_after, self.shown_as = server, cache, check_after, shown_as
+        self.changed = False
+        """Whether the server was found to have another model: nothing more is to be read."""
+        self._checked = time.monotonic()
         self.loaded = RemoteModel(self.name, server.identity(cache), server.window)
         self.spent = Cost()
         """The total cost of all readings so far."""
@@ -90,6 +106,7 @@ class RemoteReader:
         options: ReaderOptions | None = None,
         *,
         cache: ReadingCache | None = None,
+        check_after: float | None = None,
         say: Say = lambda _: None,
     ) -> RemoteReader:
         """Ask a server for a model.
@@ -100,26 +117,20 @@ class RemoteReader:
             openai:URL#NAME
         options
             Must be the defaults: the server has loaded the model already.
-        cache
-            Where readings are stored on disk; None stores none.
+        cache, check_after
+            As of the class.
         say
             Called with a short status message before anything slow.
         """
         address = Address.parse(name)
-        for one in fields(ReaderOptions):
-            if options is not None and getattr(options, one.name) != one.default:
-                flag = f"--{one.name.replace('_', '-')}"
-                raise CcrankError(
-                    f"{flag} ({one.name}={getattr(options, one.name)!r}) is for models that ccrank loads itself; the "
-                    f"server at {address.base} has loaded its own: remove it"
-                )
+        check_options([name], options or ReaderOptions())
         say(f"looking at {address.base}")
-        return cls(Server.of(Client(address)), cache=cache)
+        return cls(Server.of(Client(address)), cache=cache, check_after=check_after)
 
     @property
     def name(self) -> str:
-        """The address with the model's name, without secrets."""
-        return f"{SERVER_PREFIX}{self.server.client.address.base}#{self.server.model}"
+        """The address with the model's name, without secrets; or the name that it is to be shown as."""
+        return self.shown_as or replace(self.server.client.address, model=self.server.model).name
 
     @property
     def window(self) -> int | None:
@@ -227,6 +238,18 @@ class RemoteReader:
         self.spent += cost
         return _readings(rows, [len(own) for own in answers], cost)
 
+    def reopened(self) -> RemoteReader:
+        """A reader of whatever model the server has at this address now."""
+        # In a thread, so that the work of this one can be stopped meanwhile.
+        client = self.server.client
+        [(_, server)] = client.each(Server.of, [client])
+        return RemoteReader(
+            server,
+            cache=self.cache,
+            check_after=self.check_after,
+            shown_as=self.shown_as,
+        )
+
     def about(self) -> dict[str, Any]:
         """The model's properties, for `ccrank models info`."""
         server = self.server
@@ -261,6 +284,7 @@ class RemoteReader:
                 list(missing.values()), lambda share: report(stored + (1 - stored) * share)
             )
             fresh = {key: _row(one, per_token) for key, one in zip(missing, scored, strict=True)}
+            self._check()
         report(1.0)
         if self.cache is not None:
             self.cache.put(fresh)
@@ -268,6 +292,16 @@ class RemoteReader:
         sent = sum(int(row[0]) for row in fresh.values())
         read = sum(int(rows[key][0]) for key in keys)
         return [rows[key] for key in keys], Cost(len(asked), read, read, sent)
+
+    def _check(self) -> None:
+        if self.check_after is None or time.monotonic() - self._checked < self.check_after:
+            return
+        try:
+            self.server.check()
+        except ChangedError:
+            self.changed = True
+            raise
+        self._checked = time.monotonic()
 
     def _key(self, asked: Asked, per_token: bool) -> bytes:
         text = json.dumps([self.loaded.identity, asked.text, asked.answers, per_token])

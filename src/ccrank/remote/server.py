@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, UnavailableError
 from ccrank.lm.cache import ReadingCache
 from ccrank.remote.client import Client, RefusedError
 from ccrank.remote.completions import choices, positions
@@ -28,7 +28,14 @@ VOLATILE = ("created", "modified_at", "permission")
 TEXTS = ("The capital of France is", "She opened the door and", "1, 2, 3, 4,", "def main():\n    ")
 """The next tokens after these show whether the weights are the same."""
 SAME_WEIGHTS = 0.02
-"""Log-probabilities of one model differ less from request to request, by rounding."""
+"""Log-probabilities of one model seldom differ more from request to request, by rounding. Beyond it, nothing that was
+stored is used."""
+OTHER_WEIGHTS = 0.1
+"""Rounding in 16 bits does not reach it. Beyond it, it is another model."""
+
+
+class ChangedError(UnavailableError):
+    """The server has another model than before."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class Server:
         client
             The server.
         """
-        model, facts = _model(client)
+        model, facts = served_model(client)
         batch, evidence = _first_readings(client, model)
         tokens = ServerTokens.found(client, model)
         scoring: Scoring | None = EchoScoring.found(client, model, batch)
@@ -77,6 +84,53 @@ class Server:
         meta = self.facts.get("meta")
         found = self.facts.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
         return found if isinstance(found, int) and found > 0 else None
+
+    @property
+    def weights(self) -> dict[str, Any]:
+        """The model's name and what the server says of its weights, however it was started."""
+        meta = self.facts.get("meta")
+        known = meta if isinstance(meta, dict) else {}
+        return {
+            "served_name": self.model,
+            "path": self.facts.get("root"),
+            "parameters": known.get("n_params"),
+            "bytes": known.get("size"),
+        }
+
+    def change_since(self, weights: Mapping[str, Any], evidence: Sequence[float] | np.ndarray) -> str:
+        """How the model differs from an earlier one, in words; empty if it is the same.
+
+        Parameters
+        ----------
+        weights
+            The earlier `weights`.
+        evidence
+            The earlier `evidence`.
+        """
+        named = [
+            f"{key} was {weights.get(key)!r}, is {value!r}"
+            for key, value in self.weights.items()
+            if weights.get(key) != value
+        ]
+        earlier = np.asarray(evidence, np.float32)
+        if named or earlier.shape != self.evidence.shape:
+            return "; ".join(named) or f"it lists other tokens after the same {len(TEXTS)} texts"
+        apart = float(np.abs(earlier - self.evidence).max(initial=0.0))
+        if apart < OTHER_WEIGHTS:
+            return ""
+        return f"log-probabilities after the same {len(TEXTS)} texts differ by up to {apart:.2f}"
+
+    def check(self) -> None:
+        """Ask the server whether it has the same model still; another one raises an error."""
+        # In a thread, so that the work of this one can be stopped meanwhile.
+        [(_, (model, facts, evidence))] = self.client.each(_now, [self.client])
+        if change := replace(self, model=model, facts=facts, evidence=evidence).change_since(
+            self.weights, self.evidence
+        ):
+            raise ChangedError(
+                f"the model at {self.client.address.base} has changed while it was read: {change}; start again, with "
+                "one model behind this address from the beginning to the end"
+            )
 
     def identity(self, cache: ReadingCache | None) -> str:
         """A digest of the address, the model's name, what the server says of it, and what it answers.
@@ -104,8 +158,20 @@ class Server:
         return named.hexdigest()
 
 
-def _model(client: Client) -> tuple[str, Mapping[str, Any]]:
-    """The name of the model as the server takes it, and what it says of it."""
+def _now(client: Client) -> tuple[str, Mapping[str, Any], np.ndarray]:
+    """The name of a server's model, what it says of it, and log-probabilities."""
+    model, facts = served_model(client)
+    return model, facts, _first_readings(client, model)[1]
+
+
+def served_model(client: Client) -> tuple[str, Mapping[str, Any]]:
+    """The name of the model as the server takes it, and what it says of it.
+
+    Parameters
+    ----------
+    client
+        The server; its address may name the model.
+    """
     wanted = client.address.model
     try:
         reply = client.get("/models")
@@ -118,14 +184,14 @@ def _model(client: Client) -> tuple[str, Mapping[str, Any]]:
     names = ", ".join(one["id"] for one in facts) or "none"
     if wanted is None:
         if len(facts) != 1:
-            raise CcrankError(
+            raise UnavailableError(
                 f"{client.address.base} has {len(facts)} models: {names}; add one of them to the address, as #NAME"
             )
         return facts[0]["id"], facts[0]
     for one in facts:
         if wanted in (one["id"], PurePosixPath(one["id"]).name, *(one.get("aliases") or ())):
             return one["id"], one
-    raise CcrankError(f"{client.address.base} has no model {wanted!r}; it has {names}")
+    raise UnavailableError(f"{client.address.base} has no model {wanted!r}; it has {names}")
 
 
 def _first_readings(client: Client, model: str) -> tuple[int, np.ndarray]:

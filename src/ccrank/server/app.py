@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from ccrank.lm import Reader
+from ccrank.remote import OpenModel
 from ccrank.server import health_routes, page_routes, rank_routes, rerank_routes
 from ccrank.server.gate import Gate
 from ccrank.server.metrics import Metrics
@@ -20,7 +20,7 @@ from ccrank.server.work import Workers
 from ccrank.version import __version__
 
 
-def create_app(settings: ServerSettings, readers: Mapping[str, Reader] | None = None) -> FastAPI:
+def create_app(settings: ServerSettings, readers: Mapping[str, OpenModel] | None = None) -> FastAPI:
     """The application, with its models open.
 
     Parameters

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import PlainTextResponse, Response
@@ -22,12 +24,16 @@ async def healthz(request: Request) -> Response:
 
 @router.get("/readyz", responses={503: {"description": "No new work is taken."}})
 async def readyz(request: Request) -> Response:
-    """200 while new work is taken, 503 when the server drains, its queue is full or a model cannot be read."""
+    """200 while new work is taken, 503 when the server drains, its queue is full or a model cannot be read.
+
+    Servers of models behind other servers are asked for it, every few seconds at most.
+    """
     state = state_of(request)
+    ready = await asyncio.to_thread(state.models.ready)
     reasons = {
         "draining": state.draining,
         "queue full": state.workers.full,
-        "model failed": not state.models.alive,
+        "model failed": not ready,
     }
     found = [reason for reason, holds in reasons.items() if holds]
     return JSONReply({"ready": not found, "reasons": found}, 503 if found else 200)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.lm import Reader, ReadingCache
 from ccrank.lm.hub import Say
 from ccrank.lm.listed import ListedEngine
+from ccrank.remote import OpenModel, RemoteReader, is_remote, shown_name
+from ccrank.remote.options import check_options
 from ccrank.server.replies import RequestError
 from ccrank.server.scheduler import Pass, Scheduler, SharedEngine
 from ccrank.server.settings import ServerSettings
 from ccrank.server.stopping import Ticket
+from ccrank.server.upstream import UpstreamModel, open_upstream
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,37 @@ class ServedModel:
         """
         return self.reader.with_engine(SharedEngine(self.scheduler, ticket))
 
+    @property
+    def alive(self) -> bool:
+        """Whether the model can be read."""
+        return self.scheduler.alive
+
+    def ready(self) -> bool:
+        """Whether the model can be read now."""
+        return self.alive
+
+    def about(self) -> dict[str, Any]:
+        """What /v1/models says of it."""
+        return {
+            "id": self.name,
+            "object": "model",
+            "model": self.reader.name,
+            "form": self.reader.form,
+            "layers": self.reader.depth,
+            "width": self.reader.width,
+            "window": self.reader.loaded.window,
+            "language_model_head": not self.reader.loaded.missing_head,
+            "remote": False,
+        }
+
+    def stop(self) -> None:
+        """End its thread."""
+        self.scheduler.stop()
+
+
+AnyModel = ServedModel | UpstreamModel
+"""A model that was loaded here, or one behind another server."""
+
 
 class ServedModels:
     """All models of a server; the first is the default.
@@ -48,10 +83,13 @@ class ServedModels:
     """
 
     def __init__(
-        self, readers: Mapping[str, Reader], threads: int | None, report: Callable[[str, Pass], None]
+        self, readers: Mapping[str, OpenModel], threads: int | None, report: Callable[[str, Pass], None]
     ) -> None:
-        self._models: dict[str, ServedModel] = {}
+        self._models: dict[str, AnyModel] = {}
         for name, reader in readers.items():
+            if isinstance(reader, RemoteReader):
+                self._models[name] = UpstreamModel(name, reader)
+                continue
 
             def tell(done: Pass, name: str = name) -> None:
                 report(name, done)
@@ -68,13 +106,17 @@ class ServedModels:
     @property
     def alive(self) -> bool:
         """Whether every model can be read."""
-        return all(model.scheduler.alive for model in self._models.values())
+        return all(model.alive for model in self._models.values())
 
-    def all(self) -> list[ServedModel]:
+    def ready(self) -> bool:
+        """Whether every model can be read now, those behind other servers included, which are asked."""
+        return all(model.ready() for model in self._models.values())
+
+    def all(self) -> list[AnyModel]:
         """The models, the default one first."""
         return [*self._models.values()]
 
-    def get(self, name: str | None) -> ServedModel:
+    def get(self, name: str | None) -> AnyModel:
         """A model by its name; only those named at start can be reached.
 
         Parameters
@@ -93,10 +135,10 @@ class ServedModels:
     def stop(self) -> None:
         """End the threads of all models."""
         for model in self._models.values():
-            model.scheduler.stop()
+            model.stop()
 
 
-def open_readers(settings: ServerSettings, say: Say = lambda _: None) -> dict[str, Reader]:
+def open_readers(settings: ServerSettings, say: Say = lambda _: None) -> dict[str, OpenModel]:
     """Open the models of the settings: name → reader. All share one cache of readings.
 
     Parameters
@@ -107,15 +149,27 @@ def open_readers(settings: ServerSettings, say: Say = lambda _: None) -> dict[st
         Called with a short status message before anything slow.
     """
     cache = ReadingCache() if settings.cache else None
-    readers: dict[str, Reader] = {}
-    for given in settings.models:
-        alias, equals, model = given.partition("=")
-        name, model = (alias.strip(), model.strip()) if equals else (given, given)
-        if not name or not model:
-            raise CcrankError(f"--model {given!r}: give a model, or ALIAS=MODEL")
+    readers: dict[str, OpenModel] = {}
+    named = [_named(given) for given in settings.models]
+    check_options([model for _, model in named], settings.reader)
+    for alias, model in named:
+        name, reader = alias or model, None
+        if is_remote(model):
+            say(f"looking at {shown_name(model)}")
+            name, reader = open_upstream(model, alias, cache)
         if name in readers:
             raise CcrankError(f"--model {name!r} is given twice; give one of them another name: ALIAS=MODEL")
-        readers[name] = Reader.open(model, settings.reader, cache=cache, say=say)
+        readers[name] = reader or Reader.open(model, settings.reader, cache=cache, say=say)
     if not readers:
         raise CcrankError("no model to serve; give one with --model")
     return readers
+
+
+def _named(given: str) -> tuple[str | None, str]:
+    """Alias and model of ALIAS=MODEL; the address of a server may have a = of its own."""
+    alias, equals, model = given.partition("=")
+    if not equals or is_remote(given):
+        return None, given
+    if not alias.strip() or not model.strip():
+        raise CcrankError(f"--model {given!r}: give a model, or ALIAS=MODEL")
+    return alias.strip(), model.strip()

@@ -28,7 +28,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         413: "The body, the number of items or a text is too large.",
         422: "The request has a mistake, which the message names.",
         429: "Too many requests are waiting; see Retry-After.",
-        503: "The server is stopping or out of memory; see Retry-After.",
+        502: "The server of a model behind another server refuses to be read.",
+        503: "The server is stopping or out of memory, or a model's server does not answer; see Retry-After.",
         504: "The time is up; the work was stopped.",
     }.items()
 }
@@ -129,19 +130,7 @@ def event(kind: str, value: Any) -> bytes:
 @router.get("/v1/models")
 async def models(request: Request) -> Response:
     """The models that requests may name, the default one first."""
-    found = [
-        {
-            "id": model.name,
-            "object": "model",
-            "model": model.reader.name,
-            "form": model.reader.form,
-            "layers": model.reader.depth,
-            "width": model.reader.width,
-            "window": model.reader.loaded.window,
-            "language_model_head": not model.reader.loaded.missing_head,
-        }
-        for model in state_of(request).models.all()
-    ]
+    found = [model.about() for model in state_of(request).models.all()]
     return JSONReply({"object": "list", "data": found})
 
 

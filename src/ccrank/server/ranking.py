@@ -9,10 +9,10 @@ from ccrank.api import rank_tasks
 from ccrank.criterion_phrase import criterion_of
 from ccrank.errors import CcrankError
 from ccrank.estimate import expected_tokens
-from ccrank.lm import Reader
 from ccrank.methods import DEFAULT_METHOD, METHODS, SAVED_PROBE, Method
 from ccrank.prompts import load_templates
 from ccrank.ranking import Ranking
+from ccrank.remote import OpenModel
 from ccrank.rows import Rows, rows_of_items
 from ccrank.server.bodies import RankBody
 from ccrank.server.options import checked_options, prompts_needed
@@ -105,7 +105,7 @@ class RankWork:
                 f"and got {count:,}: use method auto",
             )
 
-    def run(self, reader: Reader, progress: Callable[[int], None] | None = None) -> Ranking:
+    def run(self, reader: OpenModel, progress: Callable[[int], None] | None = None) -> Ranking:
         """The ranking.
 
         Parameters
@@ -118,7 +118,7 @@ class RankWork:
         [ranking] = rank_tasks([self.task], reader, self.method.name, options=self.options, progress=progress)
         return replace(ranking, rows=self.rows)
 
-    def tokens(self, reader: Reader) -> int | None:
+    def tokens(self, reader: OpenModel) -> int | None:
         """About how many tokens will be read; None if that cannot be said.
 
         Parameters

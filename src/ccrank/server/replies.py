@@ -13,8 +13,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, UnavailableError
+from ccrank.remote.client import RefusedError
 
+RETRY_AFTER = 5
+"""Seconds after which a refused client should try again."""
 log = logging.getLogger(__name__)
 
 
@@ -87,6 +90,18 @@ def refusal_of(error: BaseException, log_items: bool) -> RequestError:
     """
     if isinstance(error, RequestError):
         return error
+    if isinstance(error, UnavailableError):
+        log.warning("a model's server cannot be read: %s", error)
+        if isinstance(error, RefusedError):
+            # What a server says of a key is not for clients.
+            message = (
+                f"the model's server refuses to be read (status {error.status}); this server's log says why"
+            )
+            return RequestError(502, "model_server_error", message)
+        message = "the model's server cannot be read at present; try again later"
+        return RequestError(503, "model_unavailable", message, RETRY_AFTER)
+    if isinstance(error, RefusedError):
+        return RequestError(422, "bad_request", f"the model's server {error.problem}")
     if isinstance(error, CcrankError):
         return RequestError(422, "bad_request", str(error))
     if isinstance(error, MemoryError):

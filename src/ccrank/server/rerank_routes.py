@@ -11,7 +11,8 @@ from scipy.special import expit
 
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost, Reader
+from ccrank.lm import Cost
+from ccrank.remote import OpenModel
 from ccrank.server.bodies import Document, RerankBody, RerankReply, RerankResult
 from ccrank.server.rank_routes import ERRORS
 from ccrank.server.ranking import check_texts
@@ -67,7 +68,7 @@ async def rerank(request: Request, body: RerankBody) -> RerankReply:
     )
 
 
-def relevance_scores(query: str, documents: Sequence[str], reader: Reader) -> tuple[np.ndarray, Cost]:
+def relevance_scores(query: str, documents: Sequence[str], reader: OpenModel) -> tuple[np.ndarray, Cost]:
     """The relevance of each document, from 0 to 1, and what reading them cost; a blank document has 0.
 
     Parameters

@@ -12,8 +12,8 @@ class ServerSettings:
     """What `ccrank serve` takes; the defaults suit one machine."""
 
     models: tuple[str, ...] = ("default",)
-    """The models that requests may name, the first by default: a short name, a hub id, a folder or a .gguf file, or
-    ALIAS=MODEL to serve a model under another name."""
+    """The models that requests may name, the first by default: a short name, a hub id, a folder, a .gguf file or
+    openai:URL#NAME for a model behind another server; ALIAS=MODEL serves a model under another name."""
     reader: ReaderOptions = field(default_factory=ReaderOptions)
     """How models are loaded and read."""
     cache: bool = True

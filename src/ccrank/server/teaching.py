@@ -23,6 +23,8 @@ from ccrank.methods import DEFAULT_METHOD, get_method
 from ccrank.opposites import opposite_proposer
 from ccrank.prompts import load_templates
 from ccrank.ranking import Answer, Ranking, canonical
+from ccrank.remote import OpenModel, RemoteReader
+from ccrank.remote.reader import no_states
 from ccrank.rows import Rows, rows_of_items
 from ccrank.server.page_bodies import QuestionBody
 from ccrank.server.ranking import RankWork, check_texts, task_by
@@ -164,7 +166,7 @@ class ReadLists:
         return len(self._lists)
 
 
-def watched(work: RankWork, reader: Reader, watcher: Watcher, model: str, lists: ReadLists) -> Ranking:
+def watched(work: RankWork, reader: OpenModel, watcher: Watcher, model: str, lists: ReadLists) -> Ranking:
     """A ranking whose reading is watched; where questions may follow, what was read is kept for them.
 
     Parameters
@@ -181,8 +183,11 @@ def watched(work: RankWork, reader: Reader, watcher: Watcher, model: str, lists:
         What was read earlier.
     """
     plain = work.method.name == DEFAULT_METHOD and work.options.keys() <= {"labels"}
-    if not plain or work.task.query is not None or work.task.context or len(work.task.items) > MOST_ITEMS:
+    long = len(work.task.items) > MOST_ITEMS
+    if not plain or work.task.query is not None or work.task.context or long:
         return work.run(reader, watcher)
+    if isinstance(reader, RemoteReader):
+        raise no_states(reader.name)
     key = (model, work.task.criterion, work.task.items)
     found = lists.get(key, lambda: ReadList.read(work.task, reader, watcher))
     return replace(found.ranking(Labels.parse(work.options.get("labels") or {})), rows=work.rows)
@@ -213,7 +218,7 @@ class TeachWork:
         self.labels.check(self.task.items)
         self.skipped = body.skipped or []
 
-    def run(self, reader: Reader, model: str, lists: ReadLists) -> Mapping[str, Any]:
+    def run(self, reader: OpenModel, model: str, lists: ReadLists) -> Mapping[str, Any]:
         """The ranking with the labels so far, and the next question.
 
         Parameters
@@ -225,6 +230,8 @@ class TeachWork:
         lists
             What was read earlier.
         """
+        if isinstance(reader, RemoteReader):
+            raise no_states(reader.name)
         key = (model, self.task.criterion, self.task.items)
         found = lists.get(key, lambda: ReadList.read(self.task, reader))
         pair = found.question(self.labels, self.skipped)

@@ -11,14 +11,12 @@ from typing import Any, TypeVar
 import torch
 from starlette.requests import Request
 
-from ccrank.server.replies import RequestError
+from ccrank.server.replies import RETRY_AFTER, RequestError
 from ccrank.server.settings import ServerSettings
 from ccrank.server.stopping import Cancelled, Ticket, TimedOut
 from ccrank.server.watching import Reports
 
 T = TypeVar("T")
-RETRY_AFTER = 5
-"""Seconds after which a refused client should try again."""
 EVENT_SECONDS = 0.1
 """The least time between two progress events."""
 
