@@ -57,14 +57,6 @@ def coefficients(margins: np.ndarray, gold: Sequence[float]) -> tuple[float, flo
     return float(of_first), float(of_second)
 
 
-def slot_taus(margins: np.ndarray, gold: Sequence[float]) -> tuple[float, float, float]:
-    """τ with gold of the ranking by wins, by the answers with the item first, and by those with the item second."""
-    calibrated = margins - np.nanmean(margins)
-    rankings = win_counts(calibrated), np.nanmean(margins, axis=1), -np.nanmean(margins, axis=0)
-    wins, as_first, as_second = (kendall_tau(scores, gold) for scores in rankings)
-    return wins, as_first, as_second
-
-
 def correlation(margins: np.ndarray, others: np.ndarray) -> float:
     """Between the margins of the same pairs of one list under two questions."""
     pairs = np.isfinite(margins)
@@ -87,10 +79,11 @@ def margins_of(tasks: Sequence[Task], reader: ReaderLike) -> list[np.ndarray]:
 
 
 def row_of(tasks: Sequence[Task], margins: Sequence[np.ndarray]) -> dict[str, Any]:
-    """The numbers of one dataset and comparative: means over lists, with intervals of the coefficients."""
+    """The numbers of one dataset and comparative: means over lists; τ is that of `prompt-pair` with its calibration."""
     golds = [task.values or () for task in tasks]
     fits = np.array([coefficients(one, gold) for one, gold in zip(margins, golds, strict=True)])
-    taus = np.mean([slot_taus(one, gold) for one, gold in zip(margins, golds, strict=True)], axis=0)
+    wins = [win_counts(one - np.nanmean(one)) for one in margins]
+    taus = [kendall_tau(scores, gold) for scores, gold in zip(wins, golds, strict=True)]
     found: dict[str, Any] = {
         "comparative": tasks[0].criterion.comparative_phrase,
         "lists": len(tasks),
@@ -101,7 +94,7 @@ def row_of(tasks: Sequence[Task], margins: Sequence[np.ndarray]) -> dict[str, An
         # Each interval has its own generator, so that it does not depend on the others.
         estimate = mean_with_interval(values, np.random.default_rng(0))
         found |= {name: estimate.mean, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-    found |= dict(zip(("tau", "tau_as_first", "tau_as_second"), map(float, taus), strict=True))
+    found["tau"] = float(np.mean(taus))
     return {name: round(one, 4) if isinstance(one, float) else one for name, one in found.items()}
 
 

@@ -75,15 +75,7 @@ def pair_answers(data: Data) -> str:
             f"{signed(row[name])} [{signed(row[f'{name}_low'])}, {signed(row[f'{name}_high'])}]"
             for name in ("first", "second", "first_less_second")
         ]
-        taus = [signed(row[name]) for name in ("tau", "tau_as_first", "tau_as_second")]
-        lines.append(
-            [
-                f"{row['dataset']} ({row['lists']})",
-                row["comparative"],
-                *slots,
-                *taus,
-                signed(row.get("correlation")),
-            ]
-        )
+        ends = [signed(row["tau"]), signed(row.get("correlation"))]
+        lines.append([f"{row['dataset']} ({row['lists']})", row["comparative"], *slots, *ends])
     head = ["dataset (lists)", "question", "first item", "second item", "first − second"]
-    return table([*head, "τ", "τ, item first", "τ, item second", "correlation"], lines)
+    return table([*head, "τ", "correlation"], lines)
