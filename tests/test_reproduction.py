@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -354,3 +356,28 @@ def test_the_program_writes_data_and_page(
     monkeypatch.setattr("sys.argv", ["reproduction.py", "--render", *arguments])
     script.main()
     assert target.read_text(encoding="utf-8") == first
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_a_limited_run_leaves_the_published_numbers_alone() -> None:
+    """`make reproduction LIMIT=2` writes nothing under docs/; without a limit it writes the page and its data. Each
+    program that it runs exists."""
+
+    def commands(*given: str) -> list[str]:
+        arguments = ["make", "--dry-run", "--no-print-directory", "reproduction", *given]
+        done = subprocess.run(arguments, cwd=script.ROOT, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    limited = commands("LIMIT=2")
+    assert [line for line in limited if "docs/" in line] == [
+        "cp docs/reproduction.md build/reproduction-2/reproduction.md"
+    ]
+    programs = {name for line in limited for name in re.findall(r"benchmarks/\w+\.py", line)}
+    assert len(programs) == 4
+    assert all((script.ROOT / name).exists() for name in programs)
+    assert all(
+        "--limit 2" in line for line in limited if "/python benchmarks/" in line and "--device" in line
+    )
+    full = "\n".join(commands())
+    assert "--data docs/data/reproduction.json --page docs/reproduction.md" in full
+    assert "--limit" not in full
