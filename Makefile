@@ -81,7 +81,8 @@ CLAIMS := $(if $(LIMIT),$(STUDY)/reproduction.md,docs/reproduction.md)
 FIGURE := $(if $(LIMIT),$(STUDY)/sensitivity,docs/images/sensitivity)
 HOW := --dtype float32 --device $(DEVICE) $(if $(LIMIT),--limit $(LIMIT))
 FEWER := $(if $(LIMIT),--seeds 2 --shuffles 2)
-TEXTS := $(wildcard $(patsubst %,$(CCRANK_DATA)/textcriteria/%.jsonl,headline-positive tweet-joy politeness offensive))
+CRITERIA := headline-positive tweet-joy politeness offensive formality
+TEXTS := $(wildcard $(patsubst %,$(CCRANK_DATA)/textcriteria/%.jsonl,$(CRITERIA)))
 reproduction: $(VENV)/core
 	$(BIN)/ccrank models pull default
 	mkdir -p $(NUMBERS)
