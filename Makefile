@@ -70,8 +70,9 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/reading.py
 	$(BIN)/python benchmarks/probes.py
 
-# The numbers of docs/reproduction.md: the study, the sensitivity of probes, the claims about prompting, then the page. All tasks
-# take minutes on a GPU (DEVICE=cuda) and hours on a CPU; LIMIT=8 takes 8 tasks of each dataset and leaves the page of docs/
+# The numbers of docs/reproduction.md: the study, the sensitivity of probes, the claims about prompting, what pairwise answers
+# follow, then the page. All tasks take minutes on a GPU (DEVICE=cuda) and hours on a CPU. LIMIT=8 takes 8 tasks of each dataset,
+# and two seeds and shuffles for the claims about prompting, whose lists are the longest prompts; it leaves the page of docs/
 # alone: numbers and page are then in build/. A study that was interrupted is continued.
 DEVICE ?= auto
 STUDY ?= build/reproduction$(if $(LIMIT),-$(LIMIT))
@@ -79,17 +80,22 @@ NUMBERS := $(if $(LIMIT),$(STUDY)/data,docs/data)
 CLAIMS := $(if $(LIMIT),$(STUDY)/reproduction.md,docs/reproduction.md)
 FIGURE := $(if $(LIMIT),$(STUDY)/sensitivity,docs/images/sensitivity)
 HOW := --dtype float32 --device $(DEVICE) $(if $(LIMIT),--limit $(LIMIT))
+FEWER := $(if $(LIMIT),--seeds 2 --shuffles 2)
+CRITERIA := headline-positive tweet-joy politeness offensive formality
+TEXTS := $(wildcard $(patsubst %,$(CCRANK_DATA)/textcriteria/%.jsonl,$(CRITERIA)))
 reproduction: $(VENV)/core
 	$(BIN)/ccrank models pull default
 	mkdir -p $(NUMBERS)
 	$(if $(LIMIT),cp docs/reproduction.md $(CLAIMS))
-	@echo "1 of 4: the study, in $(STUDY)"
+	@echo "1 of 5: the study, in $(STUDY)"
 	$(BIN)/ccrank bench --preset reproduction $(HOW) --out $(STUDY)
-	@echo "2 of 4: how far probes depend on their settings"
+	@echo "2 of 5: how far probes depend on their settings"
 	$(BIN)/python benchmarks/sensitivity.py $(HOW) --out $(NUMBERS)/sensitivity.json --figure $(FIGURE)
-	@echo "3 of 4: the claims about prompting"
-	$(if $(wildcard benchmarks/claims_prompting.py),$(BIN)/python benchmarks/claims_prompting.py $(HOW) --json $(NUMBERS)/claims_prompting.json)
-	@echo "4 of 4: numbers in $(NUMBERS), tables in $(CLAIMS)"
+	@echo "3 of 5: the claims about prompting"
+	$(BIN)/python benchmarks/claims_prompting.py $(HOW) $(FEWER) --json $(NUMBERS)/claims_prompting.json
+	@echo "4 of 5: what pairwise answers follow"
+	$(BIN)/python benchmarks/pair_answers.py reviews $(TEXTS) $(HOW) --json $(NUMBERS)/pair_answers.json
+	@echo "5 of 5: numbers in $(NUMBERS), tables in $(CLAIMS)"
 	$(BIN)/python benchmarks/reproduction.py $(STUDY) --data $(NUMBERS)/reproduction.json --page $(CLAIMS)
 
 # torch first, under the constraint: as a dependency of something else it would bring gigabytes of CUDA.

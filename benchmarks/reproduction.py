@@ -4,9 +4,10 @@
     python benchmarks/reproduction.py FOLDER [--data docs/data/reproduction.json] [--page docs/reproduction.md]
 
 Writes all numbers to the data file and the generated sections of the page, which is otherwise written by hand.
-`--render` only fills the page from the data file. Sensitivity (`sensitivity.json`, by benchmarks/sensitivity.py) and
-the claims about prompting (`claims_prompting.json`, by benchmarks/claims_prompting.py) are taken from files beside the
-data file where they exist. Methods and columns that a study lacks are left out of the tables.
+`--render` only fills the page from the data files. What other benchmarks wrote beside the data file is taken from there
+where it exists: `sensitivity.json`, `claims_prompting.json` and `pair_answers.json`. A second model is in
+benchmarks/sizes.csv. Holm's correction is not stored: it is made over the tests of all files when they are read.
+Methods and columns that a study lacks are left out of the tables.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import argparse
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,21 @@ import numpy as np
 import pandas as pd
 
 from ccrank.experiment import Study
-from ccrank.metrics import detectable_difference, holm, paired_test, tau_b
+from ccrank.metrics import detectable_difference, paired_test, tau_b
 from ccrank.results import load_environment, load_results, summarise_results
 from ccrank.results.summary import held_out_direction
 from ccrank.toml import parse_toml
+from reproduction_family import adjust
 from reproduction_page import fill_page
+from reproduction_tables import PAPER, TESTED
+from sizes import read_csv
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT / "docs" / "data" / "reproduction.json"
 PAGE = ROOT / "docs" / "reproduction.md"
-PAPER = ("synthfacts", "scalaradj", "wikilists", "synthcontext", "reviews", "entsalience")
-TESTED = ("scalaradj", "wikilists", "reviews", "entsalience", "reviews-letters")
-"""Those that tests are made on: the paper's with more than two tasks, and the reviews in the paper's form."""
+SIZES = ROOT / "benchmarks" / "sizes.csv"
+BESIDE = ("sensitivity", "claims_prompting", "pair_answers")
+"""Files beside the data file, by the benchmarks of the same names."""
 PROMPTS = ("prompt-pair", "prompt-point", "prompt-list")
 PROBES = ("ccs-pair", "ccs", "margin", "triplet", "ordreg")
 SUB_BATCHES = {
@@ -53,7 +57,7 @@ ROW = (
 
 
 def comparisons() -> Iterator[tuple[str, str, str]]:
-    """The family of paired tests: which claim each belongs to, and the two methods (with their splits)."""
+    """The paired tests: which claim each belongs to, and the two methods (with their splits)."""
     same, across = "same-task", "across-tasks"
     for prompt in PROMPTS:
         yield "probing and prompting", f"triplet:{same}", prompt
@@ -91,13 +95,11 @@ def summarise_study(folder: Path, model: str | None = None) -> dict[str, Any]:
     for entry in summarise_results(frame):
         runs = units[entry["dataset"], entry["method"], entry["split"]]
         rows.append(row_of(entry | held_out_direction(runs, RESAMPLES)))
-    tests = paired_tests(frame)
-    adjust(rows, tests)
     return {
         "about": about(folder, frame, model),
         "datasets": [dataset_of(name, own) for name, own in frame.groupby("dataset", sort=False)],
         "rows": rows,
-        "tests": tests,
+        "tests": paired_tests(frame),
         "initialisation": initialisation(frame),
         "sub_batches": sub_batch_agreement(frame),
     }
@@ -194,20 +196,6 @@ def paired_tests(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-def adjust(rows: Sequence[dict[str, Any]], tests: Sequence[dict[str, Any]]) -> None:
-    """Add Holm's p over the page's family: the paired tests, and the common directions of the same datasets."""
-    common = [row for row in rows if "common_tau_p" in row and row["dataset"] in TESTED]
-    adjusted = holm([test["p"] for test in tests] + [row["common_tau_p"] for row in common])
-    for test, value in zip(tests, adjusted[: len(tests)], strict=True):
-        test["holm"] = rounded(value)
-    for row, value in zip(common, adjusted[len(tests) :], strict=True):
-        row["common_tau_holm"] = rounded(value)
-    corrected = 0.05 / max(1, len(adjusted))
-    for test in tests:
-        # The smallest difference that would survive the correction as the page's only finding.
-        test["detectable_corrected"] = rounded(detectable_difference(test["sd"], test["tasks"], corrected))
-
-
 def initialisation(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """How much of a probe's τ is that of its initial direction: `random` of the same seed.
 
@@ -264,12 +252,14 @@ def data_text(found: dict[str, Any]) -> str:
 
 
 def load_data(data: Path) -> dict[str, Any]:
-    """The data file, with the files beside it that exist."""
+    """The data file, with the files beside it that exist, the study of sizes, and Holm's p of all tests together."""
     found: dict[str, Any] = json.loads(data.read_text(encoding="utf-8"))
-    for name in ("sensitivity", "claims_prompting"):
+    for name in BESIDE:
         beside = data.with_name(f"{name}.json")
         if beside.exists():
             found[name] = json.loads(beside.read_text(encoding="utf-8"))
+    found["sizes"] = read_csv(SIZES)
+    adjust(found)
     return found
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from reproduction_tables import (
+    FOUR,
     LEVEL,
     Data,
     chance_of,
     difference_table,
     free_table,
+    holm_text,
     kinds_of,
     label,
     mean_of,
@@ -28,8 +30,8 @@ from reproduction_tables import (
 )
 
 PROMPTS = ("prompt-pair", "prompt-point", "prompt-list")
-
-
+MODELS = ("SmolLM2-135M", "Gemma-3-270M")
+"""The default model and the second one, as benchmarks/sizes.csv names them."""
 PROBES = ("ccs-pair", "ccs", "margin", "triplet", "ordreg")
 
 
@@ -170,10 +172,16 @@ def few_tasks(data: Data) -> str:
     ]
     wanted = [test for test in tests if test["first"].startswith("triplet")]
     lines = [
-        [str(tasks[test["dataset"]]), test["dataset"], signed(-test["difference"], 3), p_text(test["p"])]
-        for test in sorted(wanted, key=lambda one: tasks[one["dataset"]])
+        [
+            str(tasks[one["dataset"]]),
+            one["dataset"],
+            signed(-one["difference"], 3),
+            p_text(one["p"]),
+            holm_text(one),
+        ]
+        for one in sorted(wanted, key=lambda one: tasks[one["dataset"]])
     ]
-    head = ["tasks", "dataset", "`sup-ordreg` − `triplet`, \\|τ\\|", "p"]
+    head = ["tasks", "dataset", "`sup-ordreg` − `triplet`, \\|τ\\|", "p", "Holm"]
     return table(head, lines) if lines else "Not in this study.\n"
 
 
@@ -266,51 +274,36 @@ def _is(point: Mapping[str, Any], dataset: str, probe: str, setting: str) -> boo
     return (point["dataset"], point["probe"], point["setting"]) == (dataset, probe, setting)
 
 
-PROMPTING = {
-    "pairs": "Accuracy of single pairwise answers and of the final order",
-    "lists": "Listwise: the joined ranking and single runs",
-    "calibration": "Calibration of `prompt-pair`",
-    "transitivity": "Circular triads per task",
-    "wordings": "Wordings: mean \\|τ\\| and its deviation over wordings",
-    "direction": "Directed listwise prompts",
-}
+def second_model(data: Data) -> str:
+    """Gemma beside the default model, in the study of sizes (benchmarks/sizes.py)."""
+    cells = {(one.model, one.dataset, one.method, one.split): one for one in data["sizes"]}
 
+    def values(dataset: str, unit: str, value: str) -> list[float]:
+        method, _, split = unit.partition(":")
+        return [getattr(cells[model, dataset, method, split or "none"], value) for model in MODELS]
 
-def prompting(data: Data) -> str:
-    """The tables of benchmarks/claims_prompting.py, with the columns that its file has."""
-    stored = data.get("claims_prompting")
-    if stored is None:
-        return "Not measured yet: run `benchmarks/claims_prompting.py`.\n"
-    parts = []
-    for question, head in PROMPTING.items():
-        found = [
-            (dataset, variant, row)
-            for dataset, own in stored["datasets"].items()
-            for variant, row in own.get(question, {}).items()
-        ]
-        if not found:
-            continue
-        columns = list(
-            dict.fromkeys(
-                name for *_, row in found for name, value in row.items() if isinstance(value, int | float)
-            )
-        )
-        lines = [
+    def lines(units: Sequence[str], value: str, form: Callable[[float], str]) -> list[list[str]]:
+        found = []
+        for unit in units:
+            by_dataset = [values(name, unit, value) for name in FOUR]
+            means = [fmean(column) for column in zip(*by_dataset, strict=True)]
+            found.append([label(unit), *(" / ".join(map(form, one)) for one in (*by_dataset, means))])
+        return found
+
+    tasks = {name: cells[MODELS[0], name, "pca", "none"].tasks for name in FOUR}
+    chance = [cells[MODELS[0], name, "pca", "none"].chance for name in FOUR]
+    heads = [*(f"{name} ({tasks[name]})" for name in FOUR), "mean of the four"]
+    free = [*PROMPTS, *(f"{name}:same-task" for name in PROBES), "random", "pca"]
+    directed = ["auto", *PROMPTS, *(f"sup-{name}:across-tasks" for name in PROBES)]
+    both = " / ".join(MODELS)
+    return (
+        table(
+            [f"\\|τ\\|: {both}", *heads],
             [
-                dataset,
-                f"`{variant}`",
-                *("–" if _empty(row.get(name)) else number(row[name], 3) for name in columns),
-            ]
-            for dataset, variant, row in found
-        ]
-        parts.append(f"**{head}**\n\n" + table(["dataset", "", *(head_of(name) for name in columns)], lines))
-    return "\n".join(parts)
-
-
-def head_of(name: str) -> str:
-    """The head of a column: a measure's name in the notation of the page."""
-    return name.replace("abs_tau", "\\|τ\\|").replace("tau", "τ").replace("_", " ")
-
-
-def _empty(value: Any) -> bool:
-    return value is None or value != value
+                ["*chance*", *(number(one) for one in (*chance, fmean(chance)))],
+                *lines(free, "abs_tau", number),
+            ],
+        )
+        + "\n"
+        + table([f"τ: {both}", *heads], lines(directed, "tau", signed))
+    )

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from statistics import median
 
 import reproduction_claims as claims
+import reproduction_prompting as prompting
+from reproduction_family import family
 from reproduction_tables import (
     LEVEL,
     Data,
     chance_of,
     difference_table,
-    family_size,
     label,
     names_of,
     number,
@@ -76,38 +77,35 @@ def setup(data: Data) -> str:
 
 
 def significant(data: Data) -> str:
-    """What survives the correction."""
-    found = [test for test in data["tests"] if test["holm"] < LEVEL]
-    common = [row for row in data["rows"] if row.get("common_tau_holm", 1) < LEVEL]
-    plain = sum(test["p"] < LEVEL for test in data["tests"]) + sum(
-        row["common_tau_p"] < LEVEL for row in data["rows"] if "common_tau_holm" in row
-    )
+    """The sizes of the family by claim, and what survives the correction."""
+    tests = family(data)
+    found = [test for test in tests if test.holm < LEVEL]
+    sizes = []
+    for claim in dict.fromkeys(test.claim for test in tests):
+        own = [test for test in tests if test.claim == claim]
+        counts = len(own), sum(test.p < LEVEL for test in own), sum(test.holm < LEVEL for test in own)
+        sizes.append([claim, *map(str, counts)])
+    plain = sum(test.p < LEVEL for test in tests)
+    sizes.append(["*all*", str(len(tests)), str(plain), str(len(found))])
     lines = [
         [
-            test["claim"],
-            f"{label(test['first'])} − {label(test['second'])}",
-            test["dataset"],
-            signed(test["difference"], 3),
-            p_text(test["holm"]),
+            test.claim,
+            test.comparison,
+            test.dataset,
+            signed(test.value, 3) if test.is_difference else number(test.value, 3),
+            p_text(test.holm),
         ]
         for test in found
     ]
-    lines += [
-        [
-            "common direction",
-            label(row["unit"]),
-            row["dataset"],
-            number(row["common_tau"], 3),
-            p_text(row["common_tau_holm"]),
-        ]
-        for row in common
-    ]
     return (
-        f"{family_size(data)} tests; {plain} have p < 0.05 on their own, {len(lines)} after Holm's correction:\n\n"
+        f"One family of {len(tests)} tests; {plain} have p < 0.05 on their own, {len(found)} after Holm's "
+        "correction.\n\n"
+        + table(["claim", "tests", "p < 0.05", "after Holm"], sizes)
+        + "\nWhat survives:\n\n"
         + (
             table(["claim", "comparison", "dataset", "difference or value", "Holm"], lines)
             if lines
-            else "none.\n"
+            else "Nothing.\n"
         )
     )
 
@@ -184,7 +182,9 @@ SECTIONS: dict[str, Callable[[Data], str]] = {
     "initialisation": claims.initialisation,
     "sub-batches": claims.sub_batches,
     "sensitivity": claims.sensitivity,
-    "prompting": claims.prompting,
+    "prompting": prompting.prompting,
+    "pair-answers": prompting.pair_answers,
+    "second-model": claims.second_model,
     "power": power,
     "signed-results": signed_results,
     "free-results": free_results,

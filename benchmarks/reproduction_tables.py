@@ -9,6 +9,8 @@ from typing import Any
 Data = Mapping[str, Any]
 PAPER = ("synthfacts", "scalaradj", "wikilists", "synthcontext", "reviews", "entsalience")
 FOUR = ("scalaradj", "wikilists", "reviews", "entsalience")
+TESTED = (*FOUR, "reviews-letters")
+"""Those that tests are made on: the paper's with more than two tasks, and the reviews in the paper's form."""
 SPLITS = {"same-task": "same", "leave-one-out": "l-o-o", "across-tasks": "across", "single": "single runs"}
 LEVEL = 0.05
 
@@ -43,6 +45,12 @@ def p_text(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
+def holm_text(test: Mapping[str, Any], name: str = "holm") -> str:
+    """Holm's p of a test; bold if it survives the correction."""
+    text = p_text(test[name])
+    return f"**{text}**" if test[name] < LEVEL else text
+
+
 def names_of(data: Data) -> list[str]:
     """The datasets, in order."""
     return [one["dataset"] for one in data["datasets"]]
@@ -64,7 +72,7 @@ def four_of(data: Data) -> list[str]:
 
 def tested_of(data: Data) -> list[str]:
     """The datasets of the tables: the four, and the reviews in the paper's form."""
-    return [name for name in (*FOUR, "reviews-letters") if name in names_of(data)]
+    return [name for name in TESTED if name in names_of(data)]
 
 
 def rows_of(data: Data) -> dict[tuple[str, str], Mapping[str, Any]]:
@@ -132,8 +140,3 @@ def difference_cell(test: Mapping[str, Any] | None) -> str:
         return "–"
     text = f"{signed(test['difference'], 3)} ({p_text(test['p'])}; {p_text(test['holm'])})"
     return f"**{text}**" if test["holm"] < LEVEL else text
-
-
-def family_size(data: Data) -> int:
-    """The number of tests that are corrected together."""
-    return len(data["tests"]) + sum("common_tau_holm" in row for row in data["rows"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from scripts import load_benchmark
 script = load_benchmark("reproduction")
 page = load_benchmark("reproduction_page")
 tables = load_benchmark("reproduction_tables")
+family = load_benchmark("reproduction_family")
 UNITS = {  # family, whether there are seeds
     "prompt-pair": ("prompting", 1),
     "random": ("baseline", 2),
@@ -79,8 +82,10 @@ def data(frame: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> dict[
     pq.write_table(table, folder / "results.parquet")
     found = script.summarise_study(folder)
     (folder / "reproduction.json").write_text(script.data_text(found), encoding="utf-8")
+    assert json.loads((folder / "reproduction.json").read_text(encoding="utf-8")) == json.loads(
+        json.dumps(found)
+    )
     stored: dict[str, Any] = script.load_data(folder / "reproduction.json")
-    assert stored == json.loads(json.dumps(found))
     return stored
 
 
@@ -154,7 +159,74 @@ def test_common_directions_and_their_correction(frame: pd.DataFrame, data: dict[
     values = [test["p"] for test in data["tests"]] + [row["common_tau_p"] for row in rows]
     adjusted = [test["holm"] for test in data["tests"]] + [row["common_tau_holm"] for row in rows]
     np.testing.assert_allclose(adjusted, holm(values), atol=1e-4)
-    assert tables.family_size(data) == len(values)
+    assert len(family.family(data)) == len(values)
+
+
+def holm_by_definition(values: list[float]) -> list[float]:
+    """The largest of p(j)·(number of tests with a p no smaller than the j-th) over the tests before, at most 1."""
+    ordered = sorted(values)
+    steps = [(len(values) - place) * value for place, value in enumerate(ordered)]
+    return [min(1.0, max(steps[: ordered.index(value) + 1])) for value in values]
+
+
+def test_every_p_value_of_the_page_is_in_one_family() -> None:
+    """All p-values in the committed data files, but those of datasets with two tasks, are corrected together; each
+    table that shows p shows Holm's p, and the prose has no p-value of its own."""
+    data = script.load_data(script.DATA)
+    stored = json.loads(script.DATA.read_text(encoding="utf-8"))
+    values = [test["p"] for test in stored["tests"]]
+    values += [
+        row["common_tau_p"]
+        for row in stored["rows"]
+        if "common_tau_p" in row and row["dataset"] in tables.TESTED
+    ]
+    claims = json.loads(script.DATA.with_name("claims_prompting.json").read_text(encoding="utf-8"))
+    values += [
+        row["p"]
+        for name, own in claims["datasets"].items()
+        if own["tasks"] > 2
+        for question in own.values()
+        if isinstance(question, dict)
+        for row in question.values()
+        if row.get("p") is not None
+    ]
+    tests = family.family(data)
+    assert sorted(test.p for test in tests) == sorted(values)
+    np.testing.assert_allclose(
+        [test.holm for test in tests], holm_by_definition([test.p for test in tests]), atol=1e-4
+    )
+    text = script.PAGE.read_text(encoding="utf-8")
+    for head in re.findall(r"^\|.*\n(?=\| ---)", text, re.MULTILINE):
+        cells = [cell.strip() for cell in head.strip().strip("|").split("|")]
+        assert ("p" in cells) <= ("Holm" in cells), head
+        assert ("(p" in head) <= ("(p; Holm)" in head), head
+    prose = re.sub(r"<!-- generated.*?<!-- end: [\w-]+ -->", "", text, flags=re.DOTALL)
+    assert not re.findall(r"\bp [<>=≤≥] 0\.(?!05\b)\d+", prose)
+
+
+def test_claims_about_prompting_join_the_family(data: dict[str, Any]) -> None:
+    """Their tests change the correction of all others, except those of datasets that are not tested, which lose p."""
+    triads = {"triads": 10.0, "by_chance": 2.5, "share_net": 0.05, "p": 1e-9}
+    claims = {
+        "calibration": {"none": {"abs_tau": 0.25, "p": None}, "task": {"abs_tau": 0.375, "p": 0.5}},
+        "transitivity": {"prompt-pair": triads},
+        "wordings": {"pca": {"mean": 0.5}},
+    }
+    more = json.loads(json.dumps({key: value for key, value in data.items() if key != "sizes"}))
+    more["claims_prompting"] = {"datasets": json.loads(json.dumps({"reviews": claims, "synthfacts": claims}))}
+    family.adjust(more)
+    before, after = family.family(data), family.family(more)
+    assert len(after) == len(before) + 2
+    smallest = min(range(len(before)), key=lambda place: before[place].p)
+    assert after[smallest].holm == pytest.approx(min(1, before[smallest].p * (len(before) + 1)), abs=1e-4)
+    added = {test.claim: test for test in after[len(before) :]}
+    assert added["calibration"].comparison == "`prompt-pair`: task − none"
+    assert added["calibration"].value == pytest.approx(0.125)
+    assert added["circular triads"].value == pytest.approx(0.05 - 0.25)
+    shown = page.section_text("prompting", more)
+    assert "| reviews | `prompt-pair` | 10.000 | 2.500 | 0.050 | < 0.001 | **< 0.001** |" in shown
+    assert "| synthfacts | `prompt-pair` | 10.000 | 2.500 | 0.050 | – | – |" in shown
+    assert "share of circular triads − chance | reviews | −0.200 |" in page.section_text("significant", more)
 
 
 def test_initialisation_and_agreement_are_those_of_loops(frame: pd.DataFrame, data: dict[str, Any]) -> None:
@@ -203,7 +275,7 @@ def test_sections_show_what_the_data_say(data: dict[str, Any]) -> None:
     assert "Not in this study" in page.section_text("volatility", data)
     assert "Not measured yet" in page.section_text("sensitivity", data)
     assert "no accuracies of single answers" in page.section_text("pair-accuracy", data)
-    assert f"{tables.family_size(data)} tests" in page.section_text("significant", data)
+    assert f"{len(family.family(data))} tests" in page.section_text("significant", data)
     assert "part of the data" not in page.section_text("setup", data)
     part = {**data, "about": {**data["about"], "limit": 12}}
     assert "at most 12 tasks" in page.section_text("setup", part)
@@ -227,14 +299,35 @@ def test_columns_and_files_of_other_benchmarks_are_taken_up(data: dict[str, Any]
             **{"seconds": 10.0, "device": "cuda"},
         },
         "claims_prompting": {
-            "datasets": {"reviews": {"calibration": {"none": {"yes": 0.75, "p": math.nan}}, "tasks": 9}}
+            "datasets": {"reviews": {"calibration": {"none": {"yes": 0.75, "p": math.nan}}, "tasks": 9}},
         },
     }
     assert "| 0.625 | 0.550 |" in page.section_text("pair-accuracy", more)
     assert "`prompt-list` · single runs" in page.section_text("listwise", more)
     assert "0.123" in page.section_text("listwise", more)
     assert "| `ccs` | 0.250 – 0.375 | – | – | – |" in page.section_text("sensitivity", more)
-    assert "| reviews | `none` | 0.750 | – |" in page.section_text("prompting", more)
+    assert "| reviews | `none` | 0.750 |" in page.section_text("prompting", more)
+
+
+def test_the_second_model_is_that_of_the_study_of_sizes(data: dict[str, Any]) -> None:
+    """Both models' means of benchmarks/sizes.csv, side by side for the four datasets, with their mean."""
+    sizes = pd.read_csv(script.SIZES, keep_default_na=False).set_index(
+        ["model", "dataset", "method", "split"]
+    )
+    shown = page.section_text("second-model", data)
+    for method, split, value, label in (
+        ("triplet", "same-task", "abs_tau", "`triplet` · same"),
+        ("prompt-pair", "none", "tau", "`prompt-pair`"),
+    ):
+        cells = [
+            [sizes.loc[(model, name, method, split), value] for name in tables.FOUR]
+            for model in ("SmolLM2-135M", "Gemma-3-270M")
+        ]
+        form = tables.number if value == "abs_tau" else tables.signed
+        wanted = [
+            " / ".join(map(form, pair)) for pair in zip(*([*own, np.mean(own)] for own in cells), strict=True)
+        ]
+        assert f"| {label} | {' | '.join(wanted)} |" in shown
 
 
 def test_a_page_with_other_sections_is_refused(data: dict[str, Any]) -> None:
@@ -263,3 +356,28 @@ def test_the_program_writes_data_and_page(
     monkeypatch.setattr("sys.argv", ["reproduction.py", "--render", *arguments])
     script.main()
     assert target.read_text(encoding="utf-8") == first
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_a_limited_run_leaves_the_published_numbers_alone() -> None:
+    """`make reproduction LIMIT=2` writes nothing under docs/; without a limit it writes the page and its data. Each
+    program that it runs exists."""
+
+    def commands(*given: str) -> list[str]:
+        arguments = ["make", "--dry-run", "--no-print-directory", "reproduction", *given]
+        done = subprocess.run(arguments, cwd=script.ROOT, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    limited = commands("LIMIT=2")
+    assert [line for line in limited if "docs/" in line] == [
+        "cp docs/reproduction.md build/reproduction-2/reproduction.md"
+    ]
+    programs = {name for line in limited for name in re.findall(r"benchmarks/\w+\.py", line)}
+    assert len(programs) == 4
+    assert all((script.ROOT / name).exists() for name in programs)
+    assert all(
+        "--limit 2" in line for line in limited if "/python benchmarks/" in line and "--device" in line
+    )
+    full = "\n".join(commands())
+    assert "--data docs/data/reproduction.json --page docs/reproduction.md" in full
+    assert "--limit" not in full
