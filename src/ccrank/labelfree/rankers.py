@@ -146,7 +146,7 @@ def auto_reads_states(tasks: Sequence[Task], options: Mapping[str, Any]) -> bool
     plain = [task for task in tasks if task.query is None]
     if plain and (options.get("labels") is not None or not all(task.context for task in plain)):
         return True
-    pooled = any(len(members) >= LEAST_TASKS for members in _by_criterion(plain).values())
+    pooled = any(len(members) >= LEAST_TASKS for members in by_criterion(plain).values())
     return pooled and bool(options.get("anchor", True))
 
 
