@@ -19,6 +19,11 @@ def values_of(truth: np.ndarray, places) -> list[tuple[int, float]]:
     return [(int(place), float(truth[place])) for place in places]
 
 
+def kernels_of(kernel) -> np.ndarray:
+    """(G, N, N) of each group of states."""
+    return kernel.products(np.arange(kernel.count), 2, np.random.default_rng(0)).kernels.astype(float)
+
+
 def test_values_as_the_dense_formula():
     """Mean and deviation under one setting are those of a Gaussian process over all items at once."""
     truth, prior, kernel = made(0, items=25)
@@ -32,6 +37,10 @@ def test_values_as_the_dense_formula():
     covariance = whole - gain @ whole[items]
     assert found.mean == pytest.approx(mean, abs=1e-4)
     assert found.deviation == pytest.approx(np.sqrt(np.diag(covariance)), abs=1e-4)
+    some = np.array([1, 3, 7, 20])
+    own_mean, own_covariance = found.joint(kernels_of(kernel)[:, some][:, :, some], some)
+    assert own_mean == pytest.approx(mean[some], abs=1e-4)
+    assert own_covariance == pytest.approx(covariance[np.ix_(some, some)], abs=1e-4)
 
 
 def test_several_settings_are_a_mixture():
@@ -45,6 +54,9 @@ def test_several_settings_are_a_mixture():
     squares = np.array([one.deviation**2 for one in alone]) + means**2
     assert found.mean == pytest.approx(found.weights @ means, abs=1e-3)
     assert found.deviation**2 == pytest.approx(found.weights @ squares - found.mean**2, abs=1e-3)
+    mean, covariance = found.joint(kernels_of(kernel), np.arange(20))
+    assert mean == pytest.approx(found.mean, abs=1e-4)
+    assert np.diag(covariance) == pytest.approx(found.deviation**2, abs=1e-4)
 
 
 def test_draws_have_the_posterior_as_their_law():

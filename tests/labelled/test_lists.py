@@ -9,7 +9,7 @@ import pytest
 
 from ccrank import Criterion, Task, ask, rank, rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.labelled.questions import best_grade, best_pair
+from ccrank.labelled.questions import Belief, best_grade, best_pair
 from ccrank.metrics import tau_b
 from tiny import tiny_reader
 
@@ -141,7 +141,8 @@ def test_questions_are_about_what_is_unknown():
         common, common + 0.1 * rng.standard_normal(4000), common - 0.1 * rng.standard_normal(4000),
         1e-3 * rng.standard_normal(4000), 5 + rng.standard_normal(4000), -5 + 1e-3 * rng.standard_normal(4000),
     ])  # fmt: skip
-    assert best_grade(draws, 0.05, np.arange(6)).items[0] in (0, 1, 2)
-    high, low = best_pair(draws, 0.05, np.arange(6)).items
+    belief = Belief(draws.mean(axis=1), np.cov(draws), 0.05)
+    assert best_grade(belief, np.arange(6)).items[0] in (0, 1, 2)
+    high, low = best_pair(belief, np.arange(6)).items
     assert {high, low} & {0, 1, 2}
     assert not {high, low} & {4, 5}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
+from scipy.stats import norm
 
-from ccrank.labelled.questions import representative
+from ccrank.labelled.questions import Belief, next_question, representative
 
 
 def clusters(seed=0, sizes=(12, 9, 6), width=60):
@@ -43,3 +46,45 @@ def test_the_label_free_score_counts():
     prior = np.array([0.1, -0.2, 2.5, 0.3, -0.1])
     assert representative(np.eye(5), prior, [], range(5)) == 2
     assert representative(np.eye(5), prior, [2], [0, 1, 3, 4]) == pytest.approx(3)
+
+
+def beliefs(seed=0, count=9):
+    """A distribution of scores, and many draws of it: (N, T)."""
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((count, 5)) / 2
+    belief = Belief(rng.standard_normal(count), root @ root.T + 0.2 * np.eye(count), noise=0.1)
+    return belief, rng.multivariate_normal(belief.mean, belief.covariance, 400_000).T
+
+
+def test_covariances_of_ranks_are_exact():
+    """The covariance of ranks with scores is that of draws."""
+    belief, draws = beliefs()
+    ranks = np.argsort(np.argsort(draws, axis=0), axis=0)
+    sampled = np.cov(ranks, draws)[: len(ranks), len(ranks) :]
+    assert belief.rank_covariance() == pytest.approx(sampled, abs=0.015)
+    assert np.abs(sampled).max() > 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_best_questions_are_those_of_draws(seed):
+    """The grade and the pair that are chosen, and their gains, are those that follow from draws of the scores."""
+    belief, draws = beliefs(seed)
+    candidates = np.array([0, 2, 3, 5, 8])
+    ranks = np.argsort(np.argsort(draws, axis=0), axis=0)
+    ranks = ranks - ranks.mean(axis=1, keepdims=True)
+
+    def told(answer):
+        return np.sum((ranks @ (answer - answer.mean()) / len(answer)) ** 2)
+
+    grades = {item: told(draws[item]) / (draws[item].var() + 0.1) for item in candidates}
+    pairs = {}
+    for first, second in combinations(candidates, 2):
+        difference = draws[first] - draws[second]
+        spread = difference.var() + 0.2
+        z = difference.mean() / np.sqrt(spread)
+        open_order = norm.pdf(z) ** 2 / (norm.cdf(z) * norm.cdf(-z))
+        pairs[first, second] = open_order * told(difference) / spread
+    for kind, gains in (("grade", {(item,): gain for item, gain in grades.items()}), ("pair", pairs)):
+        found = next_question(belief, kind, candidates)
+        assert found.gain == pytest.approx(max(gains.values()), rel=0.02)
+        assert gains[found.items] == pytest.approx(max(gains.values()), rel=0.01)

@@ -86,6 +86,29 @@ class Fitted:
         """The posterior mean of the variance of a label's noise."""
         return float(sum(w * one.noise for w, one in zip(self.weights, self.settings, strict=True)))
 
+    def joint(self, kernels: np.ndarray, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(C,) posterior means and (C, C) covariance of f of some items.
+
+        Parameters
+        ----------
+        kernels
+            (G, C, C) between those items, for each group of states.
+        some
+            (C,) their numbers.
+        """
+        contrast = self.observations.contrast
+        means, covariance = [], np.zeros(kernels.shape[1:])
+        for weight, setting, found in zip(self.weights, self.settings, self.posteriors, strict=True):
+            cross = self.cross(setting)[some].astype(float)
+            before = np.tensordot(setting.kernel_share * setting.groups, kernels, 1)
+            before += setting.particular * np.eye(len(some))
+            inner = contrast.T @ found.inverse() @ contrast
+            means.append(setting.prior_weight * self.prior[some] + cross @ (contrast.T @ found.dual))
+            covariance += weight * (before - cross @ inner @ cross.T)
+        mean = self.weights @ np.array(means)
+        apart = np.array(means) - mean
+        return np.asarray(mean), covariance + (apart.T * self.weights) @ apart
+
     def draws(self, rng: np.random.Generator) -> np.ndarray:
         """Joint draws of f from the posterior: (N, T).
 

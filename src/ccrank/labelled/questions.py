@@ -10,9 +10,6 @@ import numpy as np
 from scipy.special import ndtr
 
 Kind = Literal["grade", "pair"]
-CANDIDATES = 60
-"""Questions are looked for among so many items, drawn anew each time. The best of all items is often an outlier, whose
-states are unlike those of any other item, and teaches less than its variance promises."""
 FIRST_GRADES = 5
 """So many items are graded because they stand for the list; before that the model knows too little to choose by."""
 STATES_SHARE, PRIOR_SHARE, OWN_SHARE = 0.35, 0.1, 0.3
@@ -31,70 +28,89 @@ class Choice:
     """The expected reduction of the summed variance of all ranks."""
 
 
-def best_grade(draws: np.ndarray, noise: float, candidates: np.ndarray) -> Choice:
+@dataclass(frozen=True)
+class Belief:
+    """What is known of the scores of C items: a normal distribution."""
+
+    mean: np.ndarray
+    """(C,)"""
+    covariance: np.ndarray
+    """(C, C)"""
+    noise: float
+    """The variance of a label's noise."""
+
+    def rank_covariance(self) -> np.ndarray:
+        """(C, C) covariance of the items' ranks (rows) with their scores.
+
+        A rank is Σ_k [f_j > f_k]. For a normal distribution cov(g(f), f) = E[∇g] cov(f), and the mean gradient of a
+        step is the density of f_j − f_k at 0.
+        """
+        own = np.diag(self.covariance)
+        spread = np.maximum(own[:, None] + own - 2 * self.covariance, 1e-9)
+        density = np.exp(-((self.mean[:, None] - self.mean) ** 2) / (2 * spread)) / np.sqrt(
+            2 * np.pi * spread
+        )
+        np.fill_diagonal(density, 0)
+        return np.asarray(density.sum(axis=1)[:, None] * self.covariance - density @ self.covariance)
+
+
+def best_grade(belief: Belief, candidates: np.ndarray) -> Choice:
     """The item whose value would teach most.
 
     Parameters
     ----------
-    draws
-        (N, T) joint draws of the scores.
-    noise
-        The variance of a label's noise.
+    belief
+        The distribution of the scores.
     candidates
-        (C,) items that may be asked about.
+        Places of the items that may be asked about.
 
-    With R the ranks of the draws, the answer y = f_i + ε is expected to reduce Σ_j var(R_j) by
+    With R the ranks, the answer y = f_i + ε is expected to reduce Σ_j var(R_j) by
     Σ_j cov(R_j, f_i)² / (var(f_i) + noise), as far as ranks are linear in scores.
     """
-    gains = grade_gains(draws, noise, candidates)
+    told = np.sum(belief.rank_covariance()[:, candidates] ** 2, axis=0)
+    gains = told / (np.diag(belief.covariance)[candidates] + belief.noise)
     best = int(gains.argmax())
     return Choice("grade", (int(candidates[best]),), float(gains[best]))
 
 
-def grade_gains(draws: np.ndarray, noise: float, candidates: np.ndarray) -> np.ndarray:
-    """(C,) what the value of each candidate would teach."""
-    asked = draws[candidates] - draws[candidates].mean(axis=1, keepdims=True)
-    covariance = _rank_covariance(draws, asked)
-    return np.asarray(np.sum(covariance**2, axis=0) / (asked.var(axis=1) + noise))
-
-
-def best_pair(draws: np.ndarray, noise: float, candidates: np.ndarray) -> Choice:
+def best_pair(belief: Belief, candidates: np.ndarray) -> Choice:
     """The two items whose order would teach most; parameters as of `best_grade`.
 
     The answer is the sign of g = f_i − f_j + ε. To the first order it tells φ(z)²/(Φ(z)Φ(−z)) of what the value of g
     would, z being its mean over its deviation: most if the order is open.
     """
     first, second = np.triu_indices(len(candidates), 1)
-    difference = draws[candidates[first]] - draws[candidates[second]]
-    mean = difference.mean(axis=1)
-    spread = difference.var(axis=1) + 2 * noise
-    covariance = _rank_covariance(draws, difference - mean[:, None])
+    ranks = belief.rank_covariance()[:, candidates]
+    inner, own = ranks.T @ ranks, belief.covariance[np.ix_(candidates, candidates)]
+    mean = belief.mean[candidates[first]] - belief.mean[candidates[second]]
+    spread = _of_differences(own, first, second) + 2 * belief.noise
     z = mean / np.sqrt(spread)
     told = np.exp(-(z**2)) / (2 * np.pi) / np.maximum(ndtr(z) * ndtr(-z), 1e-12)
-    worth = told * np.sum(covariance**2, axis=0) / spread
+    worth = told * _of_differences(inner, first, second) / spread
     best = int(worth.argmax())
     pair = (int(candidates[first[best]]), int(candidates[second[best]]))
     return Choice("pair", pair, float(worth[best]))
 
 
-def next_question(
-    draws: np.ndarray, noise: float, kind: Kind, candidates: np.ndarray, rng: np.random.Generator
-) -> Choice:
-    """The question of a kind that teaches most, among some candidates.
+def _of_differences(inner: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """‖x_i − x_j‖² from inner products."""
+    own = np.diag(inner)
+    return np.asarray(own[first] + own[second] - 2 * inner[first, second])
+
+
+def next_question(belief: Belief, kind: Kind, candidates: np.ndarray) -> Choice:
+    """The question of a kind that teaches most.
 
     Parameters
     ----------
-    draws, noise
-        As of `best_grade`.
+    belief
+        The distribution of the scores.
     kind
         grade: the value of one item; pair: the order of two.
     candidates
-        (C,) items that may be asked about.
-    rng
-        Draws `CANDIDATES` of them.
+        Places of the items that may be asked about.
     """
-    some = np.sort(rng.permutation(candidates)[:CANDIDATES])
-    return (best_grade if kind == "grade" else best_pair)(draws, noise, some)
+    return (best_grade if kind == "grade" else best_pair)(belief, candidates)
 
 
 def representative(
@@ -124,10 +140,3 @@ def representative(
     places = np.asarray(candidates)
     gains = np.sum(covariance[:, places] ** 2, axis=0) / (covariance[places, places] + OWN_SHARE)
     return int(places[gains.argmax()])
-
-
-def _rank_covariance(draws: np.ndarray, centred: np.ndarray) -> np.ndarray:
-    """cov(ranks, x) over the draws, for rows x that have mean 0. (N, T), (C, T) -> (N, C)"""
-    ranks = np.argsort(np.argsort(draws, axis=0), axis=0).astype(np.float32)
-    ranks -= ranks.mean(axis=1, keepdims=True)
-    return np.asarray(ranks @ centred.T / draws.shape[1])

@@ -13,7 +13,7 @@ from ccrank.exemplars import WRITTEN
 from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
 from ccrank.labelled.kernel import Kernel, States
 from ccrank.labelled.lists import PROBABILITY, observations_of
-from ccrank.labelled.questions import FIRST_GRADES, Kind, next_question, representative
+from ccrank.labelled.questions import FIRST_GRADES, Belief, Kind, next_question, representative
 from ccrank.labelled.settings import LABEL_NOISE, grid
 from ccrank.labels import Labels
 from ccrank.ranking import Ranking, Uncertainty
@@ -179,10 +179,17 @@ class Session:
             return None
         if kind == "grade" and len(known := self._graded()) < FIRST_GRADES:
             return Question(kind, (self.items[self._representative(known, left)],), self)
-        noise = LABEL_NOISE * FIRST[2] if self.fitted is None else self.fitted.noise
-        rng = np.random.default_rng([len(self.rows), len(self.skipped)])
-        found = next_question(self.draws, noise, kind, left, rng)
-        return Question(kind, tuple(self.items[place] for place in found.items), self)
+        found = next_question(self._belief(), kind, np.searchsorted(self.candidates, left))
+        return Question(kind, tuple(self.items[self.candidates[place]] for place in found.items), self)
+
+    def _belief(self) -> Belief:
+        """The distribution of the candidates' scores, by the answers so far or by the prior."""
+        kernels = self._products.kernels[:, self.candidates].astype(float)
+        if self.fitted is not None:
+            return Belief(*self.fitted.joint(kernels, self.candidates), self.fitted.noise)
+        weight, share, residual = FIRST
+        covariance = share * kernels.mean(axis=0) + residual * np.eye(len(self.candidates))
+        return Belief(weight * self._prior[self.candidates], covariance, LABEL_NOISE * residual)
 
     def _graded(self) -> list[int]:
         """The items that have been graded."""
