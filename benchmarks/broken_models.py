@@ -1,6 +1,7 @@
 """Does the check of a first load catch models that are broken on purpose? Prints a table, one row for each mistake.
 
 python benchmarks/broken_models.py default gemma-3-270m path/to/another
+python benchmarks/broken_models.py --bases default
 """
 
 from __future__ import annotations

@@ -70,17 +70,18 @@ def distant_copying(reader: Reader, words: str, first: float) -> tuple[float | N
     distant = list_bits(apart, words, (2,))[0] / first
     if not distant > CLEAR_DISTANT:
         return distant, None
-    otherwise = {}
+    best, bits = 1.0, math.inf
     for factor in LARGER_BASES:
         with scaled_base(model, factor):
-            otherwise[factor] = list_bits(apart, words, (2,))[0] / first
-    best = min(
-        otherwise, key=lambda factor: otherwise[factor] if math.isfinite(otherwise[factor]) else math.inf
-    )
-    if not otherwise[best] < BASE_HELPS * distant:
+            found = list_bits(apart, words, (2,))[0] / first
+        if found < bits:
+            best, bits = factor, found
+        if bits <= CLEAR_DISTANT:
+            break
+    if not bits < BASE_HELPS * distant:
         return distant, None
     return distant, (
         f"words that were read {gap} positions before take {distant:.0%} of the bits of new ones, and "
-        f"{otherwise[best]:.0%} with a rotary base {best:g} times as large",
+        f"{bits:.0%} with a rotary base {best:g} times as large",
         f"the base of the rotary embeddings is too small by a factor of about {best:g} (rope_theta in config.json)",
     )
