@@ -1,6 +1,7 @@
 """Does the check of a first load catch models that are broken on purpose? Prints a table, one row for each mistake.
 
 python benchmarks/broken_models.py default gemma-3-270m path/to/another
+python benchmarks/broken_models.py --bases default
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ WEIGHTS: dict[str, Change] = {
     "rotary halves not permuted": halves_not_permuted,
     "weights of one bit": one_bit,
 }
-BASES = (10.0, 1e4, 1e7)
+BASES = (1e-4, 1e-3, 0.01, 0.1, 10.0, 100.0)
+"""Factors of the base of rotary embeddings."""
 
 
 def with_weights(name: str, change: Change) -> LoadedModel:
@@ -106,7 +108,8 @@ def show(name: str, mistake: str, reader: Reader) -> None:
     verdict = check_model(reader)
     seconds = time.process_time() - start
     numbers = (
-        "–" if value is None else f"{value:.2f}" for value in (verdict.order, verdict.copying, verdict.clozes)
+        "–" if value is None else f"{value:.2f}"
+        for value in (verdict.order, verdict.copying, verdict.distant_copying, verdict.clozes)
     )
     cause = verdict.causes[0] if verdict.causes else ""
     print(
@@ -115,33 +118,46 @@ def show(name: str, mistake: str, reader: Reader) -> None:
     )
 
 
+def break_weights_and_tokenizer(name: str, has_bos: bool) -> None:
+    """Break a model in every way but its base of rotary embeddings."""
+    short = Path(name).name
+    for mistake, change in WEIGHTS.items():
+        show(short, mistake, Reader(with_weights(name, change)))
+    with with_file(name, "tokenizer.json", shuffle_vocabulary) as loaded:
+        show(short, "ids of tokens shuffled", Reader(loaded))
+    with with_file(name, "tokenizer.json", drop_merges) as loaded:
+        show(short, "tokenizer without merges", Reader(loaded))
+    if has_bos:
+        show(short, "BOS dropped", without_bos(name))
+        show(short, "float16", Reader(load_model(name, device="cpu", dtype="float16")))
+    show(short, "none, bfloat16", Reader(load_model(name, device="cpu", dtype="bfloat16")))
+
+
 def main() -> None:
     """Break each model in every way that it can be broken in."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+")
-    for name in parser.parse_args().models:
+    parser.add_argument("--bases", action="store_true", help="change the base of rotary embeddings only")
+    arguments = parser.parse_args()
+    for name in arguments.models:
         short = Path(name).name
         loaded = load_model(name, device="cpu")
         show(short, "none", Reader(loaded))
-        has_bos, base = bool(loaded.bos), loaded.model.config.rope_parameters.get("rope_theta")
+        has_bos, rotary = bool(loaded.bos), getattr(loaded.model.config, "rope_parameters", None)
         del loaded
-        for mistake, change in WEIGHTS.items():
-            show(short, mistake, Reader(with_weights(name, change)))
-        with with_file(name, "tokenizer.json", shuffle_vocabulary) as loaded:
-            show(short, "ids of tokens shuffled", Reader(loaded))
-        with with_file(name, "tokenizer.json", drop_merges) as loaded:
-            show(short, "tokenizer without merges", Reader(loaded))
-        if has_bos:
-            show(short, "BOS dropped", without_bos(name))
-            show(short, "float16", Reader(load_model(name, device="cpu", dtype="float16")))
-        show(short, "none, bfloat16", Reader(load_model(name, device="cpu", dtype="bfloat16")))
-        for theta in BASES if base else ():
+        if not arguments.bases:
+            break_weights_and_tokenizer(name, has_bos)
+        for factor in BASES if rotary else ():
 
-            def other_base(config: dict[str, Any], theta: float = theta) -> None:
-                config["rope_parameters"]["rope_theta"] = theta
+            def other_base(config: dict[str, Any], factor: float = factor) -> None:
+                stored = config["rope_parameters"]
+                for one in (
+                    [stored] if "rope_theta" in stored else stored.values()
+                ):  # one for each type of layer
+                    one["rope_theta"] *= factor
 
             with with_file(name, "config.json", other_base) as loaded:
-                show(short, f"rotary base {theta:g} instead of {base:g}", Reader(loaded))
+                show(short, f"rotary base × {factor:g}", Reader(loaded))
 
 
 if __name__ == "__main__":

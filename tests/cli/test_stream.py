@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from pyarrow import parquet
+from pyarrow import Table, parquet
 
 WORDS = ("old", "new", "tall", "red", "stone", "glass")
 ITEMS = [f"{first} {second}" for first in WORDS for second in WORDS if first != second]
@@ -99,3 +101,24 @@ def test_bad_arguments_are_refused(ccrank, model_folder, table, arguments, words
     for word in words:
         assert word in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("source", ["--input", "--tasks"])
+@pytest.mark.parametrize("link", [False, True])
+def test_the_file_that_is_ranked_is_not_replaced(ccrank, model_folder, tmp_path, source, link):
+    """--out that is the input, under its own name or a link's, is refused before anything is read or written."""
+    path = tmp_path / ("items.parquet" if source == "--input" else "tasks.jsonl")
+    if source == "--input":
+        parquet.write_table(Table.from_pydict({"text": ITEMS}), path)
+    else:
+        path.write_text(json.dumps({"criterion": "size", "items": ITEMS}) + "\n")
+    before = path.read_bytes()
+    out = tmp_path / f"link{path.suffix}" if link else path
+    if link:
+        out.symlink_to(path)
+    criterion = ["--by", "size", "--top", "2"] if source == "--input" else []
+    done = ccrank("rank", source, str(path), *criterion, "--model", model_folder, "--out", str(out))
+    assert (done.code, done.out) == (2, "")
+    assert "would replace it; give another name" in done.err
+    assert path.read_bytes() == before
+    assert sorted(one.name for one in tmp_path.iterdir() if one.name.startswith(path.stem)) == [path.name]

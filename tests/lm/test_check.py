@@ -7,6 +7,7 @@ import math
 import random
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -14,13 +15,19 @@ import torch
 
 import tiny
 from ccrank.errors import CcrankError, ModelWarning
-from ccrank.lm import Reader, check, checked, load_model
+from ccrank.lm import Reader, check, checked, copying, load_model
 from ccrank.lm.check import SentenceCheck, check_model, in_random_order
 from ccrank.lm.checked import require_good, verdict_of
+from ccrank.lm.copying import distant_copying, list_bits
+from ccrank.lm.hub import locate
+from ccrank.lm.light.llama import LightCausalLM
+from ccrank.lm.rotary import scaled_base, with_gap
 from ccrank.paths import cache_folder
 from ccrank.prompts import Piece, Prompt
 from ccrank.reader_options import ReaderOptions
 from tiny import save_model, tiny_model
+
+WORDS = "one two three four five six seven eight nine ten"
 
 
 @pytest.fixture
@@ -130,6 +137,7 @@ def test_the_default_model_is_good_by_a_wide_margin(default_reader):
     assert {one.language for one in verdict.sentences} == {"english"}
     assert verdict.order < check.CLEAR_ORDER
     assert verdict.copying < check.CLEAR_COPYING
+    assert verdict.distant_copying < copying.CLEAR_DISTANT
     assert verdict.clozes == 1.0
 
 
@@ -148,6 +156,96 @@ def test_broken_copies_of_the_default_model_are_caught(default_reader, english_o
     verdict = check_model(corrupted(kind))
     assert verdict.status == "suspect"
     assert cause in " ".join(verdict.causes)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("light", [True, False])
+def test_a_rotary_base_that_is_too_small_is_caught(default_reader, english_only, tmp_path, light):
+    """A tenth of the base hardly changes short texts; distant copying shows it, and the factor is named."""
+    source = locate("default")
+    for path in source.iterdir():
+        (tmp_path / path.name).symlink_to(path.resolve())
+    config = json.loads((source / "config.json").read_text())
+    config["rope_parameters"]["rope_theta"] /= 10
+    (tmp_path / "config.json").unlink()
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    loaded = load_model(str(tmp_path))
+    assert isinstance(loaded.model, LightCausalLM) is False  # the first opening is by transformers
+    if light:
+        loaded = load_model(str(tmp_path))
+        assert isinstance(loaded.model, LightCausalLM)
+    verdict = check_model(Reader(loaded))
+    assert verdict.status == "suspect"
+    assert verdict.order < check.CLEAR_ORDER
+    assert verdict.copying < check.CLEAR_COPYING
+    assert "factor of about 10 " in verdict.causes[0]
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3_text", "smollm3"])
+def test_another_base_changes_the_readings_and_is_restored(family):
+    """With a scaled base the readings are those of a model made with that base; afterwards they are as before."""
+    loaded = tiny_model(family, max_position_embeddings=512)
+    config = loaded.model.config
+    reader = Reader(loaded)
+    before = list_bits(reader, WORDS, (1, 2))
+    with scaled_base(loaded.model, 0.01):
+        scaled = list_bits(reader, WORDS, (1, 2))
+    assert list_bits(reader, WORDS, (1, 2)) == before
+    stored = config.rope_parameters
+    for one in [stored] if "rope_theta" in stored else stored.values():
+        one["rope_theta"] *= 0.01
+    other = type(loaded.model)(config).eval()
+    other.load_state_dict(loaded.model.state_dict())
+    made = list_bits(Reader(replace(loaded, model=other)), WORDS, (1, 2))
+    assert scaled == pytest.approx(made, rel=1e-5)
+    assert scaled != pytest.approx(before, rel=1e-5)
+
+
+def test_a_gap_in_positions_is_that_of_plain_transformers():
+    """Reading with a gap gives the bits that `transformers` gives for the same position ids."""
+    loaded = tiny_model("llama", max_position_embeddings=512)
+    reader = Reader(loaded)
+    prompt = Prompt((Piece("one two three "), Piece("", "slot")))
+    tokens = reader.prompt_tokenizer.encode([prompt], [["four five"]])[0]
+    ids = [*tokens.tokens, *tokens.answers[0]]
+    gapped = with_gap(reader, 2, 100).read([prompt], [["four five"]], log_probabilities=True).logits
+    positions = torch.tensor([[place + 100 * (place >= 2) for place in range(len(ids))]])
+    mask = torch.full((len(ids), len(ids)), torch.finfo(torch.float32).min).triu(1)[None, None]
+    with torch.no_grad():
+        logits = loaded.model(torch.tensor([ids]), position_ids=positions, attention_mask=mask).logits[0]
+    scores = logits.log_softmax(-1)[range(len(ids) - 1), ids[1:]]
+    assert gapped[0, 0] == pytest.approx(scores[len(tokens.tokens) - 1 :].sum().item(), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("distant", "larger", "caught"),
+    [(0.3, 0.1, True), (0.3, 0.2, False), (0.05, 0.01, False), (0.3, math.nan, False)],
+)
+def test_only_a_larger_base_that_helps_is_reported(monkeypatch, distant, larger, caught):
+    """Bad copying over a distance is put down to the base only if a larger base makes it good."""
+    reader = Reader(tiny_model("llama", max_position_embeddings=1024))
+    theta = []
+
+    @contextmanager
+    def scaled(model, factor):
+        theta.append(factor)
+        yield
+        theta.clear()
+
+    monkeypatch.setattr(copying, "scaled_base", scaled)
+    monkeypatch.setattr(copying, "list_bits", lambda *_: [100 * (larger if theta == [100.0] else distant)])
+    measured, mistake = distant_copying(reader, WORDS, 100.0)
+    assert measured == pytest.approx(distant)
+    assert (mistake is not None) is caught
+    assert not caught or "100 times as large" in mistake[0]
+
+
+@pytest.mark.parametrize(
+    ("family", "changes"), [("llama", {"max_position_embeddings": 128}), ("gpt2", {}), ("mpt", {})]
+)
+def test_distant_copying_is_left_out_where_it_says_nothing(family, changes):
+    """A window that is too short and models without rotary embeddings: no number is made up."""
+    assert distant_copying(Reader(tiny_model(family, **changes)), WORDS, 100.0) == (None, None)
 
 
 @pytest.mark.real
@@ -200,7 +298,9 @@ def test_letters_with_a_large_vocabulary_are_suspect(monkeypatch, size, suspect)
     reader.loaded.model.config.vocab_size = size
     good = [SentenceCheck("english", "It is | cold outside.", 1.0, 4.0, len("cold outside."))]
     monkeypatch.setattr(check, "_sentences", lambda *_, **__: good)
-    monkeypatch.setattr(check, "_copying", lambda _: 0.1)
+    monkeypatch.setattr(
+        check, "list_bits", lambda _, words, times: [100.0 / 10 ** (time - 1) for time in times]
+    )
     monkeypatch.setattr(check, "_clozes", lambda *_: [check.ClozeCheck("english", "It is cold", 1.0)])
     verdict = check_model(reader)
     assert (verdict.status == "suspect") is suspect

@@ -153,6 +153,7 @@ def _show_verdict(name: str, verdict: Verdict, speed: Mapping[str, Any]) -> None
     facts = {
         "bits of sentences, of shuffled words": verdict.order,
         "bits of words read again, of new ones": verdict.copying,
+        "bits of words read again much later, of new ones": verdict.distant_copying,
         "gaps filled by their own word": verdict.clozes,
     }
     for fact, value in facts.items():

@@ -13,7 +13,14 @@ import typer
 
 from ccrank.cli import options as shared
 from ccrank.cli.rank_input import OF_TASKS, given_labels, given_tasks, method_and_options
-from ccrank.cli.rank_output import check_output, check_place, check_plot, rendered, save_shared_probe
+from ccrank.cli.rank_output import (
+    check_output,
+    check_place,
+    check_plot,
+    refuse_overwriting,
+    rendered,
+    save_shared_probe,
+)
 from ccrank.cli.screen import reading_progress, spinner
 from ccrank.cli.warn import show_warnings, warning_lines, write_warnings_beside
 from ccrank.errors import CcrankError
@@ -261,6 +268,7 @@ def rank_command(
         check_plot(plot, wanted)
     if output is not None:
         how = check_output(output, how)
+        refuse_overwriting(output, tasks)
     if how not in (None, "json") and rows is not None:
         from ccrank.rows import RankedRows, encode_rows
 

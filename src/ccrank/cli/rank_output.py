@@ -28,6 +28,14 @@ def check_output(path: Path, how: str | None) -> str:
     return how
 
 
+def refuse_overwriting(output: Path, given: Path | None) -> None:
+    """Raise an error if the output would replace a file of items, which it does not contain in full."""
+    if given is not None and output.exists() and given.exists() and output.samefile(given):
+        raise CcrankError(
+            f"--out {output} is the file that is ranked, and would replace it; give another name"
+        )
+
+
 def check_plot(plot: Path, tasks: Sequence[Task]) -> None:
     """Raise an error if the plot cannot be drawn."""
     from ccrank.scale_plot import MOST_ITEMS

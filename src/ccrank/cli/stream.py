@@ -43,11 +43,12 @@ def rank_stream(
 ) -> None:
     """Rank the rows of a file into a Parquet file, with a progress bar."""
     from ccrank.cli.rank_input import context_text, method_and_options, named_criterion
-    from ccrank.cli.rank_output import check_output
+    from ccrank.cli.rank_output import check_output, refuse_overwriting
     from ccrank.criterion_phrase import criterion_of
 
     if output is None:
         raise CcrankError("--input writes a file: give one with --out, such as --out ranked.parquet")
+    refuse_overwriting(output, path)
     if check_output(output, None) != "parquet":
         raise CcrankError(f"--input writes Parquet; rename {output.name} to {output.stem}.parquet")
     by, comparative, poles, category = criterion

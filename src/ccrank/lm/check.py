@@ -1,12 +1,14 @@
 """Checking that a model's weights, its tokenizer and the code that runs it agree.
 
-A checkpoint that was converted wrongly loads without an error and answers at chance. Three ratios show it, none of
+A checkpoint that was converted wrongly loads without an error and answers at chance. Four ratios show it, none of
 which depends on the vocabulary:
 
 - *order*: the bits that plain sentences take, relative to the same words in random order. A language model finds the
   real order far more likely.
 - *copying*: the bits that a list of unrelated words takes when it is read a second time, relative to the first. It
   needs exact positions, so it shows errors in rotary embeddings that hardly matter in a short sentence.
+- *distant copying*: the same with a gap of some hundred positions between the two readings, which a base of rotary
+  embeddings that is too small does not allow. A larger base must help, or the base is not to blame.
 - *clozes*: how often, of ten words that fill the gaps of ten trivial sentences, a gap's own word is the one that gains
   most, relative to the word's mean over all gaps. For masked and encoder-decoder models this is the only one.
 """
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ccrank.errors import CcrankError
+from ccrank.lm.copying import distant_copying, list_bits
 from ccrank.prompts import Piece, Prompt
 from ccrank.toml import parse_toml
 
@@ -81,6 +84,8 @@ class Verdict:
     """Bits of sentences, of those of the same words shuffled; causal models only."""
     copying: float | None = None
     """Bits of a list of words read again, of those of its first reading; causal models only."""
+    distant_copying: float | None = None
+    """The same with a gap between the two readings; causal models with rotary embeddings only."""
     clozes: float | None = None
     """The share of gaps whose own word gains most."""
     reasons: tuple[str, ...] = ()
@@ -130,7 +135,9 @@ def check_model(reader: Reader) -> Verdict:
 
 
 def _check_causal(reader: Reader) -> Verdict:
-    copying = _copying(reader)
+    words = str(_data()["copied"])
+    first, again = list_bits(reader, words, (1, 2))
+    copying = again / first
     read: list[tuple[str, list[SentenceCheck], list[ClozeCheck]]] = []
     for language in _texts():
         read.append((language, _sentences(reader, language), _clozes(reader, language)))
@@ -159,18 +166,21 @@ def _check_causal(reader: Reader) -> Verdict:
     if language == "english" and letters:
         reasons.append("its tokenizer splits words into letters, though it has a large vocabulary")
     clear = order <= CLEAR_ORDER and copying <= CLEAR_COPYING
-    bos = None if clear else _bos_mistake(reader, english)
-    if bos:
-        reasons.append(bos[0])
+    distant, mistake = distant_copying(reader, words, first)
+    if mistake is None and not clear:
+        mistake = _bos_mistake(reader, english)
+    if mistake:
+        reasons.append(mistake[0])
     return Verdict(
         "suspect" if reasons else "good",
         "causal",
         language,
         order,
         copying,
+        distant,
         right,
         tuple(reasons),
-        tuple(_causes(reader, english, order, copying, bos)) if reasons else (),
+        tuple(_causes(reader, english, order, copying, mistake)) if reasons else (),
         tuple(one for _, own, _ in read for one in own),
         tuple(one for _, _, own in read for one in own),
     )
@@ -221,13 +231,13 @@ def _causes(
     english: Sequence[SentenceCheck],
     order: float,
     copying: float,
-    bos: tuple[str, str] | None,
+    mistake: tuple[str, str] | None,
 ) -> list[str]:
     """The likely causes, the likeliest first."""
     if not math.isfinite(order + copying):
         return ["numbers overflow in this precision: use --dtype bfloat16 or float32", "damaged weights"]
-    if bos:
-        return [bos[1]]
+    if mistake:
+        return [mistake[1]]
     characters = sum(len(_scored(one.text)[1]) for one in english) / max(
         1, sum(one.tokens for one in english)
     )
@@ -308,15 +318,6 @@ def _clozes(reader: Reader, language: str) -> list[ClozeCheck]:
         ClozeCheck(language, f"{before}{blank}{answer}", float(margin))
         for (before, answer), margin in zip(rows, own - others, strict=True)
     ]
-
-
-def _copying(reader: Reader) -> float:
-    words = str(_data()["copied"])
-    first, _, rest = words.partition(" ")
-    prompts = [_open(f"{first} "), _open(f"{words}. {first} ")]
-    logits = reader.read(prompts, [[rest], [rest]], log_probabilities=True).logits
-    assert logits is not None
-    return float(logits[1, 0] / logits[0, 0])
 
 
 def in_random_order(text: str) -> str:

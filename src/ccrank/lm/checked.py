@@ -25,7 +25,7 @@ from ccrank.paths import cache_folder
 if TYPE_CHECKING:
     from ccrank.lm.reader import Reader
 
-FORMAT = 1
+FORMAT = 2
 """Increased when the texts or the thresholds change, so that models are checked again."""
 SWITCH = "CCRANK_CHECK"
 """The environment variable that turns the check off: "no"."""
