@@ -137,6 +137,15 @@ def test_labels_are_for_one_list(rank):
     assert "--labels FILE is for the items of one list; the tasks file has 2" in " ".join(result.err.split())
 
 
+def test_labels_of_tasks_without_values(rank, tmp_path):
+    """`--labels tasks` where no task has values is an error, on a tasks file and on a single list."""
+    Path("bare.jsonl").write_text(json.dumps({"criterion": "size", "items": ["Russia", "Chad"]}) + "\n")
+    for given in (["--tasks", "bare.jsonl"], ["Russia", "Chad", "--by", "size"]):
+        result = rank(*given, "--labels", "tasks")
+        assert result.code == 2
+        assert "takes the values of tasks, and none has any" in " ".join(result.err.split())
+
+
 def test_old_spellings_still_work_with_a_notice(rank):
     """--gold, --more and --parts give what --labels, --comparative and --signals give, and name the new spelling."""
     Path("labels.csv").write_text("Russia,17\nChad,1.3\n")

@@ -103,12 +103,12 @@ def test_bad_arguments_are_refused(ccrank, model_folder, table, arguments, words
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize("source", ["--input", "--tasks"])
+@pytest.mark.parametrize("source", ["--input", "--file", "--tasks"])
 @pytest.mark.parametrize("link", [False, True])
 def test_the_file_that_is_ranked_is_not_replaced(ccrank, model_folder, tmp_path, source, link):
     """--out that is the input, under its own name or a link's, is refused before anything is read or written."""
-    path = tmp_path / ("items.parquet" if source == "--input" else "tasks.jsonl")
-    if source == "--input":
+    path = tmp_path / ("tasks.jsonl" if source == "--tasks" else "items.parquet")
+    if source != "--tasks":
         parquet.write_table(Table.from_pydict({"text": ITEMS}), path)
     else:
         path.write_text(json.dumps({"criterion": "size", "items": ITEMS}) + "\n")
@@ -116,7 +116,7 @@ def test_the_file_that_is_ranked_is_not_replaced(ccrank, model_folder, tmp_path,
     out = tmp_path / f"link{path.suffix}" if link else path
     if link:
         out.symlink_to(path)
-    criterion = ["--by", "size", "--top", "2"] if source == "--input" else []
+    criterion = [] if source == "--tasks" else ["--by", "size", "--top", "2"]
     done = ccrank("rank", source, str(path), *criterion, "--model", model_folder, "--out", str(out))
     assert (done.code, done.out) == (2, "")
     assert "would replace it; give another name" in done.err

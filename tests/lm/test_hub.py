@@ -418,3 +418,10 @@ def test_the_default_model_is_known(default_reader):
     """The default model is found on the disk without asking anyone."""
     assert default_reader.loaded.folder == locate("default")
     assert (default_reader.depth, default_reader.width) == (30, 576)
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_a_model_without_a_name(name):
+    """An empty name, as of an unset variable, is an error that says so."""
+    with pytest.raises(CcrankError, match="the model has no name"):
+        locate(name)

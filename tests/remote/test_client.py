@@ -196,6 +196,15 @@ def test_bad_addresses(text: str) -> None:
         Address.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "why"), [("http://a:99999", "Port"), ("http://a:b", "Port"), ("http://[::1", "IPv6")]
+)
+def test_bad_addresses_say_what_is_wrong(text: str, why: str) -> None:
+    """A port out of range or an open bracket is named, not called an address without a host."""
+    with pytest.raises(CcrankError, match=why):
+        Address.parse(f"openai:{text}")
+
+
 @pytest.mark.parametrize("value", ["0", "many", "nan"])
 def test_a_bad_number_in_the_environment(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is named in the message."""

@@ -268,7 +268,8 @@ def rank_command(
         check_plot(plot, wanted)
     if output is not None:
         how = check_output(output, how)
-        refuse_overwriting(output, tasks)
+        for given in (tasks, file, labels, context):
+            refuse_overwriting(output, given)
     if how not in (None, "json") and rows is not None:
         from ccrank.rows import RankedRows, encode_rows
 

@@ -128,6 +128,11 @@ def given_labels(path: Path, tasks: Sequence[Task], method: Method) -> Labels | 
     if "labels" not in method.options:
         raise CcrankError(f"{method.name} uses no labels; remove --labels, or use --method auto")
     if str(path) == OF_TASKS and not path.exists():
+        if all(task.values is None for task in tasks):
+            raise CcrankError(
+                f"--labels {OF_TASKS} takes the values of tasks, and none has any: put values into some tasks of the "
+                "--tasks file, or give a file of labels"
+            )
         return OF_TASKS
     if len(tasks) != 1:
         raise CcrankError(

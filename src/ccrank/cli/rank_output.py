@@ -29,10 +29,10 @@ def check_output(path: Path, how: str | None) -> str:
 
 
 def refuse_overwriting(output: Path, given: Path | None) -> None:
-    """Raise an error if the output would replace a file of items, which it does not contain in full."""
+    """Raise an error if the output would replace a file that was given, which it does not contain in full."""
     if given is not None and output.exists() and given.exists() and output.samefile(given):
         raise CcrankError(
-            f"--out {output} is the file that is ranked, and would replace it; give another name"
+            f"--out {output} is a file that this ranking reads, and would replace it; give another name"
         )
 
 

@@ -88,6 +88,8 @@ def locate(name: str, *, allow_pickle: bool = False, source: str = "auto", say: 
     """
     if name in known_models():
         return _known(known_models()[name], allow_pickle, source, say)
+    if not name.strip():
+        raise CcrankError("the model has no name; `ccrank models list` shows those that can be used by name")
     path = Path(name).expanduser()
     if path.is_file():
         if path.suffix != ".gguf":

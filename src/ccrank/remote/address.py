@@ -59,8 +59,10 @@ class Address:
         try:
             parts = urlsplit(text.removeprefix(SERVER_PREFIX))
             host, port = parts.hostname, parts.port
-        except ValueError:
-            host, parts, port = None, urlsplit(""), None
+        except ValueError as error:  # a port that is no number or too large, or an open bracket
+            raise CcrankError(
+                f"a model behind a server has the form {EXAMPLE}; got an address that cannot be read: {error}"
+            ) from None
         if not is_remote(text) or parts.scheme not in ("http", "https") or not host:
             raise CcrankError(
                 f"a model behind a server has the form {EXAMPLE}, with an http or https address; got one with the "
