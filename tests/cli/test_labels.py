@@ -114,9 +114,33 @@ def test_what_does_not_go_together(rank, arguments, message):
     """Bad input ends with code 2 and a message, before a model is loaded."""
     Path("labels.csv").write_text("Russia,17\nChad,1.3\n")
     Path("other.csv").write_text("Russia,17\nMars,1.3\n")
+    Path("probe.safetensors").touch()
     result = rank(*ITEMS, "--by", "size", "--labels", "labels.csv", *arguments)
     assert result.code == 2
     assert message in " ".join(result.err.split())
+
+
+def test_nothing_to_undo_writes_nothing(ccrank, model_folder):
+    """Undoing before the first answer leaves no file behind."""
+    done = ccrank("label", *ITEMS, "--by", "size", "--model", model_folder, stdin=b"u\nq\n")
+    assert "nothing to undo" in done.out
+    assert not Path("labels.csv").exists()
+
+
+def test_where_files_are_is_checked_first(ccrank):
+    """A folder or a probe that does not exist is an error before a model is looked for, not after the work."""
+    given = (*ITEMS, "--by", "size", "--model", "no-such-model")
+    for command, message in (
+        (("label", *given, "--labels", "no/labels.csv"), "the folder of no/labels.csv does not exist"),
+        (
+            ("rank", *given, "--method", "ccr", "--save-probe", "no/p.safetensors"),
+            "the folder of no/p.safetensors",
+        ),
+        (("rank", *given, "--probe", "p.safetensors"), "there is no such file; --save-probe FILE writes one"),
+    ):
+        done = ccrank(*command)
+        assert done.code == 2
+        assert message in " ".join(done.err.split())
 
 
 def test_a_session_needs_a_criterion_and_items(ccrank):

@@ -12,6 +12,7 @@ import typer
 
 from ccrank.cli import options as shared
 from ccrank.cli.rank_input import named_criterion
+from ccrank.cli.rank_output import check_place
 from ccrank.cli.screen import out, spinner
 from ccrank.errors import CcrankError
 from ccrank.files import read_text
@@ -63,6 +64,7 @@ def label_command(
     from ccrank.taskfiles import read_items
 
     texts = list(items) if items else read_items(file or "", column)
+    check_place(labels)
     earlier = read_rows(labels) if labels.exists() else []
     reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)
     with spinner("reading the items"):
@@ -112,8 +114,10 @@ def converse(session: Session, path: Path) -> None:
             session.skip(question)
             continue
         if word == "u":
-            last = session.undo()
-            console.print("nothing to undo" if last is None else f"undone: {', '.join(last)}")
+            if (last := session.undo()) is None:
+                console.print("nothing to undo")
+                continue
+            console.print(f"undone: {', '.join(last)}")
         elif (value := _value(question, word)) is None:
             console.print(f"{_expected(question)}; {HELP}")
             continue

@@ -261,8 +261,9 @@ def rank_command(
         from ccrank.cli.relevance import take_first_stage
 
         wanted, first_stage = take_first_stage(wanted, first_stage)
-    if run is not None:
-        check_place(run)
+    for written in (run, save_probe):
+        if written is not None:
+            check_place(written)
     # Validate the arguments before any slow work.
     if plot is not None:
         check_plot(plot, wanted)

@@ -96,6 +96,8 @@ def method_and_options(
 
     if probe is not None and method not in (None, SAVED_PROBE):
         raise CcrankError(f"--probe ranks with the saved probe; remove --method {method}")
+    if probe is not None and not probe.is_file():
+        raise CcrankError(f"--probe {probe}: there is no such file; --save-probe FILE writes one")
     chosen = SAVED_PROBE if probe is not None else method or DEFAULT_METHOD
     pairs = shared.parse_pairs(option)
     pairs |= {"layer": layer} if layer is not None else {}
