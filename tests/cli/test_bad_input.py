@@ -134,7 +134,7 @@ def test_an_item_of_5000_words(rank, method):
     [
         ("magic", ["no model 'magic'", "default"]),
         (".", ["no config.json"]),
-        ("", ["no config.json"]),
+        ("", ["the model has no name"]),
         ("weights.bin", ["not a .gguf"]),
     ],
 )
