@@ -53,13 +53,18 @@ def small_tasks(count: int = 5, start: int = 0, context: str | None = None) -> l
     return tasks
 
 
+def two_task_files(folder: Path, first: int, second: int, start: int) -> tuple[str, str]:
+    """Two files of so many tasks, the second with a context."""
+    paths = folder / "first.jsonl", folder / "second.jsonl"
+    write_tasks(small_tasks(first), paths[0])
+    write_tasks(small_tasks(second, start=start, context="The tower is dark."), paths[1])
+    return str(paths[0]), str(paths[1])
+
+
 @pytest.fixture
 def task_files(tmp_path: Path) -> tuple[str, str]:
     """Two task files, the second with a context."""
-    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
-    write_tasks(small_tasks(5), first)
-    write_tasks(small_tasks(3, start=1, context="The tower is dark."), second)
-    return str(first), str(second)
+    return two_task_files(tmp_path, 5, 3, start=1)
 
 
 @pytest.fixture

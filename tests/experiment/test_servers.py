@@ -27,7 +27,7 @@ from ccrank.results import load_environment, load_failures, load_results
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import write_tasks
 from completion_server import KEY, StandIn, serving
-from experiment.conftest import Interrupting, small_tasks
+from experiment.conftest import Interrupting, small_tasks, two_task_files
 from tiny import tiny_model
 
 SHARED_METHODS = ("poles", "prompt-pair", "length")
@@ -37,10 +37,7 @@ SHARED_METHODS = ("poles", "prompt-pair", "length")
 @pytest.fixture
 def task_files(tmp_path: Path) -> tuple[str, str]:
     """Two files of two lists, the second with a context."""
-    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
-    write_tasks(small_tasks(2), first)
-    write_tasks(small_tasks(2, start=3, context="The tower is dark."), second)
-    return str(first), str(second)
+    return two_task_files(tmp_path, 2, 2, start=3)
 
 
 @pytest.fixture
