@@ -287,13 +287,21 @@ class _Handler(BaseHTTPRequestHandler):
             one.running += completes
             one.most_running = max(one.most_running, one.running)
         try:
-            with suppress(BrokenPipeError, ConnectionResetError):  # the client gave up
-                self.send(one, path, body, fault)
+            found = self.made(one, path, body, fault)
         finally:
+            # Before the first byte leaves: a client that has its answer may send its next request at once.
             with one.lock:
                 one.running -= completes
+        if found is None:
+            self.close_connection = True
+            return
+        with suppress(BrokenPipeError, ConnectionResetError):  # the client gave up
+            self.send(*found, half=fault == "half")
 
-    def send(self, one: StandIn, path: str, body: Any, fault: str) -> None:
+    def made(
+        self, one: StandIn, path: str, body: Any, fault: str
+    ) -> tuple[int, dict[str, str], bytes] | None:
+        """Status, headers and body of an answer; None for a connection that breaks off."""
         headers = {"Content-Type": "application/json"}
         if one.key is not None and self.headers.get("Authorization") != f"Bearer {one.key}":
             status, found = 401, {"error": {"message": f"{self.headers.get('Authorization')} is no key"}}
@@ -302,25 +310,26 @@ class _Handler(BaseHTTPRequestHandler):
             headers |= {"Retry-After": "0"} if fault == "429" else {}
             headers |= {"Location": "http://127.0.0.1:9/elsewhere"} if fault == "307" else {}
         elif fault == "drop":
-            self.close_connection = True
-            return
+            return None
         elif fault == "slow":
             one.closing.wait(PATIENCE)
-            self.close_connection = True
-            return
+            return None
         else:
             status, found = one.answer(path, body)
-        data = b"<html>a gateway</html>" if fault == "no JSON" else json.dumps(found).encode()
+        return (
+            status,
+            headers,
+            b"<html>a gateway</html>" if fault == "no JSON" else json.dumps(found).encode(),
+        )
+
+    def send(self, status: int, headers: dict[str, str], data: bytes, *, half: bool) -> None:
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        if fault == "half":
-            self.wfile.write(data[: len(data) // 2])
-            self.close_connection = True
-            return
-        self.wfile.write(data)
+        self.wfile.write(data[: len(data) // 2] if half else data)
+        self.close_connection = self.close_connection or half
 
 
 @contextmanager
