@@ -132,7 +132,11 @@ def test_models_list(ccrank, monkeypatch, tmp_path):
     assert [row["parameters"] for row in rows] == sorted(row["parameters"] for row in rows)
     assert "default" in ok(ccrank("models", "list"))
     ids = {row["name"]: row for row in json.loads(ok(ccrank("models", "list", "--hub", "--json")))}
-    assert "BOS" in ids["google/gemma-3-270m"]["what"]
+    gemma = ids["google/gemma-3-270m"]
+    assert "BOS" in gemma["what"]
+    assert "gated" in gemma["what"]
+    assert (gemma["gated"], gemma["context"]) == (True, 32768)
+    assert not ids["Qwen/Qwen3-0.6B-Base"]["gated"]
     assert "google/gemma-3-270m" in ok(ccrank("models", "list", "--hub"))
 
 

@@ -305,6 +305,19 @@ def test_chat_frames_the_users_words(template, wants_bos):
     assert spelled(tokenizer, encoded.tokens[: encoded.item + 1]).endswith("system")
 
 
+def test_chat_asks_for_an_answer_without_thoughts():
+    """A template that opens a block of thoughts unless it is asked not to (Qwen3's form) leaves the slot behind an
+    empty block: the model's next token is its answer."""
+    thoughts = (
+        "{% if enable_thinking is defined and not enable_thinking %}(no thoughts)\n{% else %}(hm{% endif %}"
+    )
+    tokenizer = chat_tokenizer(CHAT + thoughts)
+    encoder = PromptTokenizer(tokenizer, "causal", chat=True)
+    encoded = encode_one(encoder, prompt_of(encoder, task_of("Peru", "Chad")))
+    assert spelled(tokenizer, encoded.tokens).replace(" ", "").endswith("assistant\n(nothoughts)\n")
+    assert encoded.slot == len(encoded.tokens) - 1
+
+
 def test_bos_once_without_chat():
     """Without chat, BOS comes from `bos` only, even if the tokenizer would add its own."""
     tokenizer = chat_tokenizer()

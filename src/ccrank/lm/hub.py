@@ -52,6 +52,10 @@ class KnownModel:
     """Whether it has a language-model head, so that it can be prompted."""
     tau: Mapping[str, float] = field(default_factory=dict)
     """Study → mean signed τ, as measured."""
+    context: int | None = None
+    """The context window in tokens."""
+    gated: bool = False
+    """Whether the hub asks for an agreement before a download."""
 
     @property
     def folder(self) -> Path:
@@ -75,6 +79,8 @@ def known_models() -> Mapping[str, KnownModel]:
             table["parameters"],
             table.get("head", True),
             table.get("tau", {}),
+            table["context"],
+            table.get("gated", False),
         )
         for name, table in tables.items()
     }

@@ -52,6 +52,10 @@ class Rung:
     """Study → mean signed τ, as measured."""
     speed: Mapping[str, Any] | None = None
     """Tokens per second on this machine, with device and precision; None if it was never measured."""
+    context: int | None = None
+    """The context window in tokens; None if it is not stated."""
+    gated: bool = False
+    """Whether the hub asks for an agreement before a download."""
 
     @property
     def mean_tau(self) -> float | None:
@@ -83,6 +87,8 @@ def named_rungs() -> list[Rung]:
             model.head,
             model.tau,
             known_speed(model.name),
+            model.context,
+            model.gated,
         )
         for model in known_models().values()
     ]
@@ -99,12 +105,15 @@ def hub_rungs() -> list[Rung]:
             one["licence"],
             form,
             in_hub_cache(one["id"]),
-            "; ".join(text for text in (family.get("quirk"), one.get("note")) if text),
+            "; ".join(text for text in (family.get("quirk"), one.get("note"), gate) if text),
             speed=known_speed(one["id"]),
+            context=one["context"],
+            gated=bool(gate),
         )
         for form, table in families().items()
         for family in table.values()
         for one in family.get("hub", ())
+        for gate in ["gated on the hub" if one.get("gated") else ""]
     ]
     return sorted(rungs, key=lambda rung: rung.parameters)
 

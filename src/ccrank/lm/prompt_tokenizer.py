@@ -175,8 +175,12 @@ class PromptTokenizer:
         if not getattr(self.tokenizer, "chat_template", None):
             raise CcrankError("this model has no chat template; remove --chat")
         marker = "\ue000ccrank\ue001"  # private-use characters, which no template contains
+        # Models with a thinking mode (Qwen3) would otherwise continue with their thoughts, not with the answer.
         framed = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": marker}], tokenize=False, add_generation_prompt=True
+            [{"role": "user", "content": marker}],
+            tokenize=False,
+            add_generation_prompt=True,
+            enable_thinking=False,
         )
         head, found, tail = framed.partition(marker)
         if not found:
