@@ -1,17 +1,15 @@
 """The generated sections of docs/reproduction.md: tables from the numbers of a data file. Nothing is computed here
 except means over datasets.
-
-A section stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; everything else on the page is prose.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from statistics import median
 
 import reproduction_claims as claims
 import reproduction_prompting as prompting
+from generated_sections import fill_sections, section_with_markers
 from reproduction_family import family
 from reproduction_tables import (
     LEVEL,
@@ -30,21 +28,15 @@ from reproduction_tables import (
     units_of,
 )
 
-_SECTION = re.compile(r"<!-- generated: ([\w-]+) -->\n.*?<!-- end: \1 -->", re.DOTALL)
-
 
 def fill_page(text: str, data: Data) -> str:
     """The page with every generated section made anew."""
-    present = set(_SECTION.findall(text))
-    unknown, missing = present - {*SECTIONS}, {*SECTIONS} - present
-    if unknown or missing:
-        raise ValueError(f"the page has unknown sections {sorted(unknown)} or lacks {sorted(missing)}")
-    return _SECTION.sub(lambda found: section_text(found[1], data), text)
+    return fill_sections(text, data, SECTIONS)
 
 
 def section_text(name: str, data: Data) -> str:
     """One section with its markers."""
-    return f"<!-- generated: {name} -->\n{SECTIONS[name](data).strip()}\n<!-- end: {name} -->"
+    return section_with_markers(name, data, SECTIONS)
 
 
 def setup(data: Data) -> str:

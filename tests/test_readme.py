@@ -129,6 +129,20 @@ def test_commands_print_what_the_readme_shows(run: Run) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.parametrize("page", ["criteria", "files"])
+def test_pages_show_what_is_printed(page: str, run: Run, folder: Path) -> None:
+    """The output that these pages show is that of their commands, with the file that they show."""
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    for name, lines in re.findall(r"^\$ cat (\S+)\n(.*?)(?=^\$)", text, re.MULTILINE | re.DOTALL):
+        (folder / name).write_text(lines, "utf-8")
+    [(command, shown)] = [one for one in console(text) if one[1]]
+    printed = run(command).splitlines()
+    wanted = [line for line in shown if not line.startswith("ccrank: ")]  # on stderr
+    assert len(printed) == len(wanted)
+    assert [pair for pair in zip(wanted, printed, strict=True) if not same_line(*pair)] == []
+
+
+@pytest.mark.real
 def test_rankings_come_out_as_claimed(measured: Reader) -> None:
     """Each row of the README's table is the order that the default model gives, whatever the order of its input."""
     assert len(claims()) == 5

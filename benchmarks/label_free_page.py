@@ -1,0 +1,160 @@
+"""The generated sections of docs/label-free.md: tables from the numbers of a data file. Nothing is computed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from generated_sections import fill_sections
+from reproduction_tables import LEVEL, Data, p_text, signed, table
+
+FIRST, SECOND = "default", "gemma-3-270m"
+LABELS = {FIRST: "the default model's `auto`"}
+HALVES = {"everyday": ("choose", "report"), "unseen": ("first", "second"), "entsalience": ("even", "odd")}
+SIGNALS = ("auto", "poles", "likelihood", "axis")
+
+
+def fill_page(text: str, data: Data) -> str:
+    """The page with every generated section made anew."""
+    return fill_sections(text, data, SECTIONS)
+
+
+def setup(data: Data) -> str:
+    """What was run on what."""
+    lines = [
+        [
+            f"`{one['model']}`, {one['dtype']}",
+            ", ".join(one["datasets"]),
+            one["device"],
+            ", ".join(f"{name} {version}" for name, version in one["versions"].items() if version),
+        ]
+        for one in data["about"]
+    ]
+    return table(["model", "datasets", "on", "versions"], lines)
+
+
+def family_counts(data: Data) -> str:
+    """How many tests the page has, and how many of each kind survive the correction."""
+    kinds = {
+        "`auto` against its signals": lambda one: one["against"] in SIGNALS,
+        "`auto` against prompts, probes and baselines, signed": lambda one: (
+            one["against"] not in (*SIGNALS, FIRST) and not one["against"].startswith("|")
+        ),
+        "`auto` against the better direction of others": lambda one: one["against"].startswith("|"),
+        "`auto` of the second model against that of the default": lambda one: one["against"] == FIRST,
+    }
+    lines = []
+    for model in (FIRST, SECOND):
+        for kind, chosen in kinds.items():
+            own = [one for one in data["tests"] if one["model"] == model and chosen(one)]
+            if own:
+                lines.append([f"`{model}`", kind, *map(str, counts(own))])
+    lines.append(["", "*all*", *map(str, counts(data["tests"]))])
+    total, raw, kept = counts(data["tests"])
+    return (
+        f"One family of {total} tests, those of the second model among them; {raw} have p < 0.05 on their own, {kept} "
+        "after Holm's correction.\n\n" + table(["model", "tests", "number", "p < 0.05", "after Holm"], lines)
+    )
+
+
+def counts(tests: list[Mapping[str, Any]]) -> tuple[int, int, int]:
+    """All, those below the level on their own, and those that survive the correction."""
+    return len(tests), sum(one["p"] < LEVEL for one in tests), sum(one["holm"] < LEVEL for one in tests)
+
+
+def results(data: Data) -> str:
+    """The default model's signed τ on every dataset."""
+    return results_of(data, FIRST)
+
+
+def second_results(data: Data) -> str:
+    """The second model's signed τ, with the default model's below."""
+    first = {(row["dataset"], row["method"]): row for row in data["rows"] if row["model"] == FIRST}
+    rows = {(row["dataset"], row["method"]): row for row in data["rows"] if row["model"] == SECOND}
+    methods = list(dict.fromkeys(method for _, method in rows))
+    lines = []
+    for dataset in dict.fromkeys(dataset for dataset, _ in rows):
+        tasks = max(row["tasks"] for (name, _), row in rows.items() if name == dataset)
+        lines.append([f"{dataset} ({tasks})", *(cell(rows.get((dataset, one))) for one in methods)])
+        whole = [first.get((dataset, one)) for one in methods]
+        others = [f"{signed(one['tau'], 3)}" if one else "–" for one in whole]
+        known = max((one["tasks"] for one in whole if one), default=0)
+        lines.append([f"default ({known})", *others])
+    return table(["signed τ [95 %]", *(f"`{one}`" for one in methods)], lines)
+
+
+def results_of(data: Data, model: str) -> str:
+    """Signed τ of one model: a row for each method, a column for each dataset."""
+    rows = {(row["dataset"], row["method"]): row for row in data["rows"] if row["model"] == model}
+    datasets = list(dict.fromkeys(dataset for dataset, _ in rows))
+    tasks = {name: max(row["tasks"] for (one, _), row in rows.items() if one == name) for name in datasets}
+    lines = [
+        [f"`{method}`", *(cell(rows.get((name, method))) for name in datasets)]
+        for method in dict.fromkeys(method for _, method in rows)
+    ]
+    return table(["method", *(f"{name} ({tasks[name]})" for name in datasets)], lines)
+
+
+def cell(row: Mapping[str, Any] | None) -> str:
+    """A mean with its interval."""
+    if row is None:
+        return "–"
+    return f"{signed(row['tau'], 3)} [{signed(row['low'])}, {signed(row['high'])}]"
+
+
+def tests(data: Data) -> str:
+    """The default model's paired tests."""
+    return tests_of(data, FIRST)
+
+
+def second_tests(data: Data) -> str:
+    """The second model's paired tests."""
+    return tests_of(data, SECOND)
+
+
+def tests_of(data: Data, model: str) -> str:
+    """Differences with p and Holm's p; bold where they survive the correction."""
+    found = {(one["against"], one["dataset"]): one for one in data["tests"] if one["model"] == model}
+    datasets = list(dict.fromkeys(dataset for _, dataset in found))
+    lines = []
+    for other in dict.fromkeys(against for against, _ in found):
+        cells = [test_cell(found.get((other, name))) for name in datasets]
+        lines.append([side(other), *cells])
+    return table(["`auto` less (p; Holm)", *datasets], lines)
+
+
+def side(against: str) -> str:
+    """What `auto` is compared with."""
+    if against in LABELS:
+        return LABELS[against]
+    name = against.strip("|")
+    return f"`{name}`, its \\|τ\\|" if against != name else f"`{name}`"
+
+
+def test_cell(test: Mapping[str, Any] | None) -> str:
+    """A difference with both p-values; bold if it survives the correction."""
+    if test is None:
+        return "–"
+    text = f"{signed(test['difference'])} ({p_text(test['p'])}; {p_text(test['holm'])})"
+    return f"**{text}**" if test["holm"] < LEVEL else text
+
+
+def halves(data: Data) -> str:
+    """The default model's signed τ on the halves that took part in choices and on those that did not."""
+    found = {
+        (row["method"], row["dataset"], row["half"]): row for row in data["halves"] if row["model"] == FIRST
+    }
+    columns = [(name, half) for name, parts in HALVES.items() for half in parts]
+    lines = [[f"`{one}`", *(cell(found.get((one, *column))) for column in columns)] for one in SIGNALS]
+    return table(["", *(f"{name} {half}" for name, half in columns)], lines)
+
+
+SECTIONS: dict[str, Callable[[Data], str]] = {
+    "setup": setup,
+    "results": results,
+    "family": family_counts,
+    "tests": tests,
+    "halves": halves,
+    "second-results": second_results,
+    "second-tests": second_tests,
+}

@@ -1,0 +1,218 @@
+"""docs/label-free.md: its tables are those of its data, and the data are what the studies' results say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from ccrank.metrics import evaluate, holm
+from ccrank.results.schema import table_of
+from scripts import load_benchmark
+
+script = load_benchmark("label_free")
+page = load_benchmark("label_free_page")
+sections = load_benchmark("generated_sections")
+EMPTY = "\n".join(f"<!-- generated: {name} -->\n<!-- end: {name} -->" for name in page.SECTIONS)
+TASKS = 9
+
+
+def rows_of(generator: np.random.Generator, model: str, dataset: str, shift: float = 0.0) -> list[dict[str, Any]]:
+    """Random scores of three methods, one of them with two seeds; those of `auto` are near the gold values."""
+    rows = []
+    for number in range(TASKS):
+        gold = generator.permutation(5).astype(float)
+        for method, seeds, part in (("auto", 1, 1.0), ("poles", 1, 0.5), ("triplet", 2, 0.0)):
+            for seed in range(seeds):
+                scores = (part - shift) * gold + generator.normal(size=5)
+                found = evaluate(scores, gold)
+                rows.append(
+                    {
+                        **{"dataset": dataset, "task": f"task {number}", "n_items": 5, "model": model},
+                        **{"method": method, "layer": 3, "seed": seed, "fold": -1},
+                        "split": "same-task" if method == "triplet" else "none",
+                        **{"tau": found.tau, "abs_tau": found.abs_tau, "accuracy": found.accuracy},
+                        "free_accuracy": found.free_accuracy,
+                        "chance_abs_tau": found.chance_abs_tau,
+                        "chance_free_accuracy": found.chance_free_accuracy,
+                        **{"consistency": 0.5, "distinct_tokens": 10, "seconds": 0.1, "directed": True},
+                        **{"kind": "facts", "family": "label-free", "scores": scores.tolist()},
+                    }
+                )
+    return rows
+
+
+def study(folder: Path, rows: list[dict[str, Any]], datasets: dict[str, list[str]]) -> Path:
+    """A study's folder: results, tasks and environment."""
+    folder.mkdir()
+    pq.write_table(table_of(rows), folder / "results.parquet")
+    lines = [
+        json.dumps({"id": f"task {number}", "about": {"dataset": name, **({"half": half} if half else {})}})
+        for name, halves in datasets.items()
+        for number, half in enumerate(halves)
+    ]
+    (folder / "tasks.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    models = {rows[0]["model"]: {"dtype": "float32"}}
+    known = {"models": models, "gpu": [], "ccrank": "1", "torch": "2", "transformers": "5"}
+    (folder / "environment.json").write_text(json.dumps(known), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two studies of the first model that share a dataset, and one of the second."""
+    generator, root = np.random.default_rng(5), tmp_path_factory.mktemp("studies")
+    halves = [("choose", "report")[number % 2] for number in range(TASKS)]
+    plain = [""] * TASKS
+    first = rows_of(generator, "default", "everyday")
+    again = rows_of(generator, "default", "everyday") + rows_of(generator, "default", "entsalience")
+    second = rows_of(generator, "gemma-3-270m", "everyday", 0.8)
+    return [
+        study(root / "first", first, {"everyday": halves}),
+        study(root / "again", again, {"everyday": halves, "entsalience": plain}),
+        study(root / "second", second, {"everyday": halves}),
+    ]
+
+
+@pytest.fixture(scope="module")
+def values(folders: list[Path]) -> pd.DataFrame:
+    found: pd.DataFrame = script.task_values(folders)
+    return found
+
+
+def test_the_page_shows_its_data() -> None:
+    """The committed page is what the committed data give: no number was changed by hand."""
+    text = script.PAGE.read_text(encoding="utf-8")
+    assert page.fill_page(text, script.load_data(script.DATA)) == text
+
+
+def test_stored_means_and_tests_follow_from_every_tasks_value() -> None:
+    """Each mean and each difference is that of the stored values of all tasks; p is that of fewer sign flips."""
+    values = pd.read_csv(script.table_path(script.DATA), keep_default_na=False, na_values=[""])
+    values["half"] = values["half"].fillna("")
+    stored = script.load_data(script.DATA)
+    again = script.summarise_values(values, 2_000)
+    for name, numbers in (("rows", ("tau", "low", "high")), ("halves", ("tau",)), ("tests", ("difference",))):
+        assert len(stored[name]) == len(again[name]) > 0
+        for one, other in zip(stored[name], again[name], strict=True):
+            texts = {key: value for key, value in other.items() if isinstance(value, str)}
+            assert texts.items() <= one.items()
+            for number in numbers:
+                assert one[number] == pytest.approx(other[number], abs=2e-3 if number in ("low", "high") else 2e-4)
+    for one, other in zip(stored["tests"], again["tests"], strict=True):
+        assert one["tasks"] == other["tasks"]
+        assert one["p"] == pytest.approx(other["p"], abs=0.05)
+
+
+def test_all_tests_of_the_page_are_one_family() -> None:
+    """Both models' tests are corrected together, each table with p shows Holm's p, and no sentence has a p-value."""
+    data = script.load_data(script.DATA)
+    raw = [one["p"] for one in data["tests"]]
+    ordered = sorted(raw)
+    by_definition = [
+        min(1.0, max((len(raw) - place) * ordered[place] for place in range(ordered.index(value) + 1)))
+        for value in raw
+    ]
+    np.testing.assert_allclose([one["holm"] for one in data["tests"]], by_definition, atol=1e-4)
+    assert {one["model"] for one in data["tests"]} == {script.FIRST, script.SECOND}
+    text = script.PAGE.read_text(encoding="utf-8")
+    assert f"One family of {len(raw)} tests" in text
+    for head in re.findall(r"^\|.*\n(?=\| ---)", text, re.MULTILINE):
+        assert ("(p" in head) <= ("(p; Holm)" in head), head
+    prose = sections.without_sections(text)
+    assert not re.findall(r"\bp ?[<=≤] ?0\.(?!05\b)\d+", prose)
+
+
+def test_values_are_means_over_seeds_of_the_first_folder(folders: list[Path], values: pd.DataFrame) -> None:
+    """A dataset that two folders have counts once; τ and |τ| are averaged over seeds; halves and positions are those
+    of the tasks."""
+    assert {*zip(values["model"], values["dataset"], strict=True)} == {
+        ("default", "everyday"),
+        ("default", "entsalience"),
+        ("gemma-3-270m", "everyday"),
+    }
+    results = pq.read_table(folders[0] / "results.parquet").to_pandas()
+    own = values[(values["model"] == "default") & (values["dataset"] == "everyday")]
+    assert own["task"].tolist() == list(range(TASKS))
+    for row in own.itertuples(index=False):
+        part = results[(results["task"] == f"task {row.task}") & (results["method"] == "triplet")]
+        assert row.triplet == pytest.approx(part["tau"].mean())
+        assert row[own.columns.get_loc("|triplet|")] == pytest.approx(part["abs_tau"].mean())
+        assert row.half == ("choose", "report")[row.task % 2]
+    articles = values[values["dataset"] == "entsalience"]
+    assert articles["half"].tolist() == [("even", "odd")[number % 2] for number in range(TASKS)]
+
+
+def test_comparisons_are_those_of_scipy(values: pd.DataFrame) -> None:
+    """`auto` against every other method, in the better direction where that is arbitrary, and the second model against
+    the first on the same tasks; p-values are exact for few tasks."""
+    found = script.summarise_values(values, 500)["tests"]
+    assert [(one["model"], one["dataset"], one["against"]) for one in found] == [
+        ("default", "everyday", "poles"),
+        ("default", "everyday", "triplet"),
+        ("default", "everyday", "|triplet|"),
+        ("default", "entsalience", "poles"),
+        ("default", "entsalience", "triplet"),
+        ("default", "entsalience", "|triplet|"),
+        ("gemma-3-270m", "everyday", "poles"),
+        ("gemma-3-270m", "everyday", "triplet"),
+        ("gemma-3-270m", "everyday", "default"),
+    ]
+    table = values.set_index(["model", "dataset", "task"]).sort_index()
+    for one in found:
+        model, dataset = one["model"], one["dataset"]
+        across = one["against"] == "default"
+        other = table.loc["default" if across else model, dataset]["auto" if across else one["against"]]
+        difference = (table.loc[model, dataset]["auto"] - other).to_numpy()
+        assert one["difference"] == pytest.approx(difference.mean(), abs=1e-4)
+        wanted = stats.permutation_test(
+            (difference,), np.mean, permutation_type="samples", n_resamples=np.inf
+        )
+        assert one["p"] == pytest.approx(wanted.pvalue, abs=2e-3)
+
+
+def test_sections_show_the_numbers(values: pd.DataFrame) -> None:
+    """Tables have each mean, each difference with both p-values, bold where it survives, and a dash for what is
+    missing."""
+    data = {"about": [], **script.summarise_values(values, 500)}
+    script.adjust(data)
+    wanted = holm([one["p"] for one in data["tests"]])
+    np.testing.assert_allclose([one["holm"] for one in data["tests"]], wanted, atol=1e-4)
+    filled = page.fill_page(EMPTY, data)
+    assert page.fill_page(filled, data) == filled
+    row = next(one for one in data["rows"] if (one["model"], one["dataset"]) == ("default", "everyday"))
+    assert f"{row['tau']:+.3f} [{row['low']:+.2f}, {row['high']:+.2f}]".replace("-", "−") in filled
+    strong = next(one for one in data["tests"] if one["holm"] < 0.05)
+    assert f"**{page.signed(strong['difference'])} ({page.p_text(strong['p'])}; " in filled
+    weak = next(one for one in data["tests"] if one["holm"] >= 0.05)
+    assert f"| {page.signed(weak['difference'])} ({page.p_text(weak['p'])}; " in filled
+    assert f"One family of {len(data['tests'])} tests" in filled
+    assert "| everyday (9) |" in filled
+    assert "`triplet`, its \\|τ\\|" in filled
+    assert "the default model's `auto`" in filled
+    assert "–" in page.SECTIONS["halves"](data)
+
+
+def test_the_program_writes_page_data_and_table(
+    folders: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From folders to three files; `--render` fills the page from the data alone."""
+    target, data = tmp_path / "page.md", tmp_path / "data" / "numbers.json"
+    target.write_text(f"By hand.\n{EMPTY}\n", encoding="utf-8")
+    arguments = ["--data", str(data), "--page", str(target)]
+    monkeypatch.setattr("sys.argv", ["label_free.py", *map(str, folders), "--resamples", "200", *arguments])
+    script.main()
+    first = target.read_text(encoding="utf-8")
+    assert first.startswith("By hand.\n")
+    assert len(pd.read_csv(tmp_path / "data" / "numbers_tasks.csv")) == 3 * TASKS
+    target.write_text(first.replace("`triplet`", "`changed`"), encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["label_free.py", "--render", *arguments])
+    script.main()
+    assert target.read_text(encoding="utf-8") == first
