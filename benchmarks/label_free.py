@@ -3,11 +3,15 @@
     ccrank bench --preset reproduction --dtype float32 --out build/reproduction
     ccrank bench --datasets everyday,unseen.jsonl,worldlists --dtype float32 --out lists -o auto.exemplars=no \\
       --methods auto,poles,likelihood,axis,prompt-pair,prompt-point,prompt-list,triplet,pca,random,length,frequency
+    ccrank bench --datasets everyday,unseen.jsonl,worldlists --dtype float32 --out exemplars --methods auto
+    ccrank bench --datasets everyday,unseen.jsonl,worldlists --dtype float32 --out plain --methods auto \\
+      -o auto.exemplars=no -o auto.anchor=no
     ccrank bench --models gemma-3-270m --datasets everyday,scalaradj,wikilists,reviews,entsalience --dtype float32 \\
       --out gemma -o auto.exemplars=no --methods auto,poles,likelihood,axis,prompt-point
-    python benchmarks/label_free.py build/reproduction lists gemma [--data docs/data/label_free.json]
+    python benchmarks/label_free.py build/reproduction lists exemplars plain gemma [--data docs/data/label_free.json]
 
-Folders are joined: of a method that several have on the same dataset and model, the first one's results count. Writes
+Folders are joined: of a method that several have on the same dataset and model, the first one's results count. `auto` is
+that without exemplars; with them it is `auto-exemplars`, without smoothing and anchoring `auto-plain`. Writes
 every task's τ to a table beside the data file (label_free_tasks.csv), means and tests to the data file, and the
 generated sections of the page. `--render` only fills the page. Holm's correction is made over all tests of the page when
 the data file is read.
@@ -27,6 +31,7 @@ import pandas as pd
 
 from ccrank.metrics import holm, mean_with_interval, paired_test
 from ccrank.results import load_environment, load_results
+from ccrank.toml import parse_toml
 from label_free_page import fill_page
 from reproduction import data_text, rounded
 from reproduction_tables import Data
@@ -36,12 +41,16 @@ DATA = ROOT / "docs" / "data" / "label_free.json"
 PAGE = ROOT / "docs" / "label-free.md"
 DATASETS = ("scalaradj", "wikilists", "worldlists", "everyday", "unseen", "reviews", "entsalience")
 METHODS = (
-    "auto", "poles", "likelihood", "axis", "prompt-pair", "prompt-point", "prompt-list", "triplet", "pca", "random",
+    "auto", "auto-exemplars", "auto-plain", "poles", "likelihood", "axis", "prompt-pair", "prompt-point", "prompt-list", "triplet", "pca", "random",
     "length", "frequency",
 )  # fmt: skip
 FREE = ("prompt-pair", "triplet", "pca")
 """Those that `auto` is also compared with in the better of their two directions."""
-UNTESTED = ("random",)
+SEEDED = ("random",)
+"""Those whose mean |τ| over seeds is not the |τ| of the mean; it is stored beside that of `FREE`."""
+VARIANTS = {(True, True): "auto-exemplars", (False, True): "auto", (False, False): "auto-plain"}
+"""What `auto` is called, by its options: whether it has exemplars, and whether it is smoothed or anchored."""
+UNTESTED = ("random", "auto-plain")
 FIRST, SECOND = "default", "gemma-3-270m"
 RESAMPLES = 100_000
 """Sign flips: enough for p-values that survive a correction for a hundred tests."""
@@ -56,6 +65,7 @@ def task_values(folders: Sequence[Path]) -> pd.DataFrame:
     frames = []
     for folder in folders:
         frame = load_results(folder)
+        frame = frame.assign(method=frame["method"].replace("auto", variant_of(folder)))
         frame = frame[frame["method"].isin(METHODS) & frame["split"].isin(["none", "same-task"])]
         frames.append(frame[frame["tau"].notna()].assign(folder=str(folder)))
     joined = pd.concat(frames)
@@ -65,7 +75,7 @@ def task_values(folders: Sequence[Path]) -> pd.DataFrame:
     keys = ["model", "dataset", "task"]
     means = joined.groupby([*keys, "method"], sort=False)[["tau", "abs_tau"]].mean().unstack("method")
     found = pd.DataFrame({name: means["tau", name] for name in METHODS if ("tau", name) in means})
-    for name in FREE:
+    for name in (*FREE, *SEEDED):
         if ("abs_tau", name) in means:
             found[f"|{name}|"] = means["abs_tau", name]
     place, half = task_places(folders)
@@ -76,6 +86,13 @@ def task_values(folders: Sequence[Path]) -> pd.DataFrame:
     order = {name: number for number, name in enumerate((FIRST, SECOND, *DATASETS))}
     found = found[found["model"].isin([FIRST, SECOND])]
     return found.sort_values(keys, key=lambda column: column.map(order) if column.name != "task" else column)
+
+
+def variant_of(folder: Path) -> str:
+    """What the `auto` of a study is called."""
+    options = parse_toml(folder / "config.toml").get("options", {}).get("auto", {})
+    exemplars, anchor = (options.get(name, True) not in (False, "no") for name in ("exemplars", "anchor"))
+    return VARIANTS[exemplars, anchor]
 
 
 def task_places(
@@ -110,14 +127,16 @@ def summarise_values(values: pd.DataFrame, resamples: int = RESAMPLES) -> dict[s
         for method in methods_of(own):
             found = mean_with_interval(own[method].dropna(), np.random.default_rng(0))
             numbers = {
-                "tau": rounded(found.mean), "low": rounded(found.low), "high": rounded(found.high),
+                "tau": rounded(found.mean, 5), "low": rounded(found.low, 5), "high": rounded(found.high, 5),
                 "tasks": int(own[method].notna().sum()),
             }  # fmt: skip
             rows.append({"model": model, "dataset": dataset, "method": method, **numbers})
             for half, part in own.groupby("half", sort=False):
                 if half:
                     mean = mean_with_interval(part[method].dropna(), np.random.default_rng(0))
-                    numbers = {"tau": rounded(mean.mean), "low": rounded(mean.low), "high": rounded(mean.high)}
+                    numbers = {
+                        "tau": rounded(mean.mean, 5), "low": rounded(mean.low, 5), "high": rounded(mean.high, 5)
+                    }  # fmt: skip
                     halves.append(
                         {"model": model, "dataset": dataset, "half": half, "method": method, **numbers}
                     )
@@ -125,7 +144,7 @@ def summarise_values(values: pd.DataFrame, resamples: int = RESAMPLES) -> dict[s
 
 
 def methods_of(own: pd.DataFrame) -> list[str]:
-    """The methods that one model has on one dataset."""
+    """The methods that one model has on one dataset, of which `auto` must be one."""
     return [name for name in METHODS if name in own and own[name].notna().any()]
 
 
@@ -134,7 +153,9 @@ def pairs_of(values: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.Series, p
     parts = {key: own.set_index("task") for key, own in values.groupby(["model", "dataset"], sort=False)}
     for (model, dataset), own in parts.items():
         for method in methods_of(own):
-            if method != "auto" and method not in UNTESTED:
+            if method == "auto-exemplars":  # what they add, so that a gain is positive
+                yield model, dataset, "auto-exemplars", own[method], own["auto"]
+            elif method != "auto" and method not in UNTESTED:
                 yield model, dataset, method, own["auto"], own[method]
             if model == FIRST and method in FREE:
                 yield model, dataset, f"|{method}|", own["auto"], own[f"|{method}|"]
@@ -153,29 +174,28 @@ def paired_tests(values: pd.DataFrame, resamples: int = RESAMPLES) -> Iterator[d
             "dataset": dataset,
             "against": other,
             "tasks": test.n_tasks,
-            "difference": rounded(test.difference.mean),
+            "difference": rounded(test.difference.mean, 5),
             "p": rounded(test.p_value, 6),
         }
 
 
 def about(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """What was run where, for each folder."""
-    found = []
+    """What was run where: the datasets of each model, machine and versions."""
+    found: dict[str, dict[str, Any]] = {}
     for folder in folders:
         known = load_environment(folder)
-        results = load_results(folder)
-        names = [one for one in DATASETS if one in set(results["dataset"])]
+        names = set(load_results(folder)["dataset"])
         for model, loaded in known.get("models", {}).items():
-            found.append(
-                {
-                    "model": model,
-                    "datasets": names,
-                    "dtype": loaded.get("dtype"),
-                    "device": ", ".join(known.get("gpu") or []) or "a CPU",
-                    "versions": {name: known.get(name) for name in ("ccrank", "torch", "transformers")},
-                }
-            )
-    return found
+            one = {
+                "model": model,
+                "dtype": loaded.get("dtype"),
+                "device": ", ".join(known.get("gpu") or []) or "a CPU",
+                "versions": {name: known.get(name) for name in ("ccrank", "torch", "transformers")},
+            }
+            found.setdefault(json.dumps(one), {**one, "datasets": set()})["datasets"] |= names
+    return [
+        {**one, "datasets": [name for name in DATASETS if name in one["datasets"]]} for one in found.values()
+    ]
 
 
 def adjust(data: Data) -> None:
@@ -211,7 +231,8 @@ def main() -> None:
             parser.error("give folders of studies, or --render")
         values = task_values(asked.folders)
         asked.data.parent.mkdir(parents=True, exist_ok=True)
-        values.round(5).to_csv(table_path(asked.data), index=False, lineterminator="\n")
+        # All digits: a test by sign flips depends on which sums of differences are equal.
+        values.to_csv(table_path(asked.data), index=False, lineterminator="\n", float_format="%.15g")
         found = {"about": about(asked.folders), **summarise_values(values, asked.resamples)}
         asked.data.write_text(data_text(found), encoding="utf-8")
     text = asked.page.read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from generated_sections import fill_sections
@@ -10,6 +10,8 @@ from reproduction_tables import LEVEL, Data, p_text, signed, table
 
 FIRST, SECOND = "default", "gemma-3-270m"
 LABELS = {FIRST: "the default model's `auto`"}
+EXEMPLARS = "auto-exemplars"
+NAMES = {EXEMPLARS: "`auto` with exemplars", "auto-plain": "`auto`, `-o anchor=no`"}
 HALVES = {"everyday": ("choose", "report"), "unseen": ("first", "second"), "entsalience": ("even", "odd")}
 SIGNALS = ("auto", "poles", "likelihood", "axis")
 
@@ -33,31 +35,43 @@ def setup(data: Data) -> str:
     return table(["model", "datasets", "on", "versions"], lines)
 
 
+def kind_of(test: Mapping[str, Any]) -> str:
+    """What a test is about."""
+    against = test["against"]
+    if against == EXEMPLARS:
+        return "`auto` with exemplars against `auto`"
+    if against == FIRST:
+        return "`auto` of the second model against that of the default"
+    if against.startswith("|"):
+        return "`auto` against the better direction of others"
+    if against in SIGNALS:
+        return "`auto` against its signals"
+    return "`auto` against prompts, probes and baselines, signed"
+
+
 def family_counts(data: Data) -> str:
-    """How many tests the page has, and how many of each kind survive the correction."""
-    kinds = {
-        "`auto` against its signals": lambda one: one["against"] in SIGNALS,
-        "`auto` against prompts, probes and baselines, signed": lambda one: (
-            one["against"] not in (*SIGNALS, FIRST) and not one["against"].startswith("|")
-        ),
-        "`auto` against the better direction of others": lambda one: one["against"].startswith("|"),
-        "`auto` of the second model against that of the default": lambda one: one["against"] == FIRST,
-    }
-    lines = []
-    for model in (FIRST, SECOND):
-        for kind, chosen in kinds.items():
-            own = [one for one in data["tests"] if one["model"] == model and chosen(one)]
-            if own:
-                lines.append([f"`{model}`", kind, *map(str, counts(own))])
-    lines.append(["", "*all*", *map(str, counts(data["tests"]))])
+    """How many tests the page has, how many of each kind survive the correction, and on which datasets."""
     total, raw, kept = counts(data["tests"])
+    datasets = list(dict.fromkeys(row["dataset"] for row in data["rows"]))
+    lines, where = [], []
+    for model, kind in dict.fromkeys((one["model"], kind_of(one)) for one in data["tests"]):
+        own = [one for one in data["tests"] if one["model"] == model and kind_of(one) == kind]
+        lines.append([f"`{model}`", kind, *map(str, counts(own))])
+        parts = {name: counts([one for one in own if one["dataset"] == name]) for name in datasets}
+        where.append(
+            [f"`{model}`", kind, *(f"{found[2]} of {found[0]}" if found[0] else "–" for found in parts.values())]
+        )
+    lines.append(["", "*all*", str(total), str(raw), str(kept)])
     return (
         f"One family of {total} tests, those of the second model among them; {raw} have p < 0.05 on their own, {kept} "
-        "after Holm's correction.\n\n" + table(["model", "tests", "number", "p < 0.05", "after Holm"], lines)
+        "after Holm's correction.\n\n"
+        + table(["model", "tests", "number", "p < 0.05", "after Holm"], lines)
+        + "\nHow many survive on each dataset:\n\n"
+        + table(["model", "tests", *datasets], where)
     )
 
 
-def counts(tests: list[Mapping[str, Any]]) -> tuple[int, int, int]:
+def counts(tests: Sequence[Mapping[str, Any]]) -> tuple[int, int, int]:
     """All, those below the level on their own, and those that survive the correction."""
     return len(tests), sum(one["p"] < LEVEL for one in tests), sum(one["holm"] < LEVEL for one in tests)
 
@@ -91,6 +105,7 @@ def results_of(data: Data, model: str) -> str:
     lines = [
         [f"`{method}`", *(cell(rows.get((name, method))) for name in datasets)]
         for method in dict.fromkeys(method for _, method in rows)
+        if method not in NAMES
     ]
     return table(["method", *(f"{name} ({tasks[name]})" for name in datasets)], lines)
 
@@ -117,7 +132,7 @@ def tests_of(data: Data, model: str) -> str:
     found = {(one["against"], one["dataset"]): one for one in data["tests"] if one["model"] == model}
     datasets = list(dict.fromkeys(dataset for _, dataset in found))
     lines = []
-    for other in dict.fromkeys(against for against, _ in found):
+    for other in dict.fromkeys(against for against, _ in found if against != EXEMPLARS):
         cells = [test_cell(found.get((other, name))) for name in datasets]
         lines.append([side(other), *cells])
     return table(["`auto` less (p; Holm)", *datasets], lines)
@@ -145,11 +160,31 @@ def halves(data: Data) -> str:
         (row["method"], row["dataset"], row["half"]): row for row in data["halves"] if row["model"] == FIRST
     }
     columns = [(name, half) for name, parts in HALVES.items() for half in parts]
-    lines = [[f"`{one}`", *(cell(found.get((one, *column))) for column in columns)] for one in SIGNALS]
+    methods = ("auto", *NAMES, *SIGNALS[1:])
+    lines = [
+        [NAMES.get(one, f"`{one}`"), *(cell(found.get((one, *column))) for column in columns)]
+        for one in methods
+    ]
     return table(["", *(f"{name} {half}" for name, half in columns)], lines)
 
 
+def exemplars(data: Data) -> str:
+    """What exemplars change where both sides were run on the same machine."""
+    rows = {(row["dataset"], row["method"]): row for row in data["rows"] if row["model"] == FIRST}
+    lines = [
+        [
+            f"{one['dataset']} ({one['tasks']})",
+            *(signed(rows[one["dataset"], method]["tau"], 3) for method in ("auto", EXEMPLARS)),
+            test_cell(one),
+        ]
+        for one in data["tests"]
+        if one["against"] == EXEMPLARS
+    ]
+    return table(["data", "without", "with", "difference (p; Holm)"], lines)
+
+
 SECTIONS: dict[str, Callable[[Data], str]] = {
+    "exemplars": exemplars,
     "setup": setup,
     "results": results,
     "family": family_counts,

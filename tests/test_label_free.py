@@ -49,8 +49,10 @@ def rows_of(generator: np.random.Generator, model: str, dataset: str, shift: flo
     return rows
 
 
-def study(folder: Path, rows: list[dict[str, Any]], datasets: dict[str, list[str]]) -> Path:
-    """A study's folder: results, tasks and environment."""
+def study(
+    folder: Path, rows: list[dict[str, Any]], datasets: dict[str, list[str]], *, exemplars: bool = False
+) -> Path:
+    """A study's folder: results, tasks, options and environment."""
     folder.mkdir()
     pq.write_table(table_of(rows), folder / "results.parquet")
     lines = [
@@ -59,6 +61,8 @@ def study(folder: Path, rows: list[dict[str, Any]], datasets: dict[str, list[str
         for number, half in enumerate(halves)
     ]
     (folder / "tasks.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    options = "" if exemplars else "exemplars = \"no\"\n"
+    (folder / "config.toml").write_text(f"[options.auto]\n{options}", encoding="utf-8")
     models = {rows[0]["model"]: {"dtype": "float32"}}
     known = {"models": models, "gpu": [], "ccrank": "1", "torch": "2", "transformers": "5"}
     (folder / "environment.json").write_text(json.dumps(known), encoding="utf-8")
@@ -67,16 +71,18 @@ def study(folder: Path, rows: list[dict[str, Any]], datasets: dict[str, list[str
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Two studies of the first model that share a dataset, and one of the second."""
+    """Two studies of the first model that share a dataset, one with exemplars, and one of the second model."""
     generator, root = np.random.default_rng(5), tmp_path_factory.mktemp("studies")
     halves = [("choose", "report")[number % 2] for number in range(TASKS)]
     plain = [""] * TASKS
     first = rows_of(generator, "default", "everyday")
     again = rows_of(generator, "default", "everyday") + rows_of(generator, "default", "entsalience")
+    more = [one for one in rows_of(generator, "default", "everyday") if one["method"] == "auto"]
     second = rows_of(generator, "gemma-3-270m", "everyday", 0.8)
     return [
         study(root / "first", first, {"everyday": halves}),
         study(root / "again", again, {"everyday": halves, "entsalience": plain}),
+        study(root / "more", more, {"everyday": halves}, exemplars=True),
         study(root / "second", second, {"everyday": halves}),
     ]
 
@@ -146,6 +152,8 @@ def test_values_are_means_over_seeds_of_the_first_folder(folders: list[Path], va
         assert row.triplet == pytest.approx(part["tau"].mean())
         assert row[own.columns.get_loc("|triplet|")] == pytest.approx(part["abs_tau"].mean())
         assert row.half == ("choose", "report")[row.task % 2]
+    with_exemplars = pq.read_table(folders[2] / "results.parquet").to_pandas()
+    np.testing.assert_allclose(own["auto-exemplars"], with_exemplars["tau"])
     articles = values[values["dataset"] == "entsalience"]
     assert articles["half"].tolist() == [("even", "odd")[number % 2] for number in range(TASKS)]
 
@@ -155,6 +163,7 @@ def test_comparisons_are_those_of_scipy(values: pd.DataFrame) -> None:
     the first on the same tasks; p-values are exact for few tasks."""
     found = script.summarise_values(values, 500)["tests"]
     assert [(one["model"], one["dataset"], one["against"]) for one in found] == [
+        ("default", "everyday", "auto-exemplars"),
         ("default", "everyday", "poles"),
         ("default", "everyday", "triplet"),
         ("default", "everyday", "|triplet|"),
@@ -171,6 +180,8 @@ def test_comparisons_are_those_of_scipy(values: pd.DataFrame) -> None:
         across = one["against"] == "default"
         other = table.loc["default" if across else model, dataset]["auto" if across else one["against"]]
         difference = (table.loc[model, dataset]["auto"] - other).to_numpy()
+        if one["against"] == "auto-exemplars":
+            difference = -difference  # what they add
         assert one["difference"] == pytest.approx(difference.mean(), abs=1e-4)
         wanted = stats.permutation_test(
             (difference,), np.mean, permutation_type="samples", n_resamples=np.inf
@@ -197,6 +208,7 @@ def test_sections_show_the_numbers(values: pd.DataFrame) -> None:
     assert "| everyday (9) |" in filled
     assert "`triplet`, its \\|τ\\|" in filled
     assert "the default model's `auto`" in filled
+    assert "| everyday (9) | +" in page.SECTIONS["exemplars"](data)
     assert "–" in page.SECTIONS["halves"](data)
 
 
