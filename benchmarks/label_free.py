@@ -10,11 +10,11 @@
       --out gemma -o auto.exemplars=no --methods auto,poles,likelihood,axis,prompt-point
     python benchmarks/label_free.py build/reproduction lists exemplars plain gemma [--data docs/data/label_free.json]
 
-Folders are joined: of a method that several have on the same dataset and model, the first one's results count. `auto` is
-that without exemplars; with them it is `auto-exemplars`, without smoothing and anchoring `auto-plain`. Writes
-every task's τ to a table beside the data file (label_free_tasks.csv), means and tests to the data file, and the
-generated sections of the page. `--render` only fills the page. Holm's correction is made over all tests of the page when
-the data file is read.
+Folders are joined: of a method that several have on the same dataset and model, the first one's results count. `auto`
+is that without exemplars; with them it is `auto-exemplars`, without smoothing and anchoring `auto-plain`. Writes every
+task's τ to a table beside the data file (label_free_tasks.csv), means and tests to the data file, and the generated
+sections of the page. `--render` only fills the page. Holm's correction is made over all tests of the page when the data
+file is read.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ DATA = ROOT / "docs" / "data" / "label_free.json"
 PAGE = ROOT / "docs" / "label-free.md"
 DATASETS = ("scalaradj", "wikilists", "worldlists", "everyday", "unseen", "reviews", "entsalience")
 METHODS = (
-    "auto", "auto-exemplars", "auto-plain", "poles", "likelihood", "axis", "prompt-pair", "prompt-point", "prompt-list", "triplet", "pca", "random",
-    "length", "frequency",
+    "auto", "auto-exemplars", "auto-plain", "poles", "likelihood", "axis", "prompt-pair", "prompt-point", "prompt-list",
+    "triplet", "pca", "random", "length", "frequency",
 )  # fmt: skip
 FREE = ("prompt-pair", "triplet", "pca")
 """Those that `auto` is also compared with in the better of their two directions."""

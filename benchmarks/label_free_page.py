@@ -59,7 +59,11 @@ def family_counts(data: Data) -> str:
         lines.append([f"`{model}`", kind, *map(str, counts(own))])
         parts = {name: counts([one for one in own if one["dataset"] == name]) for name in datasets}
         where.append(
-            [f"`{model}`", kind, *(f"{found[2]} of {found[0]}" if found[0] else "–" for found in parts.values())]
+            [
+                f"`{model}`",
+                kind,
+                *(f"{found[2]} of {found[0]}" if found[0] else "–" for found in parts.values()),
+            ]
         )
     lines.append(["", "*all*", str(total), str(raw), str(kept)])
     return (

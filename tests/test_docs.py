@@ -98,6 +98,12 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
 
 
+def test_the_first_page_leads_to_all_others() -> None:
+    """docs/index.md links every page but the changes, which the navigation has."""
+    linked = set(re.findall(r"\]\(([\w-]+\.md)", (ROOT / "docs/index.md").read_text("utf-8")))
+    assert linked == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md", "changelog.md"}
+
+
 def test_the_public_names_are_documented() -> None:
     """The API page has every name of `ccrank.__all__`."""
     page = (ROOT / "docs/api.md").read_text("utf-8")

@@ -24,7 +24,9 @@ EMPTY = "\n".join(f"<!-- generated: {name} -->\n<!-- end: {name} -->" for name i
 TASKS = 9
 
 
-def rows_of(generator: np.random.Generator, model: str, dataset: str, shift: float = 0.0) -> list[dict[str, Any]]:
+def rows_of(
+    generator: np.random.Generator, model: str, dataset: str, shift: float = 0.0
+) -> list[dict[str, Any]]:
     """Random scores of three methods, one of them with two seeds; those of `auto` are near the gold values."""
     rows = []
     for number in range(TASKS):
@@ -61,7 +63,7 @@ def study(
         for number, half in enumerate(halves)
     ]
     (folder / "tasks.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    options = "" if exemplars else "exemplars = \"no\"\n"
+    options = "" if exemplars else 'exemplars = "no"\n'
     (folder / "config.toml").write_text(f"[options.auto]\n{options}", encoding="utf-8")
     models = {rows[0]["model"]: {"dtype": "float32"}}
     known = {"models": models, "gpu": [], "ccrank": "1", "torch": "2", "transformers": "5"}
@@ -111,7 +113,9 @@ def test_stored_means_and_tests_follow_from_every_tasks_value() -> None:
             texts = {key: value for key, value in other.items() if isinstance(value, str)}
             assert texts.items() <= one.items()
             for number in numbers:
-                assert one[number] == pytest.approx(other[number], abs=2e-3 if number in ("low", "high") else 2e-4)
+                assert one[number] == pytest.approx(
+                    other[number], abs=2e-3 if number in ("low", "high") else 2e-4
+                )
     for one, other in zip(stored["tests"], again["tests"], strict=True):
         assert one["tasks"] == other["tasks"]
         assert one["p"] == pytest.approx(other["p"], abs=0.05)

@@ -53,7 +53,9 @@ def rows_below(text: str, start: str) -> list[list[str]]:
     block = re.search(r"(?:^\|.*\n)+", text[text.index(start) :], re.MULTILINE)
     assert block is not None
     lines = [line.strip().strip("|").replace("\\|", "¦").split("|") for line in block[0].splitlines()]
-    return [[cell.strip().strip("*") for cell in line] for line in lines if not set("".join(line)) <= set("- ")]
+    return [
+        [cell.strip().strip("*") for cell in line] for line in lines if not set("".join(line)) <= set("- ")
+    ]
 
 
 def written(cell: str) -> float:
