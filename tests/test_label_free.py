@@ -232,3 +232,64 @@ def test_the_program_writes_page_data_and_table(
     monkeypatch.setattr("sys.argv", ["label_free.py", "--render", *arguments])
     script.main()
     assert target.read_text(encoding="utf-8") == first
+
+
+def survivors(data: dict[str, Any], model: str, kind: str | None = None) -> tuple[set[tuple[str, str]], ...]:
+    """(other side, dataset) of one model's tests that survive the correction, and of those that do not."""
+    own = [
+        one
+        for one in data["tests"]
+        if one["model"] == model and (kind is None or kind in page.kind_of(one)) and "exemplars" not in one["against"]
+    ]
+    kept = {(one["against"], one["dataset"]) for one in own if one["holm"] < 0.05}
+    return kept, {(one["against"], one["dataset"]) for one in own} - kept
+
+
+def test_the_sentences_about_the_tests_hold() -> None:
+    """What the page says in words of the default model's tests is what its data say."""
+    data = script.load_data(script.DATA)
+    prose = " ".join(script.PAGE.read_text(encoding="utf-8").split())
+    kept, lost = survivors(data, script.FIRST)
+    sure = {"everyday", "reviews", "entsalience"}
+    assert {dataset for _, dataset in lost} == {*script.DATASETS} - sure
+    assert "On `everyday`, `reviews` and `entsalience` every comparison survives" in prose
+    others = {(against, dataset) for against, dataset in kept if dataset not in sure}
+    assert not any(against.startswith("|") for against, _ in others)
+    signals = {one for one in others if one[0] in page.SIGNALS}
+    assert signals == {("poles", "scalaradj"), ("likelihood", "worldlists"), ("axis", "unseen")}
+    assert "`poles` on `scalaradj`, `likelihood` on `worldlists`, `axis` on `unseen`. On `wikilists` none" in prose
+    _, signed = survivors(data, script.FIRST, "signed")
+    assert signed == {
+        ("length", "scalaradj"),
+        ("frequency", "wikilists"),
+        ("frequency", "worldlists"),
+        ("pca", "worldlists"),
+    }
+    assert "`length` on `scalaradj`, `frequency` on `wikilists` and `worldlists`, `pca` on `worldlists`" in prose
+    gains = {one["dataset"]: one for one in data["tests"] if one["against"] == page.EXEMPLARS}
+    assert all(one["holm"] > 0.05 for one in gains.values())
+    assert max(gains, key=lambda name: gains[name]["difference"]) == "everyday"
+    assert "On lists of names no difference survives the correction; it is largest on `everyday`" in prose
+
+
+def test_numbers_in_sentences_are_those_of_the_data() -> None:
+    """What was reached, and what smoothing and anchoring add, follow from the stored values."""
+    text = script.PAGE.read_text(encoding="utf-8")
+    prose = " ".join(text.split())
+    values = pd.read_csv(script.table_path(script.DATA), keep_default_na=False, na_values=[""])
+    values = values[values["model"] == script.FIRST].assign(half=values["half"].fillna(""))
+    means = values.groupby("dataset")["auto"].mean()
+    halves = values.groupby(["dataset", "half"])[["auto", "auto-plain", "likelihood"]].mean()
+    named = " | ".join(f"{means[name]:.3f}" for name in ("reviews", "scalaradj", "wikilists", "entsalience"))
+    report, second = halves.loc["everyday", "report"]["auto"], halves.loc["unseen", "second"]["auto"]
+    odd = f"(odd tasks {halves.loc['entsalience', 'odd']['auto']:.3f})"
+    assert f"| reached | {named} {odd} | `everyday`, report: {report:.3f}; `unseen`, second: {second:.3f} |" in text
+    smoothed = halves["auto"] - halves["auto-plain"]
+    parts = [("everyday", "report"), ("everyday", "choose"), ("unseen", "second"), ("unseen", "first")]
+    shown = ", ".join(f"`{half}` {page.signed(smoothed[name, half], 3)}" for name, half in parts)
+    assert f"**Smoothing**: {shown}, `worldlists` {page.signed(smoothed['worldlists', ''], 3)}." in prose
+    anchored = values[values["dataset"] == "entsalience"]
+    gain = anchored["auto"] - anchored["likelihood"]
+    by_half = [page.signed(gain[anchored["half"] == half].mean(), 3) for half in ("even", "odd")]
+    whole = page.signed(gain.mean(), 3)
+    assert f"**Anchoring**: `entsalience` {whole} (even tasks {by_half[0]}, odd {by_half[1]})" in prose
