@@ -6,9 +6,11 @@
     ccrank bench --datasets everyday,unseen.jsonl,worldlists --dtype float32 --out exemplars --methods auto
     ccrank bench --datasets everyday,unseen.jsonl,worldlists --dtype float32 --out plain --methods auto \\
       -o auto.exemplars=no -o auto.anchor=no
-    ccrank bench --models gemma-3-270m --datasets everyday,scalaradj,wikilists,reviews,entsalience --dtype float32 \\
-      --out gemma -o auto.exemplars=no --methods auto,poles,likelihood,axis,prompt-point
-    python benchmarks/label_free.py build/reproduction lists exemplars plain gemma [--data docs/data/label_free.json]
+    ccrank bench --models gemma-3-270m --datasets everyday,scalaradj,wikilists --dtype float32 --out gemma-lists \\
+      -o auto.exemplars=no --methods auto,poles,likelihood,axis,prompt-point
+    ccrank bench --models gemma-3-270m --datasets reviews,entsalience --limit 40 --dtype float32 --out gemma-texts \\
+      -o auto.exemplars=no --methods auto,poles,likelihood,axis,prompt-point
+    python benchmarks/label_free.py build/reproduction lists exemplars plain gemma-lists gemma-texts
 
 Folders are joined: of a method that several have on the same dataset and model, the first one's results count. `auto`
 is that without exemplars; with them it is `auto-exemplars`, without smoothing and anchoring `auto-plain`. Writes every

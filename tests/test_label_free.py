@@ -239,7 +239,9 @@ def survivors(data: dict[str, Any], model: str, kind: str | None = None) -> tupl
     own = [
         one
         for one in data["tests"]
-        if one["model"] == model and (kind is None or kind in page.kind_of(one)) and "exemplars" not in one["against"]
+        if one["model"] == model
+        and (kind is None or kind in page.kind_of(one))
+        and "exemplars" not in one["against"]
     ]
     kept = {(one["against"], one["dataset"]) for one in own if one["holm"] < 0.05}
     return kept, {(one["against"], one["dataset"]) for one in own} - kept
@@ -257,7 +259,10 @@ def test_the_sentences_about_the_tests_hold() -> None:
     assert not any(against.startswith("|") for against, _ in others)
     signals = {one for one in others if one[0] in page.SIGNALS}
     assert signals == {("poles", "scalaradj"), ("likelihood", "worldlists"), ("axis", "unseen")}
-    assert "`poles` on `scalaradj`, `likelihood` on `worldlists`, `axis` on `unseen`. On `wikilists` none" in prose
+    assert (
+        "`poles` on `scalaradj`, `likelihood` on `worldlists`, `axis` on `unseen`. On `wikilists` none"
+        in prose
+    )
     _, signed = survivors(data, script.FIRST, "signed")
     assert signed == {
         ("length", "scalaradj"),
@@ -265,11 +270,40 @@ def test_the_sentences_about_the_tests_hold() -> None:
         ("frequency", "worldlists"),
         ("pca", "worldlists"),
     }
-    assert "`length` on `scalaradj`, `frequency` on `wikilists` and `worldlists`, `pca` on `worldlists`" in prose
+    assert (
+        "`length` on `scalaradj`, `frequency` on `wikilists` and `worldlists`, `pca` on `worldlists`" in prose
+    )
     gains = {one["dataset"]: one for one in data["tests"] if one["against"] == page.EXEMPLARS}
     assert all(one["holm"] > 0.05 for one in gains.values())
     assert max(gains, key=lambda name: gains[name]["difference"]) == "everyday"
     assert "On lists of names no difference survives the correction; it is largest on `everyday`" in prose
+
+
+def test_the_sentences_about_the_second_model_hold() -> None:
+    """What the page says in words of the second model is what its data say."""
+    data = script.load_data(script.DATA)
+    prose = " ".join(script.PAGE.read_text(encoding="utf-8").split())
+    rows = {
+        (one["dataset"], one["method"]): one["tau"] for one in data["rows"] if one["model"] == script.SECOND
+    }
+    datasets = list(dict.fromkeys(dataset for dataset, _ in rows))
+    assert len(datasets) == 5
+    assert all(rows[name, "auto"] > rows[name, signal] for name in datasets for signal in page.SIGNALS[1:])
+    kept, _ = survivors(data, script.SECOND)
+    certain = ("scalaradj", "everyday", "entsalience")
+    assert {one for one in kept if one[0] in page.SIGNALS} == {
+        (signal, name) for signal in ("poles", "axis") for name in certain
+    }
+    assert (
+        "`poles` and `axis` on `scalaradj`, `everyday` and `entsalience`, and of `likelihood` nowhere"
+        in prose
+    )
+    prompted = {dataset for against, dataset in kept if against == "prompt-point"}
+    assert prompted == {*datasets} - {"wikilists"}
+    between = [one for one in data["tests"] if one["against"] == script.FIRST]
+    assert all(one["holm"] > 0.05 for one in between)
+    least, most = (page.signed(pick(one["difference"] for one in between)) for pick in (min, max))
+    assert f"survives the correction; they are {least} to {most}." in prose
 
 
 def test_numbers_in_sentences_are_those_of_the_data() -> None:
@@ -283,7 +317,10 @@ def test_numbers_in_sentences_are_those_of_the_data() -> None:
     named = " | ".join(f"{means[name]:.3f}" for name in ("reviews", "scalaradj", "wikilists", "entsalience"))
     report, second = halves.loc["everyday", "report"]["auto"], halves.loc["unseen", "second"]["auto"]
     odd = f"(odd tasks {halves.loc['entsalience', 'odd']['auto']:.3f})"
-    assert f"| reached | {named} {odd} | `everyday`, report: {report:.3f}; `unseen`, second: {second:.3f} |" in text
+    assert (
+        f"| reached | {named} {odd} | `everyday`, report: {report:.3f}; `unseen`, second: {second:.3f} |"
+        in text
+    )
     smoothed = halves["auto"] - halves["auto-plain"]
     parts = [("everyday", "report"), ("everyday", "choose"), ("unseen", "second"), ("unseen", "first")]
     shown = ", ".join(f"`{half}` {page.signed(smoothed[name, half], 3)}" for name, half in parts)
