@@ -127,6 +127,32 @@ def test_nothing_to_undo_writes_nothing(ccrank, model_folder):
     assert not Path("labels.csv").exists()
 
 
+def test_answers_of_earlier_sessions_are_undone_after_a_yes(ccrank, model_folder):
+    """Undo goes back over this session's answers; beyond them it asks, and only a yes removes the answer."""
+    command = (
+        "label",
+        *ITEMS,
+        "--by",
+        "size",
+        "--model",
+        model_folder,
+        "--labels",
+        "asked.csv",
+        "--ask",
+        "grade",
+    )
+    ccrank(*command, stdin=b"4\n2\nq\n")
+    before = Path("asked.csv").read_text()
+    last = before.splitlines()[-1].replace(",", ", ")
+    kept = ccrank(*command, stdin=b"5\nu\nu\nn\nu\n\nq\n")
+    assert kept.out.count("undone: ") == 1
+    assert f"no answer of this session is left; undo one of an earlier session, {last}? (y or n)" in kept.out
+    assert Path("asked.csv").read_text() == before
+    undone = ccrank(*command, stdin=b"u\ny\n3\nu\nq\n")
+    assert f"undone: {last}" in undone.out
+    assert Path("asked.csv").read_text().splitlines() == before.splitlines()[:-1]
+
+
 def test_where_files_are_is_checked_first(ccrank):
     """A folder or a probe that does not exist is an error before a model is looked for, not after the work."""
     given = (*ITEMS, "--by", "size", "--model", "no-such-model")

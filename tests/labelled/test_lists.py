@@ -116,6 +116,21 @@ def test_a_session_settles(reader):
     assert (session.ranking.scores == start.scores).all()
 
 
+def test_undo_leaves_earlier_answers(reader):
+    """Without a word `undo` takes back this session's answers alone; `earlier=True` goes on to those given to it."""
+    rows = [("value", ITEMS[0], "1"), ("pair", ITEMS[1], ITEMS[2])]
+    session = ask(ITEMS, "size", model=reader, kind="grade", answers=rows)
+    session.question().answer(3)
+    assert session.undo()[2] == "3"
+    assert session.undo() is None
+    assert session.rows == rows
+    assert session.undo(earlier=True) == rows[1]
+    session.question().answer(2)
+    assert session.undo()[2] == "2"
+    assert session.undo() is None
+    assert session.rows == rows[:1]
+
+
 def test_answers_are_checked(reader):
     """A pair is answered by one of its items, a grade by a number."""
     question = ask(ITEMS, "size", model=reader, kind="pair").question()

@@ -55,8 +55,9 @@ def label_command(
 
     [bold]ccrank label --file requests.txt --by politeness --labels labels.csv[/bold]
 
-    Answer with a grade from 1 to 5, or with 1 or 2 for the higher item; s skips the question, u undoes the last answer,
-    o shows the order, q quits. Every answer is saved at once; `ccrank rank --labels labels.csv` uses them.
+    Answer with a grade from 1 to 5, or with 1 or 2 for the higher item; s skips the question, u undoes the last answer
+    (and asks before it undoes one of an earlier session), o shows the order, q quits. Every answer is saved at once;
+    `ccrank rank --labels labels.csv` uses them.
     """
     criterion = named_criterion(by)
     if bool(items) == (file is not None):
@@ -114,10 +115,9 @@ def converse(session: Session, path: Path) -> None:
             session.skip(question)
             continue
         if word == "u":
-            if (last := session.undo()) is None:
-                console.print("nothing to undo")
+            if (last := _undo(session)) is None:
                 continue
-            console.print(f"undone: {', '.join(last)}")
+            console.print(f"undone: {_row_text(last)}")
         elif (value := _value(question, word)) is None:
             console.print(f"{_expected(question)}; {HELP}")
             continue
@@ -126,6 +126,23 @@ def converse(session: Session, path: Path) -> None:
         write_labels(session.rows, path)
         show_order(session.ranking, SHOWN)
     console.print(f"{_answers(len(session.rows))} in {path}")
+
+
+def _undo(session: Session) -> Row | None:
+    """Take the last answer back, one of an earlier session only after a yes."""
+    if not session.rows:
+        out().print("nothing to undo")
+        return None
+    if (last := session.undo()) is not None:
+        return last
+    out().print(
+        f"no answer of this session is left; undo one of an earlier session, {_row_text(session.rows[-1])}? (y or n)"
+    )
+    return session.undo(earlier=True) if _read() in ("y", "yes") else None
+
+
+def _row_text(row: Row) -> str:
+    return ", ".join(one_line(cell) for cell in row if cell)
 
 
 def show_order(ranking: Ranking, ends: int | None) -> None:

@@ -79,6 +79,8 @@ class Session:
         self.start, self.kind = ranking, kind
         self.items = ranking.task.items
         self.rows: list[Row] = list(rows)
+        self.earlier = len(self.rows)
+        """How many of the first rows are answers of an earlier session."""
         self.skipped: set[str] = set()
         self._place = {normal_form(item): index for index, item in enumerate(self.items)}
         for _, item, _ in self.rows:
@@ -115,6 +117,7 @@ class Session:
         self.skipped = {normal_form(item) for item in skipped}
         if [*rows] != self.rows:
             self._change([*rows])
+        self.earlier = len(self.rows)
         if not {self._place[name] for name in labels.items} <= set(self.candidates.tolist()):
             self._choose_candidates()
 
@@ -234,12 +237,19 @@ class Session:
         """Do not ask about these items again."""
         self.skipped |= {normal_form(item) for item in question.items}
 
-    def undo(self) -> Row | None:
-        """Take the last answer back; None if there is none."""
-        if not self.rows:
+    def undo(self, *, earlier: bool = False) -> Row | None:
+        """Take the last answer of this session back; None if there is none left.
+
+        Parameters
+        ----------
+        earlier
+            Where this session has no answer left, take back the last one of an earlier session.
+        """
+        if len(self.rows) <= (0 if earlier else self.earlier):
             return None
         last = self.rows[-1]
         self._change(self.rows[:-1])
+        self.earlier = min(self.earlier, len(self.rows))
         return last
 
     def _change(self, rows: list[Row]) -> None:
