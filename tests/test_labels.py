@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from ccrank.errors import CcrankError
-from ccrank.labelfiles import read_labels, write_labels
+from ccrank.labelfiles import read_answers, read_labels, write_labels
 from ccrank.labels import Labels
 
 ITEMS = ("Russia", "Canada", "Chad", "Monaco")
@@ -89,15 +90,24 @@ def test_forms_in_files(tmp_path: Path, name, text, expected):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "Russia,17\nMars,1\n", "labels contain 'Mars', which is not one of the items"),
+        (
+            "a.csv",
+            "Russia,17\nMars,1\n",
+            "a.csv, line 2: labels contain 'Mars', which is not one of the items",
+        ),
         ("a.csv", "Russia,17\nChad,much\n", "line 2: the value of 'Chad' is not a number: 'much'"),
         ("a.csv", "Russia,17,3\n", "line 1: labels have 2 columns here, got 3 cells"),
-        ("a.csv", "a,b,c\nRussia,17,3\n", "a table of three columns has the header kind,item,value"),
+        ("a.csv", "a,b,c\nRussia,17,3\n", "line 1: a table of three columns has the header kind,item,value"),
         ("a.csv", "kind,item,value\nlike,Russia,1\n", "line 2: a label's kind is value, rank, pair"),
-        ("a.csv", 'Russia,"1\n', "not a well-formed table"),
+        ("a.csv", 'Chad,2\n\nRussia,"1\n\n', "line 3: not a well-formed table"),
+        ("a.csv", 'item,value\n"Russia\n",17\nMars,1\n', "line 4: labels contain 'Mars'"),
         ("a.json", "{", "not JSON"),
         ("a.json", "3", "labels are a JSON object of items and values"),
-        ("a.txt", "Russia > Chad\nMonaco\n", "a line reads A > B"),
+        ("a.json", '[["Russia", "Chad"], ["Mars", "Chad"]]', "a.json, entry 2: labels contain 'Mars'"),
+        ("a.json", '[["Russia", "Chad"], ["Chad"]]', "entry 2: an order needs at least 2 items"),
+        ("a.txt", "Russia > Chad\n\nMonaco\n", "a.txt, line 3: a line reads A > B"),
+        ("a.txt", "Russia > Chad\nMars > Chad\n", "a.txt, line 2: labels contain 'Mars'"),
+        ("a.txt", "best: Russia\nworst:\n", "line 2: labels must refer to items"),
     ],
 )
 def test_bad_files_are_refused(tmp_path: Path, name, text, message):
@@ -115,3 +125,37 @@ def test_what_is_written_is_read(tmp_path: Path):
     rows = [("value", items[0], "3"), ("pair", items[0], items[1]), ("best", items[1], "")]
     write_labels(rows, tmp_path / "a.csv")
     assert read_labels(tmp_path / "a.csv", items) == Labels.of_rows(rows)
+
+
+def test_answers_keep_their_order(tmp_path: Path):
+    """The rows of a session's file come back one by one; a hand-written grade is a value, an empty file no answer."""
+    path = tmp_path / "a.csv"
+    path.write_text("Kind,item,value\npair,Russia,Chad\n\nGrade ,Monaco,1\nbest,Canada,\n")
+    assert read_answers(path, ITEMS) == [
+        ("pair", "Russia", "Chad"),
+        ("value", "Monaco", "1"),
+        ("best", "Canada", ""),
+    ]
+    path.write_text("")
+    assert read_answers(path, ITEMS) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Russia,17\n", "line 1: the header of a file of answers is kind,item,value, got 'Russia,17'"),
+        ("value,Mars,1\n", "line 2: labels contain 'Mars', which is not one of the items"),
+        ("value,Chad,1\npair,Russia,Mars\n", "line 3: labels contain 'Mars'"),
+        ("value,Chad,much\n", "line 2: the value of 'Chad' is not a number: 'much'"),
+        ("value,Chad,nan\n", "line 2: labels: the value of 'Chad' is not a finite number: nan"),
+        ("value,Chad\n", "line 2: labels have 3 columns here, got 2 cells"),
+        ("like,Chad,1\n", "line 2: a label's kind is value, rank, pair, best or worst, not 'like'"),
+        ("pair,Chad,Chad\n", "line 2: an order has 'Chad' above itself"),
+    ],
+)
+def test_bad_answers_are_refused(tmp_path: Path, text, message):
+    """An edited file of answers is refused with its name, the line and the value."""
+    path = tmp_path / "asked.csv"
+    path.write_text(text if text.startswith("Russia") else f"kind,item,value\n{text}")
+    with pytest.raises(CcrankError, match=f"^{re.escape(f'{path}, {message}')}"):
+        read_answers(path, ITEMS)

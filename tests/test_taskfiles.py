@@ -177,18 +177,19 @@ def test_item_errors_name_the_place(format, text, column, cause):
 
 @pytest.mark.parametrize("reader", [read_items, read_tasks])
 def test_files_that_cannot_be_read(tmp_path, reader):
-    """No file, a folder, not UTF-8: an error that names the file and, for bytes, the offset and the remedy."""
+    """No file, a folder, not UTF-8: an error with the file and, for bytes, the offset, the line and the remedy."""
     with pytest.raises(CcrankError, match=r"there is no file .*absent\.txt"):
         reader(tmp_path / "absent.txt")
     with pytest.raises(CcrankError, match="is a folder"):
         reader(tmp_path)
     latin = tmp_path / "latin.txt"
     for mark in (b"", b"\xef\xbb\xbf"):
-        content = mark + "aé".encode("latin1") + b"\n"
+        content = mark + "b\naé".encode("latin1") + b"\n"
         latin.write_bytes(content)
         offset = content.index(b"\xe9")
         with pytest.raises(
-            CcrankError, match=rf"latin\.txt is not UTF-8 text: byte 0xe9 at offset {offset}.*iconv -f latin1"
+            CcrankError,
+            match=rf"latin\.txt is not UTF-8 text: byte 0xe9 at offset {offset}, in line 2; .*iconv -f latin1",
         ):
             reader(latin)
     latin.write_bytes("aé\n".encode("utf-16"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -15,6 +16,7 @@ from ccrank.errors import CcrankError
 from ccrank.text import shortened
 
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_LONGEST_CELL = 2**31 - 1  # the largest number that every platform takes
 
 Content = bytes | str | Iterable[str] | Callable[[Path], Any]
 
@@ -63,11 +65,23 @@ def decode(content: bytes, where: str) -> str:
     except UnicodeDecodeError as error:
         # `utf-8-sig` counts from after the mark that it takes off.
         start = error.start + (3 if content.startswith(b"\xef\xbb\xbf") else 0)
-        guess = "utf-16" if content.startswith(_UTF16_MARKS) else "latin1"
+        line = content.count(b"\n", 0, start) + 1
         raise CcrankError(
-            f"{where} is not UTF-8 text: byte 0x{content[start]:02x} at offset {start}; "
-            f"convert it, for example with `iconv -f {guess} -t utf-8`"
+            f"{where} is not UTF-8 text: byte 0x{content[start]:02x} at offset {start}, in line {line}; "
+            f"{conversion(content)}"
         ) from None
+
+
+def conversion(content: bytes) -> str:
+    """How to convert a file that is not UTF-8.
+
+    Parameters
+    ----------
+    content
+        The file's beginning.
+    """
+    guess = "utf-16" if content.startswith(_UTF16_MARKS) else "latin1"
+    return f"convert it, for example with `iconv -f {guess} -t utf-8`"
 
 
 def json_lines(
@@ -91,6 +105,35 @@ def json_lines(
             yield number, written, json.loads(written, parse_float=parse_float)
         except (ValueError, RecursionError) as error:
             raise CcrankError(f"{where}, line {number}: not JSON ({error}): {shortened(written)}") from None
+
+
+def csv_rows(lines: Iterable[str], separator: str, where: str) -> Iterator[tuple[int, list[str]]]:
+    """(number of its first line, cells) of each row of a CSV or TSV; a blank line has no cells.
+
+    Parameters
+    ----------
+    lines
+        A stream that was opened with `newline=""`.
+    separator
+        What stands between cells.
+    where
+        What they are the content of, for the error message.
+    """
+    limit = csv.field_size_limit(_LONGEST_CELL)
+    rows = csv.reader(lines, delimiter=separator, strict=True)
+    first = 1
+    try:
+        for cells in rows:
+            yield first, cells
+            first = rows.line_num + 1
+    except csv.Error as error:
+        # A quote that is not closed fails at the end of the file; the mistake is where its row begins.
+        raise CcrankError(
+            f"{where}, line {first}: not a well-formed table ({error}); a cell with quotes is written with each of "
+            "them doubled, and in quotes itself"
+        ) from None
+    finally:
+        csv.field_size_limit(limit)
 
 
 def write_atomically(path: str | Path, content: Content, *, sync: bool = False) -> None:

@@ -6,17 +6,21 @@ import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import partial
 from pathlib import Path
 
 from ccrank.errors import CcrankError
-from ccrank.files import read_text, write_atomically
-from ccrank.labels import Labels
+from ccrank.files import csv_rows, read_text, write_atomically
+from ccrank.labels import Labels, Row
 from ccrank.task import normal_form
 from ccrank.text import quoted, shortened
 
 COLUMNS = ("kind", "item", "value")
 """The header of a table of mixed labels. `kind` is value, rank, pair (`value` is the lower item), best or worst."""
+
+Entries = Iterator[tuple[str, Callable[[], Labels]]]
+"""The place of each entry of a file, and what makes labels of it."""
 
 
 def read_labels(path: str | Path, items: Sequence[str]) -> Labels:
@@ -33,21 +37,48 @@ def read_labels(path: str | Path, items: Sequence[str]) -> Labels:
     """
     text, suffix = read_text(path), Path(path).suffix.lower()
     tabular = suffix in (".csv", ".tsv", ".tab")
-    try:
-        if suffix == ".json" or (not tabular and text.lstrip().startswith(("{", "["))):
-            labels = _json_labels(text)
-        elif not tabular and _are_lines(text):
-            labels = sum((_line_labels(line) for line in text.splitlines() if line.strip()), Labels())
-        else:
-            tabs = suffix in (".tsv", ".tab") or (suffix != ".csv" and "\t" in text)
-            labels = _table_labels(text, "\t" if tabs else ",", items)
-        labels.check(items)
-    except CcrankError as error:
-        raise CcrankError(f"{path}: {error}") from None
-    return labels
+    known = frozenset(map(normal_form, items))
+    if suffix == ".json" or (not tabular and text.lstrip().startswith(("{", "["))):
+        entries = _json_entries(text, str(path))
+    elif not tabular and _are_lines(text):
+        entries = _line_entries(text, str(path))
+    else:
+        tabs = suffix in (".tsv", ".tab") or (suffix != ".csv" and "\t" in text)
+        entries = _table_entries(text, "\t" if tabs else ",", known, str(path))
+    found = Labels()
+    for where, labels_of in entries:
+        found += _checked(labels_of, known, where)
+    return found
 
 
-def write_labels(labels: Iterable[tuple[str, str, str]], path: str | Path) -> None:
+def read_answers(path: str | Path, items: Sequence[str]) -> list[Row]:
+    """The answers of an earlier session: the rows of a table of mixed labels, in their order.
+
+    Parameters
+    ----------
+    path
+        The CSV file that `write_labels` wrote; it may have been edited. An empty file has no answers.
+    items
+        The items of the list, matched as `normal_form` has them.
+    """
+    lines = _table_rows(read_text(path), ",", str(path))
+    where, header = next(lines, ("", COLUMNS))
+    if tuple(cell.strip().lower() for cell in header) != COLUMNS:
+        raise CcrankError(
+            f"{where}: the header of a file of answers is {','.join(COLUMNS)}, got {quoted(','.join(header))}; "
+            "name another file with --labels"
+        )
+    known = frozenset(map(normal_form, items))
+    found: list[Row] = []
+    for where, row in lines:
+        _checked(partial(_mixed, row), known, where)
+        kind, item, value = row
+        kind = kind.strip().lower()
+        found.append(("value" if kind == "grade" else kind, item, value))
+    return found
+
+
+def write_labels(labels: Iterable[Row], path: str | Path) -> None:
     """Write a table of mixed labels that `read_labels` reads: whole, or not at all.
 
     Parameters
@@ -88,7 +119,17 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _json_labels(text: str) -> Labels:
+def _checked(labels_of: Callable[[], Labels], known: Set[str], where: str) -> Labels:
+    """The labels of one entry of a file; an error names the entry."""
+    try:
+        labels = labels_of()
+        labels.check_known(known)
+    except CcrankError as error:
+        raise CcrankError(f"{where}: {error}") from None
+    return labels
+
+
+def _json_entries(text: str, where: str) -> Entries:
     def each(pairs: list[tuple[str, object]]) -> object:
         # An item that is labelled twice has two labels, which a dict would lose.
         names = [name for name, _ in pairs]
@@ -97,12 +138,16 @@ def _json_labels(text: str) -> Labels:
     try:
         value = json.loads(text, object_pairs_hook=each)
     except (ValueError, RecursionError) as error:
-        raise CcrankError(f"not JSON ({error})") from None
-    if not isinstance(value, (dict, list)):
+        raise CcrankError(f"{where}: not JSON ({error})") from None
+    if isinstance(value, dict):
+        yield where, partial(Labels.parse, value)
+    elif isinstance(value, list):
+        for number, one in enumerate(value, start=1):
+            yield f"{where}, entry {number}", partial(Labels.parse, [one])
+    else:
         raise CcrankError(
-            f"labels are a JSON object of items and values, or a list of orders, got {quoted(value)}"
+            f"{where}: labels are a JSON object of items and values, or a list of orders, got {quoted(value)}"
         )
-    return Labels.parse(value)
 
 
 def _are_lines(text: str) -> bool:
@@ -116,6 +161,12 @@ def _pick(line: str) -> tuple[str, str] | None:
     return (word, item.strip()) if colon and word in ("best", "worst") else None
 
 
+def _line_entries(text: str, where: str) -> Entries:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            yield f"{where}, line {number}", partial(_line_labels, line)
+
+
 def _line_labels(line: str) -> Labels:
     if pick := _pick(line):
         return Labels.parse({pick[0]: pick[1]})
@@ -127,35 +178,32 @@ def _line_labels(line: str) -> Labels:
     return Labels.of_order(names)
 
 
-def _table_labels(text: str, delimiter: str, items: Sequence[str]) -> Labels:
-    rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    known = {normal_form(item) for item in items}
+def _table_entries(text: str, delimiter: str, known: Set[str], where: str) -> Entries:
     row_labels: Callable[[Sequence[str]], Labels] | None = None
-    found = Labels()
-    try:
-        for row in rows:
-            if not any(cell.strip() for cell in row):
-                continue
-            if row_labels is None:
-                header = tuple(cell.strip().lower() for cell in row)
-                if normal_form(row[0]) in known and header not in _READERS:
-                    row_labels = _two("value")
-                else:
-                    row_labels = _READERS.get(header) or _of_length(row)
-                    if not _is_value(row):
-                        continue
-            try:
-                found += row_labels(row)
-            except CcrankError as error:
-                raise CcrankError(f"line {rows.line_num}: {error}") from None
-    except csv.Error as error:
-        raise CcrankError(f"line {rows.line_num}: not a well-formed table ({error})") from None
-    return found
+    for place, row in _table_rows(text, delimiter, where):
+        if row_labels is None:
+            header = tuple(cell.strip().lower() for cell in row)
+            if normal_form(row[0]) in known and header not in _READERS:
+                row_labels = _two("value")
+            else:
+                row_labels = _READERS.get(header) or _of_length(row, place)
+                if not _is_value(row):
+                    continue
+        yield place, partial(row_labels, row)
 
 
-def _of_length(row: Sequence[str]) -> Callable[[Sequence[str]], Labels]:
+def _table_rows(text: str, delimiter: str, where: str) -> Iterator[tuple[str, list[str]]]:
+    """(file and line, cells) of each row that is not blank; the line is the first one of the row."""
+    for number, row in csv_rows(io.StringIO(text, newline=""), delimiter, where):
+        if any(cell.strip() for cell in row):
+            yield f"{where}, line {number}", row
+
+
+def _of_length(row: Sequence[str], where: str) -> Callable[[Sequence[str]], Labels]:
     if len(row) == 3:
-        raise CcrankError(f"a table of three columns has the header {','.join(COLUMNS)}, got {','.join(row)}")
+        raise CcrankError(
+            f"{where}: a table of three columns has the header {','.join(COLUMNS)}, got {quoted(','.join(row))}"
+        )
     return _two("value")
 
 

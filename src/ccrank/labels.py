@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,6 +15,9 @@ FORMS = (
     "labels map items to values, such as {'Russia': 17.1, 'Chad': 1.3}, list orders such as [('Russia', 'Chad')], "
     "highest first, or have the keys best, worst, ranks or orders"
 )
+
+Row = tuple[str, str, str]
+"""(kind, item, value) as a table of mixed labels has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,7 @@ class Labels:
         return cls(pairs=pairs)
 
     @classmethod
-    def of_rows(cls, rows: Iterable[tuple[str, str, str]]) -> Labels:
+    def of_rows(cls, rows: Iterable[Row]) -> Labels:
         """Labels from the rows of a table of mixed labels.
 
         Parameters
@@ -115,7 +118,7 @@ class Labels:
         return found
 
     @property
-    def rows(self) -> list[tuple[str, str, str]]:
+    def rows(self) -> list[Row]:
         """The rows of a table of mixed labels, of which `of_rows` makes these labels again."""
         return [
             *(("value", item, repr(value)) for item, value in self.values),
@@ -149,7 +152,16 @@ class Labels:
         items
             The items of the list.
         """
-        known = {normal_form(item) for item in items}
+        self.check_known({normal_form(item) for item in items})
+
+    def check_known(self, known: Set[str]) -> None:
+        """Refuse labels of what is not among the items.
+
+        Parameters
+        ----------
+        known
+            The items of the list, in normal form.
+        """
         for item in self.items:
             if item not in known:
                 raise CcrankError(

@@ -92,7 +92,9 @@ def test_a_session(ccrank, model_folder, rank):
     assert [row.split(",")[0] for row in rows] == ["value", "pair"]
     assert rank(*ITEMS, "--by", "size", "--labels", "asked.csv").code == 0
     Path("asked.csv").write_text("Russia,17\n")
-    assert "is not a table with the columns kind,item,value" in ccrank(*command).err
+    assert "asked.csv, line 1: the header of a file of answers is kind,item,value" in ccrank(*command).err
+    Path("asked.csv").write_text("kind,item,value\npair,Russia,Mars\n")
+    assert "asked.csv, line 2: labels contain 'Mars'" in ccrank(*command).err
 
 
 @pytest.mark.parametrize(

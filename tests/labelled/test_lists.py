@@ -116,6 +116,23 @@ def test_a_session_settles(reader):
     assert (session.ranking.scores == start.scores).all()
 
 
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (("value", "Mars", "1"), "answer 2 of the earlier ones: labels contain 'Mars'"),
+        (("pair", ITEMS[1], "Mars"), "answer 2 of the earlier ones: labels contain 'Mars'"),
+        (
+            ("value", ITEMS[1], "much"),
+            "answer 2 of the earlier ones: the value of .* is not a number: 'much'",
+        ),
+    ],
+)
+def test_bad_earlier_answers_are_named(reader, row, message):
+    """By their number."""
+    with pytest.raises(CcrankError, match=message):
+        ask(ITEMS, "size", model=reader, answers=[("value", ITEMS[0], "1"), row])
+
+
 def test_undo_leaves_earlier_answers(reader):
     """Without a word `undo` takes back this session's answers alone; `earlier=True` goes on to those given to it."""
     rows = [("value", ITEMS[0], "1"), ("pair", ITEMS[1], ITEMS[2])]

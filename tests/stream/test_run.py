@@ -24,6 +24,7 @@ from ccrank.rows import encode_rows, read_rows
 from ccrank.stream import StreamOptions, Watcher, rank_file
 from ccrank.stream import run as running
 from ccrank.stream.folder import JobFolder
+from ccrank.stream.source import READ_ROWS, open_source
 from ccrank.task import Criterion
 from tiny import save_model, tiny_model, tiny_reader
 
@@ -291,20 +292,37 @@ def test_bad_files_are_refused(tmp_path):
     write(tmp_path / "items.csv", rows(5))
     refused(tmp_path / "items.csv", "there is no column 'name'", column="name")
     refused(tmp_path / "items.csv", "several columns")
-    (tmp_path / "latin.csv").write_bytes("text\nnaïve\n".encode("latin1"))
-    refused(tmp_path / "latin.csv", "not UTF-8")
+    (tmp_path / "latin.csv").write_bytes(b"text\n" * 30_000 + "naïve\n".encode("latin1"))
+    refused(tmp_path / "latin.csv", "line 30001: not UTF-8 text: byte 0xef; .*iconv -f latin1")
+    (tmp_path / "wide.txt").write_bytes("naïve\n".encode("utf-16"))
+    refused(tmp_path / "wide.txt", "line 1: not UTF-8 text: byte 0xff; .*iconv -f utf-16")
+    (tmp_path / "open.csv").write_text('text\na\n"b\nc\n')
+    refused(tmp_path / "open.csv", "line 3: not a well-formed table")
     (tmp_path / "empty.csv").write_text("text,id\n,1\n,2\n")
     refused(tmp_path / "empty.csv", "no text in column 'text'", column="text")
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text": \n')
     refused(tmp_path / "bad.jsonl", "line 2: not JSON")
     (tmp_path / "mixed.jsonl").write_text('{"text": "a", "x": [1]}\n{"text": "b", "x": "c"}\n')
-    refused(tmp_path / "mixed.jsonl", "field 'x'", column="text")
+    refused(tmp_path / "mixed.jsonl", "line 2: field 'x' .* 'c' does not fit", column="text")
+    numbers = [*range(9000), 1.5, *range(9), "many", *range(9)]
+    lines = [json.dumps({"text": "a", "x": number}) for number in numbers]
+    (tmp_path / "mixed.jsonl").write_text("\n\n".join(lines))
+    line = 2 * numbers.index("many") + 1
+    refused(tmp_path / "mixed.jsonl", f"line {line}: field 'x' .* 'many' does not fit", column="text")
     (tmp_path / "wide.csv").write_text("text,id\na,1\nb,2,3\n")
     refused(tmp_path / "wide.csv", "line 3: 3 cells under 2 columns", column="text")
     (tmp_path / "items.parquet").write_bytes(b"PAR1 not really")
     refused(tmp_path / "items.parquet", "cannot be read as Parquet")
     (tmp_path / "items.xlsx").write_bytes(b"")
     refused(tmp_path / "items.xlsx", "give it as --file")
+
+
+def test_an_integer_too_large_for_its_column_is_named(tmp_path):
+    """A fraction thousands of rows later makes a column one of floats, which cannot hold every integer."""
+    numbers = [2**53 + 1, *range(READ_ROWS), 1.5]
+    path = write(tmp_path / "items.jsonl", [{"text": "a", "x": number} for number in numbers])
+    with pytest.raises(CcrankError, match=r"field 'x' cannot be written as Parquet.* 9007199254740993 "):
+        list(open_source(path, "text").tables())
 
 
 @pytest.fixture

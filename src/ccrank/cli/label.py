@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,11 +13,11 @@ from ccrank.cli.rank_input import named_criterion
 from ccrank.cli.rank_output import check_place
 from ccrank.cli.screen import out, spinner
 from ccrank.errors import CcrankError
-from ccrank.files import read_text
 from ccrank.text import one_line
 
 if TYPE_CHECKING:
-    from ccrank.labelled.session import Question, Row, Session
+    from ccrank.labelled.session import Question, Session
+    from ccrank.labels import Row
     from ccrank.ranking import Ranking
 
 HELP = "s skip, u undo, o show the order, q quit"
@@ -62,11 +60,12 @@ def label_command(
     criterion = named_criterion(by)
     if bool(items) == (file is not None):
         raise CcrankError("give the items as arguments or with --file; the answers come from the terminal")
+    from ccrank.labelfiles import read_answers
     from ccrank.taskfiles import read_items
 
     texts = list(items) if items else read_items(file or "", column)
     check_place(labels)
-    earlier = read_rows(labels) if labels.exists() else []
+    earlier = read_answers(labels, texts) if labels.exists() else []
     reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)
     with spinner("reading the items"):
         from ccrank.api import ask
@@ -84,18 +83,6 @@ def label_command(
     if earlier:
         out().print(f"continuing with {_answers(len(earlier))} in {labels}")
     converse(session, labels)
-
-
-def read_rows(path: Path) -> list[Row]:
-    """The answers of an earlier session."""
-    from ccrank.labelfiles import COLUMNS
-
-    rows = [row for row in csv.reader(io.StringIO(read_text(path), newline="")) if row]
-    if not rows or tuple(rows[0]) != COLUMNS or any(len(row) != len(COLUMNS) for row in rows):
-        raise CcrankError(
-            f"{path} is not a table with the columns {','.join(COLUMNS)}; name another file with --labels"
-        )
-    return [(kind, item, value) for kind, item, value in rows[1:]]
 
 
 def converse(session: Session, path: Path) -> None:

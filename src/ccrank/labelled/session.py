@@ -15,7 +15,7 @@ from ccrank.labelled.kernel import Kernel, States
 from ccrank.labelled.lists import PROBABILITY, observations_of
 from ccrank.labelled.questions import FIRST_GRADES, Belief, Kind, next_question, representative
 from ccrank.labelled.settings import LABEL_NOISE, grid
-from ccrank.labels import Labels
+from ccrank.labels import Labels, Row
 from ccrank.ranking import Ranking, Uncertainty
 from ccrank.standardise import z_scores
 from ccrank.task import normal_form
@@ -28,8 +28,6 @@ FIRST = (0.5, 0.35, 0.4)
 """Before the first answer: the weight of the label-free score, the share of the states, and the residual variance."""
 
 Asked = Literal["grade", "pair", "both"]
-Row = tuple[str, str, str]
-"""(kind, item, value) as a table of labels has it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,9 +81,11 @@ class Session:
         """How many of the first rows are answers of an earlier session."""
         self.skipped: set[str] = set()
         self._place = {normal_form(item): index for index, item in enumerate(self.items)}
-        for _, item, _ in self.rows:
-            if normal_form(item) not in self._place:
-                raise CcrankError(f"an earlier answer names {item!r}, which is not among the items")
+        for number, row in enumerate(self.rows, start=1):
+            try:
+                Labels.of_rows([row]).check_known(self._place.keys())
+            except CcrankError as error:
+                raise CcrankError(f"answer {number} of the earlier ones: {error}") from None
         self._kernel = Kernel([states])
         self._choose_candidates()
         self._prior = z_scores(np.asarray(ranking.scores, float))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import sys
 from collections.abc import Iterable, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ccrank.errors import CcrankError
-from ccrank.files import decode, json_lines, read_bytes
+from ccrank.files import csv_rows, decode, json_lines, read_bytes
 from ccrank.rows.cells import WrittenFloat, cell_text, is_missing, item_text
 from ccrank.rows.excel import read_excel
 from ccrank.rows.table import Rows, pick_column
@@ -32,7 +31,6 @@ FORMAT_OF_SUFFIX = {
 """The format of a file by the end of its name; anything else is read as plain lines."""
 
 _OTHER_SEPARATORS = (";", "\t", "|")
-_LONGEST_CELL = 2**31 - 1  # the largest number that every platform takes
 
 
 @dataclass(frozen=True)
@@ -209,18 +207,8 @@ def _fitting(text: str, separator: str, where: str) -> list[tuple[int, list[str]
 
 
 def _cells(text: str, separator: str, where: str) -> list[tuple[int, list[str]]]:
-    """(line number, cells) of each line."""
-    limit = csv.field_size_limit(_LONGEST_CELL)
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-    try:
-        return [(lines.line_num, cells) for cells in lines]
-    except csv.Error as error:
-        raise CcrankError(
-            f"{where}, line {lines.line_num}: not a well-formed table ({error}); "
-            "a cell with quotes is written with each of them doubled, and in quotes itself"
-        ) from None
-    finally:
-        csv.field_size_limit(limit)
+    """(number of its first line, cells) of each row."""
+    return list(csv_rows(io.StringIO(text, newline=""), separator, where))
 
 
 def _read_json(text: str, column: str | None, where: str) -> _Table | Rows:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
+from ccrank.files import conversion, csv_rows
 from ccrank.rows import FORMAT_OF_SUFFIX
 from ccrank.rows.cells import item_text
 from ccrank.rows.table import pick_column, unique_names
@@ -21,7 +22,8 @@ STREAMED = ("lines", "csv", "tsv", "jsonl", "parquet")
 ITEM = "item"
 """The name of the column of plain texts."""
 _OTHER_SEPARATORS = (";", "\t", "|")
-_LONGEST_CELL = 2**31 - 1
+_TYPE_ERRORS = (ValueError, TypeError, OverflowError, NotImplementedError)
+"""What pyarrow raises for values that no type holds; its own exceptions are of these classes."""
 
 
 @dataclass(frozen=True)
@@ -146,24 +148,14 @@ def _header(path: Path, format: str) -> tuple[str, list[str]]:
 
 
 def _cells(path: Path, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of each line that is not blank."""
-    limit = csv.field_size_limit(_LONGEST_CELL)
+    """(number of its first line, cells) of each row that is not blank."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
-            lines = csv.reader(stream, delimiter=separator, strict=True)
-            try:
-                for cells in lines:
-                    if any(cell.strip() for cell in cells):
-                        yield lines.line_num, cells
-            except csv.Error as error:
-                raise CcrankError(
-                    f"{path}, line {lines.line_num}: not a well-formed table ({error}); a cell with quotes is "
-                    "written with each of them doubled, and in quotes itself"
-                ) from None
-    except UnicodeDecodeError as error:
-        raise _not_text(path, error) from None
-    finally:
-        csv.field_size_limit(limit)
+            for number, cells in csv_rows(stream, separator, str(path)):
+                if any(cell.strip() for cell in cells):
+                    yield number, cells
+    except UnicodeDecodeError:
+        raise _not_text(path) from None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -172,15 +164,22 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(stream, start=1):
                 if written := line.strip():
                     yield number, written
-    except UnicodeDecodeError as error:
-        raise _not_text(path, error) from None
+    except UnicodeDecodeError:
+        raise _not_text(path) from None
 
 
-def _not_text(path: Path, error: UnicodeDecodeError) -> CcrankError:
-    return CcrankError(
-        f"{path} is not UTF-8 text: byte 0x{error.object[error.start]:02x}; convert it, for example with "
-        "`iconv -f latin1 -t utf-8`"
-    )
+def _not_text(path: Path) -> CcrankError:
+    """The error of a file that is not UTF-8. It is read again, because decoding in pieces does not tell the line."""
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                remedy = conversion(line if number == 1 else b"")
+                return CcrankError(
+                    f"{path}, line {number}: not UTF-8 text: byte 0x{line[error.start]:02x}; {remedy}"
+                )
+    return CcrankError(f"{path} is not UTF-8 text; {conversion(b'')}")
 
 
 def _records(source: Source) -> Iterator[Any]:
@@ -226,13 +225,12 @@ def _open_json(path: Path, column: str | None) -> Source:
         for name in names:
             values = [value.get(name) for value in objects]
             try:
-                kind = pyarrow.array(values).type
-                field = pyarrow.schema([(encodable(name), kind)])
-                schema = pyarrow.unify_schemas([schema, field], promote_options="permissive")
-            except (pyarrow.ArrowException, ValueError, TypeError, OverflowError) as error:
+                schema = _with_field(schema, name, values)
+            except _TYPE_ERRORS as error:
+                number, value = rows[_first_misfit(schema, name, values)]
                 raise CcrankError(
-                    f"{path}, up to line {rows[-1][0]}: field {quoted(name)} cannot be written as Parquet, which has "
-                    f"one type for each column: {str(error).splitlines()[0]}"
+                    f"{path}, line {number}: field {quoted(name)} cannot be written as Parquet, which has one type for "
+                    f"each column: {quoted(value[name])} does not fit ({str(error).splitlines()[0]})"
                 ) from None
     if not schema.names:
         raise CcrankError(f"{path} contains no items")
@@ -240,6 +238,27 @@ def _open_json(path: Path, column: str | None) -> Source:
     # A column that is empty throughout has no type of its own.
     fields = [one if one.type != pyarrow.null() else one.with_type(pyarrow.string()) for one in schema]
     return Source(path, "jsonl", own, ",", pyarrow.schema(fields), plain and own == ITEM)
+
+
+def _with_field(schema: Any, name: str, values: list[Any]) -> Any:
+    """The schema, widened so that its field holds these values too."""
+    import pyarrow
+
+    field = pyarrow.schema([(encodable(name), pyarrow.array(values).type)])
+    return pyarrow.unify_schemas([schema, field], promote_options="permissive")
+
+
+def _first_misfit(schema: Any, name: str, values: list[Any]) -> int:
+    """The place of the first value that fits neither the schema nor the values before it; one of them must not."""
+
+    def misfits(count: int) -> bool:
+        try:
+            _with_field(schema, name, values[:count])
+        except _TYPE_ERRORS:
+            return True
+        return False
+
+    return bisect_left(range(len(values)), True, key=lambda place: misfits(place + 1))
 
 
 def _batches(records: Iterator[Any]) -> Iterator[list[Any]]:
@@ -260,5 +279,13 @@ def _table(rows: list[Any], source: Source) -> Any:
         columns = [[row.get(name) for row in rows] for name in source.schema.names]
     else:
         columns = [[encodable(cell) for cell in cells] for cells in zip(*rows, strict=True)]
-    arrays = [pyarrow.array(cells, kind) for cells, kind in zip(columns, source.schema.types, strict=True)]
+    arrays = []
+    for field, cells in zip(source.schema, columns, strict=True):
+        try:
+            arrays.append(pyarrow.array(cells, field.type))
+        except _TYPE_ERRORS as error:  # such as an integer that is too large for a column with fractions
+            raise CcrankError(
+                f"{source.path}: field {quoted(field.name)} cannot be written as Parquet, which has one type for each "
+                f"column: {str(error).splitlines()[0]}"
+            ) from None
     return pyarrow.Table.from_arrays(arrays, schema=source.schema)
