@@ -281,12 +281,14 @@ def test_top_compares_the_finalists(refine, columns, tmp_path):
 
 
 def test_bad_files_are_refused(tmp_path):
-    """A file that is missing, empty, without the column, not UTF-8 or of another format: an error with a remedy."""
+    """A file that is missing, empty, without the column, not UTF-8 or of another format: an error with a remedy,
+    and nothing is left behind."""
     reader = tiny_reader("llama")
 
     def refused(path: Path, match: str, **options: object) -> None:
         with pytest.raises(CcrankError, match=match):
             rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=StreamOptions(**options))
+        assert not (tmp_path / "out.parquet.job").exists()
 
     refused(tmp_path / "missing.csv", "there is no file")
     write(tmp_path / "items.csv", rows(5))
@@ -309,12 +311,28 @@ def test_bad_files_are_refused(tmp_path):
     (tmp_path / "mixed.jsonl").write_text("\n\n".join(lines))
     line = 2 * numbers.index("many") + 1
     refused(tmp_path / "mixed.jsonl", f"line {line}: field 'x' .* 'many' does not fit", column="text")
+    (tmp_path / "nested.jsonl").write_text('{"text": ["a"]}\n{"text": ["b"]}\n')
+    refused(tmp_path / "nested.jsonl", "row 1 of column 'text': an item is a text", column="text")
+    (tmp_path / "labels.csv").write_text("a,1\nMars,2\n")
+    (tmp_path / "two.txt").write_text("a\nb\n")
+    refused(tmp_path / "two.txt", "line 2: labels contain 'Mars'", labels=tmp_path / "labels.csv")
     (tmp_path / "wide.csv").write_text("text,id\na,1\nb,2,3\n")
     refused(tmp_path / "wide.csv", "line 3: 3 cells under 2 columns", column="text")
     (tmp_path / "items.parquet").write_bytes(b"PAR1 not really")
     refused(tmp_path / "items.parquet", "cannot be read as Parquet")
     (tmp_path / "items.xlsx").write_bytes(b"")
     refused(tmp_path / "items.xlsx", "give it as --file")
+
+
+def test_the_folder_of_another_process_is_left_alone(tmp_path):
+    """Two commands with one output: the second is refused, and what the first one has stored stays."""
+    path, out = write(tmp_path / "items.csv", rows(5)), tmp_path / "out.parquet"
+    folder = JobFolder(out)
+    with folder.locked():
+        folder.write("job.json", "{}")
+        with pytest.raises(CcrankError, match="another process writes into"):
+            rank_file(path, out, SIZE, tiny_reader("llama"), stream=StreamOptions(column="text"))
+        assert (folder.path / "job.json").read_text() == "{}"
 
 
 def test_an_integer_too_large_for_its_column_is_named(tmp_path):

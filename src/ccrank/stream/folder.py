@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,20 @@ class JobFolder:
     def __init__(self, out: Path) -> None:
         self.path = out.with_name(f"{out.name}.job")
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Hold an exclusive lock on the folder; it is released when the process ends."""
-        return locked_folder(
-            self.path,
-            PARTS,
-            f"another process writes into {self.path}; wait for it, or give another --out",
-        )
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold an exclusive lock on the folder; it is released when the process ends. If the work inside fails before
+        anything slow is stored, the folder is removed."""
+        taken = f"another process writes into {self.path}; wait for it, or give another --out"
+        held = False
+        try:
+            with locked_folder(self.path, PARTS, taken):
+                held = True
+                yield
+        except BaseException:
+            if held and not (self.path / SAMPLE).exists():
+                shutil.rmtree(self.path, ignore_errors=True)
+            raise
 
     def begin(self, job: Mapping[str, Any]) -> bool:
         """Record a new job, or verify that the folder has the same one; returns whether it resumes.
