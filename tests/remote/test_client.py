@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import http.client
 import logging
+import socket
+import ssl
 import threading
+import urllib.error
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, UnavailableError
 from ccrank.remote import Address, Client, RemoteReader
 from ccrank.remote.client import ATTEMPTS, KEY_VARIABLE, REQUESTS_VARIABLE
 from ccrank.remote.server import Server
@@ -90,6 +94,49 @@ def test_no_server_is_an_error() -> None:
         CcrankError, match=r"/v1/models gave no answer .*refused.*see whether the server is up"
     ):
         Server.of(Client(address, first_wait=0.001))
+
+
+class Unreachable:
+    """Stands in for urllib's opener: every request fails."""
+
+    def __init__(self, cause: Exception) -> None:
+        self.cause, self.requests = cause, 0
+
+    def open(self, *_: object, **__: object) -> None:
+        self.requests += 1
+        raise self.cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "remedy"),
+    [
+        (
+            socket.gaierror(-2, "Name or service not known"),
+            "whether the host's name is right: nowhere.invalid",
+        ),
+        (ssl.SSLCertVerificationError(1, "self-signed certificate"), "SSL_CERT_FILE"),
+        (http.client.InvalidURL("URL can't contain control characters"), "correct the address"),
+    ],
+)
+def test_what_waiting_does_not_cure_is_tried_once(cause: Exception, remedy: str) -> None:
+    """A host that does not exist, a refused certificate or a malformed address is an error after one attempt."""
+    client = Client(Address.parse("openai:https://nowhere.invalid/v1#x"))
+    opener = client._opener = Unreachable(
+        cause if isinstance(cause, http.client.InvalidURL) else urllib.error.URLError(cause)
+    )
+    with pytest.raises(UnavailableError, match=f"/v1/models gave no answer .*; .*{remedy}"):
+        client.get("/models")
+    assert opener.requests == 1
+
+
+def test_a_name_that_was_known_is_looked_up_again(stand_in: StandIn) -> None:
+    """A name server that fails for a moment does not end work that has begun."""
+    client = Client(Address.parse(f"openai:{stand_in.url}"), first_wait=0.001)
+    client.get("/models")
+    opener = client._opener = Unreachable(urllib.error.URLError(socket.gaierror(-3, "Temporary failure")))
+    with pytest.raises(UnavailableError, match=f"Temporary failure.*after {ATTEMPTS} attempts"):
+        client.get("/models")
+    assert opener.requests == ATTEMPTS
 
 
 def test_the_key_is_sent_and_never_shown(
@@ -197,7 +244,8 @@ def test_bad_addresses(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("http://a:99999", "Port"), ("http://a:b", "Port"), ("http://[::1", "IPv6")]
+    ("text", "why"),
+    [("http://a:99999", "Port"), ("http://a:b", "Port"), ("http://[::1", "IPv6"), ("http://a..b", "label")],
 )
 def test_bad_addresses_say_what_is_wrong(text: str, why: str) -> None:
     """A port out of range or an open bracket is named, not called an address without a host."""

@@ -59,7 +59,10 @@ class Address:
         try:
             parts = urlsplit(text.removeprefix(SERVER_PREFIX))
             host, port = parts.hostname, parts.port
-        except ValueError as error:  # a port that is no number or too large, or an open bracket
+            (host or "").encode("idna")
+        except (
+            ValueError
+        ) as error:  # a port that is no number or too large, an open bracket, two dots in a row
             raise CcrankError(
                 f"a model behind a server has the form {EXAMPLE}; got an address that cannot be read: {error}"
             ) from None

@@ -9,12 +9,15 @@ import math
 import os
 import queue
 import random
+import socket
+import ssl
 import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from email.message import Message
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from ccrank.errors import CcrankError, UnavailableError
 from ccrank.remote.address import Address
@@ -113,6 +116,8 @@ class Client:
             handlers.append(urllib.request.ProxyHandler({}))
         self._opener = urllib.request.build_opener(*handlers)
         self._random = random.Random()
+        self._found = False
+        """Whether the server has answered before."""
 
     def get(self, path: str) -> Any:
         """The JSON that a GET request is answered with.
@@ -210,6 +215,7 @@ class Client:
             attempt += 1
             try:
                 with self._opener.open(request, timeout=self.timeout) as reply:
+                    self._found = True
                     return json.loads(_whole(reply))
             except urllib.error.HTTPError as error:
                 problem = f"answered {error.code}{self._reason(error)}"
@@ -224,6 +230,8 @@ class Client:
             except LOST as error:
                 cause = error.reason if isinstance(error, urllib.error.URLError) else error
                 problem = f"gave no answer ({self.hidden(one_line(str(cause) or type(cause).__name__, 120))})"
+                if remedy := self._remedy_of_lasting(cause):
+                    raise UnavailableError(f"{url} {problem}; {remedy}") from None
             finally:
                 self._slots.release()
             if attempt < self.attempts:
@@ -233,8 +241,9 @@ class Client:
                 if stopped.wait(seconds):
                     break
         raise UnavailableError(
-            f"{url} {problem}, after {attempt} attempts; see whether the server is up and has this address, send "
-            f"fewer requests at once ({REQUESTS_VARIABLE}) or wait longer for answers ({TIMEOUT_VARIABLE}, seconds)"
+            f"{url} {problem}, after {attempt} attempt{'s' if attempt > 1 else ''}; see whether the server is up and "
+            f"has this address, send fewer requests at once ({REQUESTS_VARIABLE}) or wait longer for answers "
+            f"({TIMEOUT_VARIABLE}, seconds)"
         )
 
     def _headers(self) -> dict[str, str]:
@@ -255,6 +264,20 @@ class Client:
         if isinstance(found, dict):
             found = found.get("message") or found.get("detail") or found
         return f": {self.hidden(one_line(str(found), 300))}"
+
+    def _remedy_of_lasting(self, cause: object) -> str | None:
+        """What to do about a failure that no waiting cures; None for others."""
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return (
+                "see whether the address is right; a certificate that this machine does not know is given by the "
+                "variable SSL_CERT_FILE"
+            )
+        if isinstance(cause, http.client.InvalidURL):
+            return "correct the address"
+        # The name of a server that has answered can be lost for a moment.
+        if isinstance(cause, socket.gaierror) and not self._found:
+            return f"see whether the host's name is right: {urlsplit(self.address.base).hostname}"
+        return None
 
     def _remedy(self, status: int, headers: Message) -> str:
         if status in (401, 403):
