@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -143,6 +144,66 @@ def test_workers_open_the_model_on_their_gpu(monkeypatch):
         pool._take_ready(ray.wait([*pool.starting], num_returns=1)[0])
     assert [request["num_gpus"] for request in ray.requests] == [1, 1, 1]
     assert opened == [("a model", "cuda")] * 3
+
+
+class Head(FakeRay):
+    """A Ray that is not connected yet, and records where it is asked to connect to."""
+
+    util = SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1")
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.asked = []
+
+    def is_initialized(self):
+        return False
+
+    def init(self, address, **_):
+        self.asked.append(address)
+        raise ConnectionError("not a cluster\nwith further lines")
+
+
+def free_port() -> int:
+    """A port of this machine where nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:{port}", "there is no Ray cluster at .* refused.*`ray start --head`"),
+        ("localhost:{port}", "there is no Ray cluster at .* refused"),
+        ("ray://[::1]:{port}", "there is no Ray cluster at ray://"),
+        ("two..dots:{port}", "there is no Ray cluster at two..dots"),
+        ("10.0.0.1", "--address is HOST:PORT, such as 10.0.0.1:6379, or auto; got '10.0.0.1'"),
+        ("host:99999", "--address is HOST:PORT"),
+        (":6379", "--address is HOST:PORT"),
+    ],
+)
+def test_an_address_where_nothing_listens_is_refused_at_once(address, message, monkeypatch):
+    """Ray, which would try it for minutes, is not called."""
+    ray = Head()
+    monkeypatch.setattr(pool_module, "_ray", lambda: ray)
+    with pytest.raises(CcrankError, match=message):
+        connect(address.format(port=free_port()), None, "a model", ReaderOptions())
+    assert ray.asked == []
+
+
+def test_ray_is_asked_for_an_address_where_something_listens(monkeypatch):
+    """What it says about it is the error's reason; its own names for clusters are left to it."""
+    ray = Head()
+    monkeypatch.setattr(pool_module, "_ray", lambda: ray)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        wanted = [
+            "auto",
+            f"127.0.0.1:{server.getsockname()[1]}",
+            f"ray://127.0.0.1:{server.getsockname()[1]}",
+        ]
+        for address in wanted:
+            with pytest.raises(CcrankError, match=r"there is no Ray cluster at .* \(not a cluster\)"):
+                connect(address, None, "a model", ReaderOptions())
+    assert ray.asked == wanted
 
 
 @pytest.mark.parametrize(("losses", "started"), [(2, True), (4, False)])

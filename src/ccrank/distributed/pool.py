@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,11 @@ MOST_ATTEMPTS = 4
 
 LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 """Ray replaces 127.0.0.1 by an address that other machines can reach."""
+
+CONNECT_SECONDS = 5.0
+"""How long the head node of a cluster may take to accept a connection."""
+CLIENT_PORT = "10001"
+"""Where Ray's own client server listens, for addresses such as ray://10.0.0.1."""
 
 Say = Callable[[str], None]
 
@@ -60,6 +66,8 @@ def connect(
     ray = _ray()
     if not ray.is_initialized():
         say("connecting to the Ray cluster" if address else "starting Ray")
+        if address:
+            _check_listening(address, ray.util.get_node_ip_address)
         common: dict[str, Any] = {"log_to_driver": False, "logging_level": "warning"}
         try:
             if address:
@@ -67,14 +75,36 @@ def connect(
             else:
                 ray.init(include_dashboard=False, _node_ip_address=LOOPBACK, **common)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise CcrankError(
-                f"there is no Ray cluster at {address or 'this machine'} ({str(error).splitlines()[0]}); start one "
-                "with `ray start --head`, or leave --address out"
-            ) from None
+            raise _no_cluster(address, str(error).splitlines()[0]) from None
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     count, resources, threads, own = worker_plan(nodes, workers, options)
     say(f"loading {model} on {count} workers")
     return Pool(ray, count, resources, (model, own, threads, cache)).started()
+
+
+def _check_listening(address: str, own_host: Callable[[], str]) -> None:
+    """Refuse an address where nothing listens: Ray itself would try it for minutes."""
+    scheme, separator, rest = address.rpartition("://")
+    if address in ("auto", "local") or (separator and scheme != "ray"):
+        return
+    host, colon, port = rest.rpartition(":")
+    if separator and not colon:
+        host, port = rest, CLIENT_PORT
+    if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
+        raise CcrankError(f"--address is HOST:PORT, such as 10.0.0.1:6379, or auto; got {address!r}")
+    # Ray itself looks for this machine at the address that others have for it.
+    place = own_host() if host in ("127.0.0.1", "localhost") else host.strip("[]")
+    try:
+        socket.create_connection((place, int(port)), CONNECT_SECONDS).close()
+    except (OSError, UnicodeError) as error:
+        raise _no_cluster(address, getattr(error, "strerror", None) or error) from None
+
+
+def _no_cluster(address: str | None, reason: object) -> CcrankError:
+    return CcrankError(
+        f"there is no Ray cluster at {address or 'this machine'} ({reason}); start one with `ray start --head`, or "
+        "leave --address out"
+    )
 
 
 def worker_plan(
