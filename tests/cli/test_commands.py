@@ -10,6 +10,8 @@ from typer.main import get_command
 
 from ccrank import __version__
 from ccrank.cli.app import app
+from ccrank.lm import checked as checked_module
+from ccrank.lm import reader as reader_module
 from ccrank.methods import METHODS
 from ccrank.prompting import prompt_list
 from ccrank.prompts import load_templates
@@ -140,6 +142,19 @@ def test_models_list(ccrank, monkeypatch, tmp_path):
     assert "google/gemma-3-270m" in ok(ccrank("models", "list", "--hub"))
 
 
+def test_models_check_loads_and_checks_once(ccrank, model_folder, monkeypatch):
+    """The model is loaded as every command loads it, once, and its sentences are read once."""
+    calls = []
+    for owner, name in ((reader_module, "load_model"), (checked_module, "check_model")):
+        own = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *a, own=own, name=name, **k: calls.append(name) or own(*a, **k)
+        )
+    for _ in range(2):
+        ok(ccrank("models", "check", model_folder))
+    assert calls == ["load_model", "check_model", "load_model"]
+
+
 def test_models_check(ccrank, model_folder):
     """A random model is suspect, with the numbers of each sentence; --strict makes it an error."""
     found = json.loads(ok(ccrank("models", "check", model_folder, "--json")))
@@ -147,6 +162,8 @@ def test_models_check(ccrank, model_folder):
     assert found["sentences"][0]["bits"] > 0
     assert found["speed"]["tokens_per_second"] > 0
     assert "Likely causes" in ok(ccrank("models", "check", model_folder))
+    halved = json.loads(ok(ccrank("models", "check", model_folder, "--dtype", "bfloat16", "--json")))
+    assert (found["speed"]["dtype"], halved["speed"]["dtype"]) == ("float32", "bfloat16")
     refused = ccrank("models", "check", model_folder, "--strict")
     assert refused.code == 2
     assert "Likely causes" in refused.err

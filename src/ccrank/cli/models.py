@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, check and download language models.", no_args_is_help=True)
 
-Name = Annotated[
-    str, typer.Argument(help="A short name, a hub id, a folder, a .gguf file or openai:URL#NAME.")
-]
+Name = Annotated[str, typer.Argument(help="A short name, a hub id, a folder or a .gguf file.")]
 
 
 @app.command("list")
@@ -104,26 +102,13 @@ def check_command(
     with spinner("starting") as say:
         from ccrank.lm import Reader
         from ccrank.lm.checked import verdict_of
-        from ccrank.lm.ladder import AUTO, best_model, known_speed, measure_speed
-        from ccrank.lm.loading import load_model
+        from ccrank.lm.ladder import known_speed, measure_speed
 
         options = reader_flags.options()
-        if name == AUTO:
-            name, why = best_model(options)
-            say(why)
-        loaded = load_model(
-            name,
-            device=options.device,
-            dtype=options.dtype,
-            allow_pickle=options.allow_pickle,
-            allow_new_head=options.allow_new_head,
-            quantize=options.quantize,
-            device_map=options.device_map,
-            say=say,
-        )
-        reader = Reader(loaded, batch_tokens=options.batch_tokens)
+        reader = Reader.load(name, options, say=say)
+        name = reader.name  # what auto stands for
         verdict = verdict_of(reader, again=again, say=say)
-        speed = None if again else known_speed(name)
+        speed = None if again else known_speed(name, reader)
         if speed is None:
             say("measuring its speed")
             speed = measure_speed(reader)
@@ -197,7 +182,13 @@ def pull_command(
 
 
 @app.command("info")
-def info_command(name: Name = "default", allow_pickle: AllowPickle = False, as_json: AsJson = False) -> None:
+def info_command(
+    name: Annotated[
+        str, typer.Argument(help="A short name, a hub id, a folder, a .gguf file or openai:URL#NAME.")
+    ] = "default",
+    allow_pickle: AllowPickle = False,
+    as_json: AsJson = False,
+) -> None:
     """Show a model's properties and how ccrank reads it."""
     with spinner("starting") as say:
         from ccrank.reader_options import ReaderOptions

@@ -226,8 +226,7 @@ def measure_speed(reader: Reader) -> dict[str, Any]:
     speed = {
         "model": reader.name,
         "tokens_per_second": round(cost.computed_tokens / seconds, 1),
-        "device": reader.loaded.model.device.type,
-        "dtype": str(reader.loaded.model.dtype).removeprefix("torch."),
+        **_where(reader),
     }
     note = _speed_note(reader.name)
     try:
@@ -238,19 +237,28 @@ def measure_speed(reader: Reader) -> dict[str, Any]:
     return speed
 
 
-def known_speed(name: str) -> Mapping[str, Any] | None:
+def known_speed(name: str, reader: Reader | None = None) -> Mapping[str, Any] | None:
     """What `measure_speed` stored for a model; None if it was never measured.
 
     Parameters
     ----------
     name
         The model's name.
+    reader
+        The open model: a speed on another device or in another precision does not count.
     """
     try:
         speed = json.loads(_speed_note(name).read_bytes())
-        return speed if speed["model"] == name else None
+        wanted = {"model": name, **({} if reader is None else _where(reader))}
+        return speed if all(speed[key] == value for key, value in wanted.items()) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _where(reader: Reader) -> dict[str, str]:
+    """The device and the precision."""
+    model = reader.loaded.model
+    return {"device": model.device.type, "dtype": str(model.dtype).removeprefix("torch.")}
 
 
 def _speed_note(name: str) -> Path:

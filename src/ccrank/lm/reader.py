@@ -95,6 +95,26 @@ class Reader:
 
         Parameters
         ----------
+        name, options, cache, say
+            As in `load`.
+        """
+        reader = cls.load(name, options, cache=cache, say=say)
+        require_good(reader, strict=options is not None and options.strict, say=say)
+        return reader
+
+    @classmethod
+    def load(
+        cls,
+        name: str = "default",
+        options: ReaderOptions | None = None,
+        *,
+        cache: ReadingCache | None = None,
+        say: Say = lambda _: None,
+    ) -> Reader:
+        """Load a model by name and make a reader of it, without the check of `open`.
+
+        Parameters
+        ----------
         name
             A short name (`ccrank models list`), a hub id, a folder, a .gguf file, or "auto" for the best model that is
             on this machine and fits in memory.
@@ -119,15 +139,13 @@ class Reader:
             device_map=chosen.device_map,
             say=say,
         )
-        reader = cls(
+        return cls(
             loaded,
             batch_tokens=chosen.batch_tokens,
             cache=cache,
             chat=chosen.chat,
             truncate=chosen.truncate,
         )
-        require_good(reader, strict=chosen.strict, say=say)
-        return reader
 
     def with_engine(self, engine: EngineLike) -> Reader:
         """The same reader, with its own count of what it spent, whose passes another engine runs.
