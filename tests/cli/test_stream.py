@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from pyarrow import Table, parquet
@@ -122,3 +123,15 @@ def test_the_file_that_is_ranked_is_not_replaced(ccrank, model_folder, tmp_path,
     assert "would replace it; give another name" in done.err
     assert path.read_bytes() == before
     assert sorted(one.name for one in tmp_path.iterdir() if one.name.startswith(path.stem)) == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"), [("none.csv", "there is no file none.csv"), (".", "is a folder")]
+)
+def test_labels_that_are_missing(ccrank, labels, message):
+    """They are an error before a model is looked for."""
+    Path("items.txt").write_text("a\nb\n")
+    given = ("--input", "items.txt", "--by", "size", "--out", "out.parquet", "--model", "no-such-model")
+    done = ccrank("rank", *given, "--labels", labels)
+    assert done.code == 2
+    assert message in done.err

@@ -14,6 +14,7 @@ from ccrank.cli import options as shared
 from ccrank.cli.screen import duration, err, spinner
 from ccrank.cli.warn import write_warnings_beside
 from ccrank.errors import CcrankError
+from ccrank.files import read_text
 
 if TYPE_CHECKING:
     from ccrank.reader_options import ReaderOptions
@@ -60,8 +61,12 @@ def rank_stream(
         from ccrank.stream import StreamOptions, rank_file
         from ccrank.stream.source import open_source
     chosen, options = method_and_options(method, option, layer, probe)
-    if labels is not None and "labels" not in get_method(chosen).options:
-        raise CcrankError(f"{chosen} uses no labels; remove --labels, or use --method auto")
+    if labels is not None:
+        if "labels" not in get_method(chosen).options:
+            raise CcrankError(f"{chosen} uses no labels; remove --labels, or use --method auto")
+        read_text(
+            labels
+        )  # a missing file is refused before the model is loaded; its rows are checked with the items
     settings = StreamOptions(**{name: value for name, value in given.items() if value is not None})
     settings = replace(settings, labels=labels)
     open_source(path, settings.column, settings.format)  # a bad file is refused before the model is loaded

@@ -15,6 +15,7 @@ import numpy as np
 from ccrank.api import rank_tasks
 from ccrank.criterion_phrase import resolved
 from ccrank.errors import CcrankError
+from ccrank.files import read_bytes
 from ccrank.labelfiles import possible_items, read_labels
 from ccrank.lm import Reader
 from ccrank.methods import DEFAULT_METHOD, get_method
@@ -301,7 +302,7 @@ def _description(
         "context": digest(context),
         "method": method,
         "options": {name: str(value) for name, value in options.items()},
-        "labels": digest(None if chosen.labels is None else chosen.labels.read_bytes()),
+        "labels": digest(None if chosen.labels is None else read_bytes(chosen.labels)),
         "templates": digest(sorted((name, one.notes()) for name, one in templates.by_name.items())),
         "model": reader.loaded.identity,
         "sample": chosen.sample,
