@@ -65,6 +65,22 @@ def test_a_closed_pipe(model_folder, tmp_path, show):
     assert leave_after_one_line(process) == (141, b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("show", [[], ["--json"]])
+def test_a_full_disk(show):
+    """Output that cannot be written is one line and an error code, for JSON and for tables."""
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", MAIN, "methods", *show],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
+    assert done.returncode == 2
+    assert done.stderr == b"ccrank: cannot write to the standard output: No space left on device\n"
+
+
 def test_an_interrupt(model_folder):
     """Ctrl-C while the model works: one line, no traceback, exit code 130."""
     # The signal is a real one, sent at the moment when the model is first run. A shell that started the tests in the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import errno
 import io
 import os
 import sys
@@ -12,6 +13,8 @@ from typing import NoReturn, TextIO
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of a device that takes no more."""
 
 
 def main() -> None:
@@ -49,6 +52,13 @@ def main() -> None:
         if isinstance(leaving.__context__, BrokenPipeError):
             _leave_quietly()
         raise
+    except OSError as error:
+        # Files of our own are checked where they are written, so this is the standard output.
+        if error.errno not in FULL:
+            raise
+        _say(f"ccrank: cannot write to the standard output: {error.strerror}")
+        _close_stdout()
+        sys.exit(EXIT_BAD_INPUT)
     except Exception as error:
         _usage_or_raise(error)
     # The parser returns the code of an early exit, such as an interrupt, instead of exiting.
@@ -95,6 +105,10 @@ def _say(text: str) -> None:
 
 
 def _leave_quietly() -> NoReturn:
+    _close_stdout()
+    sys.exit(EXIT_CLOSED_PIPE)
+
+
+def _close_stdout() -> None:
     # Python flushes stdout again at exit; redirect it to avoid another error.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(EXIT_CLOSED_PIPE)
