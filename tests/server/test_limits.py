@@ -80,6 +80,16 @@ def test_a_body_that_is_no_object_is_a_client_error(client: TestClient, content:
         assert reply.json()["error"]["message"]
 
 
+def test_a_body_that_is_not_sent_as_json_is_explained(client: TestClient):
+    """Broken JSON is named with its place; the body of a form, as `curl -d` sends it, with the header that it lacks."""
+    broken = client.post("/v1/rank", content=b'{"by": }', headers={"content-type": "application/json"})
+    assert broken.json()["error"]["message"] == "the body is not JSON: Expecting value, at character 7"
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    reply = client.post("/v1/rank", content=json.dumps(BODY).encode(), headers=form)
+    assert reply.status_code == 422
+    assert "send it with the header Content-Type: application/json" in reply.json()["error"]["message"]
+
+
 def test_a_text_that_is_not_unicode_is_refused(client: TestClient):
     """A lone surrogate, which JSON can spell and UTF-8 lacks, is refused with an answer that is valid JSON."""
     for content in (b'{"items":["a\\ud800","b"],"by":"size"}', b'{"items":["a","b"],"by":"size\\udfff"}'):

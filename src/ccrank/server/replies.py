@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -153,5 +153,13 @@ def add_error_replies(app: FastAPI, log_items: bool) -> None:
 
 def _explained(errors: Sequence[Any]) -> list[str]:
     """Where and why, for the first few; never the value, which may be long."""
-    found = [f"{'.'.join(map(str, one['loc'][:6]))}: {one['msg']}" for one in errors[:5]]
+    found = [_explained_one(one) for one in errors[:5]]
     return [*found, *([f"and {len(errors) - 5} more"] if len(errors) > 5 else [])]
+
+
+def _explained_one(error: Mapping[str, Any]) -> str:
+    if error["type"] == "json_invalid":
+        return f"the body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
+    if tuple(error["loc"]) == ("body",) and isinstance(error.get("input"), bytes):
+        return "the body is not read as JSON; send it with the header Content-Type: application/json"
+    return f"{'.'.join(map(str, error['loc'][:6]))}: {error['msg']}"
