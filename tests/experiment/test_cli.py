@@ -76,9 +76,25 @@ def test_failures_have_an_exit_code_and_a_line(
     command += ["--methods", "prompt-point", "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 3
-    assert "1 failures" in done.stderr
+    assert "1 failure, listed in" in done.stderr
     assert "task long" in done.stderr
     assert len(load_results(tmp_path / "out")) == 5
+
+
+def test_a_study_without_results_says_why(tmp_path: Path, task_files: tuple[str, str]) -> None:
+    """Where every unit failed, `bench` does not point to results, and `results` points to the failures."""
+    out = tmp_path / "out"
+    command = ["bench", "--models", "no-such-model", "--datasets", task_files[0], "--methods", "pca"]
+    done = CliRunner().invoke(app, [*command, "--out", str(out)])
+    assert done.exit_code == 3
+    assert "1 unit; 1 took " in done.stdout
+    assert "see `ccrank results" not in done.stdout
+    shown = CliRunner().invoke(app, ["results", str(out), "--json"])
+    assert shown.stdout == ""
+    with pytest.raises(
+        CcrankError, match=r"has no results: all its units failed, see .*failures\.jsonl; .*--retry"
+    ):
+        CliRunner().invoke(app, ["results", str(out)], catch_exceptions=False)
 
 
 def test_flags_are_laid_over_presets(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import typer
 
 from ccrank.cli import options as shared
 from ccrank.cli.data import DataDir
-from ccrank.cli.screen import err, out, spinner
+from ccrank.cli.screen import counted, err, out, spinner
 from ccrank.cli.study_view import study_view
 from ccrank.errors import CcrankError
 
@@ -250,16 +250,22 @@ def _write_report(folder: Path) -> Path:
 def _print_outcome(folder: Path, done: StudyReport, page: Path | None, seconds: float) -> None:
     fresh = done.units - done.done_before
     before = f", {done.done_before} of them done before" if done.done_before else ""
+    see = f"; see `ccrank results {folder}`" if done.rows else ""
     out().print(
-        f"{done.units} units{before}; {fresh} took {seconds:,.0f} s. {done.rows:,} rows in "
-        f"{folder / 'results.parquet'}; see `ccrank results {folder}`"
+        f"{counted(done.units, 'unit')}{before}; {fresh} took {seconds:,.0f} s. {counted(done.rows, 'row')} in "
+        f"{folder / 'results.parquet'}{see}"
     )
     if page is not None:
         out().print(f"report: {page}")
     if not done.failures:
         return
     console = err()
-    console.print(f"{len(done.failures)} failures, all in {folder / 'failures.jsonl'}:", markup=False)
+    console.print(
+        f"{counted(len(done.failures), 'failure')}, listed in {folder / 'failures.jsonl'}; --retry repeats the units:",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
     for entry in done.failures[:SHOWN_FAILURES]:
         task = "" if entry["task"] is None else f" · task {entry['task']}"
         console.print(

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ccrank.cli import options as shared
-from ccrank.cli.screen import Column, fitted_table, out, print_json
+from ccrank.cli.screen import Column, counted, fitted_table, out, print_json
 from ccrank.errors import CcrankError
 from ccrank.files import write_atomically
 
@@ -66,7 +66,13 @@ def results_command(
     from ccrank.results.relevance import add_relevance
 
     wanted = {"model": model, "dataset": dataset, "method": method, "split": split, "layer": layer}
-    frame = choose(load_results(folder), **{name: _list(text) for name, text in wanted.items()})
+    found = load_results(folder)
+    if found.empty:
+        raise CcrankError(
+            f"{folder} has no results: all its units failed, see {folder / 'failures.jsonl'}; "
+            f"`ccrank bench --out {folder} --retry` repeats them"
+        )
+    frame = choose(found, **{name: _list(text) for name, text in wanted.items()})
     if trec or qrels:
         tasks = load_tasks(folder)
         if trec:
@@ -88,7 +94,7 @@ def results_command(
     else:
         show(entries)
         if failures := load_failures(folder):
-            out().print(f"\n{len(failures)} failures: see {folder / 'failures.jsonl'}")
+            out().print(f"\n{counted(len(failures), 'failure')}: see {folder / 'failures.jsonl'}")
 
 
 def show(entries: Sequence[Mapping[str, Any]]) -> None:

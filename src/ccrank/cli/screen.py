@@ -29,6 +29,15 @@ def err() -> Console:
     return Console(stderr=True)
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def json_text(value: Any, indent: int | None = 2) -> str:
     """A JSON value and a newline; characters that the output encoding may lack are escaped."""
     plain = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
-from ccrank.cli.screen import SLOW, duration, err
+from ccrank.cli.screen import SLOW, counted, duration, err
 
 if TYPE_CHECKING:
     from ccrank.experiment.execute import Outcome
@@ -73,7 +73,7 @@ def study_view() -> Iterator[Any]:
 
         def begin(self, units: int, done: int, weight: float) -> None:
             self.pace.units, self.pace.done, self.pace.weight = units, done, weight
-            self.line(f"{units} units, {done} of them done before")
+            self.line(f"{counted(units, 'unit')}, {done} of them done before")
 
         def say(self, words: str) -> None:
             if not words.startswith(("loading", "looking")):
@@ -81,7 +81,9 @@ def study_view() -> Iterator[Any]:
 
         def expect(self, model: str, units: int, seconds: float) -> None:
             if seconds > SLOW:
-                self.line(f"{units} units on {model} take about {duration(seconds)} on this machine")
+                self.line(
+                    f"{counted(units, 'unit')} on {model} take about {duration(seconds)} on this machine"
+                )
 
         def finish(self, unit: Unit, outcome: Outcome, seconds: float, weight: float, spent: Cost) -> None:
             self.advance(weight, spent)
@@ -154,8 +156,8 @@ def study_view() -> Iterator[Any]:
 
 def describe(pace: Pace, unit: Unit, outcome: Outcome, seconds: float) -> str:
     """The line of a unit: progress, result and speed."""
-    failed = f", {len(outcome.failures)} tasks failed" if outcome.failures else ""
+    failed = f", {counted(len(outcome.failures), 'task')} failed" if outcome.failures else ""
     return (
-        f"[{pace.done}/{pace.units}] {unit}: {len(outcome.rows)} rows in {seconds:.1f} s{failed} "
+        f"[{pace.done}/{pace.units}] {unit}: {counted(len(outcome.rows), 'row')} in {seconds:.1f} s{failed} "
         f"({pace.rates}; {pace.left} left)"
     )
