@@ -53,6 +53,28 @@ def test_no_label_is_auto(rank):
     assert rank(*auto, "--labels", "labels.json").out == rank(*auto).out
 
 
+def test_a_probe_that_there_is_not_is_refused_first(ccrank):
+    """`--save-probe` with a method without a probe is an error before any work; so is one that would replace a file."""
+    given = ("rank", *ITEMS, "--by", "size", "--model", "no-such-model", "--save-probe", "labels.csv")
+    assert "auto fits no probe that --save-probe could write" in ccrank(*given).err
+    assert "prompt-pair fits no probe" in ccrank(*given, "--method", "prompt-pair").err
+    Path("labels.csv").write_text("Russia,17\n")
+    assert (
+        "--save-probe labels.csv is a file that this ranking reads"
+        in ccrank(*given, "--labels", "labels.csv").err
+    )
+
+
+def test_the_ranking_is_written_where_its_probe_is_not(rank):
+    """A probe of all layers cannot be saved; the ranking, which took the time, is written all the same."""
+    done = rank(
+        *ITEMS, "--by", "size", "--method", "pca", "--layer", "all", "--out", "r.csv", "--save-probe", "p.st"
+    )
+    assert done.code == 2
+    assert "has no probe to save" in done.err
+    assert len(Path("r.csv").read_text().splitlines()) == 6
+
+
 def test_a_cycle_is_ranked_and_named(rank):
     """Labels that contradict each other are no error; a pair that the order does not keep is named."""
     Path("labels.txt").write_text("Russia > Chad > Monaco > Russia\n")
@@ -175,6 +197,28 @@ def test_a_session_needs_a_criterion_and_items(ccrank):
     """Code 2 and a remedy, before a model is loaded."""
     assert "no criterion: give one, such as --by size" in ccrank("label", *ITEMS).err
     assert "arguments or with --file" in ccrank("label", "--by", "size").err
+
+
+def test_a_session_checks_its_arguments_first(ccrank):
+    """A kind of question that there is not and a list of one item are errors before a model is looked for."""
+    given = ("--by", "size", "--model", "no-such-model")
+    assert (
+        "questions are grade, pair or both, not 'stars'"
+        in ccrank("label", *ITEMS, *given, "--ask", "stars").err
+    )
+    assert "a ranking needs at least 2 items, got 1" in ccrank("label", "Russia", *given).err
+
+
+def test_a_session_goes_on_after_an_empty_line(ccrank, model_folder):
+    """Only q or the end of the input ends it; when every item is graded, it says so."""
+    command = ("label", *ITEMS, "--by", "size", "--model", model_folder, "--ask", "grade")
+    done = ccrank(*command, stdin=b"4\n\n2\n")
+    assert "expected a grade from 1 to 5; s skip" in done.out
+    assert "2 answers in labels.csv" in done.out
+    assert "no question is left" not in done.out
+    done = ccrank(*command, stdin=b"1\n" * 9)
+    assert "no question is left" in done.out
+    assert "5 answers in labels.csv" in done.out
 
 
 def test_labels_are_for_one_list(rank):

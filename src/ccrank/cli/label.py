@@ -11,7 +11,7 @@ import typer
 from ccrank.cli import options as shared
 from ccrank.cli.rank_input import named_criterion
 from ccrank.cli.rank_output import check_place
-from ccrank.cli.screen import out, spinner
+from ccrank.cli.screen import counted, out, spinner
 from ccrank.errors import CcrankError
 from ccrank.text import one_line
 
@@ -60,10 +60,18 @@ def label_command(
     criterion = named_criterion(by)
     if bool(items) == (file is not None):
         raise CcrankError("give the items as arguments or with --file; the answers come from the terminal")
+    from ccrank.criterion_phrase import criterion_of
     from ccrank.labelfiles import read_answers
+    from ccrank.labelled.session import check_kind
+    from ccrank.rows import rows_of_items
+    from ccrank.task import check_text
     from ccrank.taskfiles import read_items
 
+    # Validate the arguments before any slow work.
+    check_kind(kind)
     texts = list(items) if items else read_items(file or "", column)
+    meant = criterion_of(criterion, comparative=comparative, poles=poles, category=category)
+    check_text(rows_of_items(texts).task(meant))
     check_place(labels)
     earlier = read_answers(labels, texts) if labels.exists() else []
     reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)
@@ -72,16 +80,13 @@ def label_command(
 
         session = ask(
             texts,
-            criterion,
-            comparative=comparative,
-            poles=poles,
-            category=category,
+            meant,
             kind=kind,  # type: ignore[arg-type]
             answers=earlier,
             model=reader,
         )
     if earlier:
-        out().print(f"continuing with {_answers(len(earlier))} in {labels}")
+        out().print(f"continuing with {counted(len(earlier), 'answer')} in {labels}")
     converse(session, labels)
 
 
@@ -93,7 +98,7 @@ def converse(session: Session, path: Path) -> None:
     while (question := session.question()) is not None:
         console.print(_text(question, session))
         word = _read()
-        if word in ("q", ""):
+        if word in ("q", None):
             break
         if word == "o":
             show_order(session.ranking, None)
@@ -112,7 +117,9 @@ def converse(session: Session, path: Path) -> None:
             question.answer(value)
         write_labels(session.rows, path)
         show_order(session.ranking, SHOWN)
-    console.print(f"{_answers(len(session.rows))} in {path}")
+    else:
+        console.print("no question is left")
+    console.print(f"{counted(len(session.rows), 'answer')} in {path}")
 
 
 def _undo(session: Session) -> Row | None:
@@ -148,14 +155,12 @@ def show_order(ranking: Ranking, ends: int | None) -> None:
         console.print(f"80 % intervals span {width:.1f} of {count} ranks on average", style="dim")
 
 
-def _answers(count: int) -> str:
-    return f"{count} answer{'' if count == 1 else 's'}"
-
-
-def _read() -> str:
+def _read() -> str | None:
+    """What is typed; None at the end of the input."""
     sys.stdout.write("> ")
     sys.stdout.flush()
-    return sys.stdin.readline().strip().lower()
+    line = sys.stdin.readline()
+    return line.strip().lower() if line else None
 
 
 def _text(question: Question, session: Session) -> str:

@@ -14,6 +14,7 @@ import typer
 from ccrank.cli import options as shared
 from ccrank.cli.rank_input import OF_TASKS, given_labels, given_tasks, method_and_options
 from ccrank.cli.rank_output import (
+    check_fits_probe,
     check_output,
     check_place,
     check_plot,
@@ -261,9 +262,11 @@ def rank_command(
         from ccrank.cli.relevance import take_first_stage
 
         wanted, first_stage = take_first_stage(wanted, first_stage)
-    for written in (run, save_probe):
+    for flag, written in {"--run": run, "--save-probe": save_probe, "--plot": plot}.items():
         if written is not None:
             check_place(written)
+            for given in (tasks, file, labels, context, probe):
+                refuse_overwriting(written, given, flag)
     # Validate the arguments before any slow work.
     if plot is not None:
         check_plot(plot, wanted)
@@ -282,6 +285,8 @@ def rank_command(
     chosen, options = method_and_options(method, option, layer, probe, first_stage)
     if labels is not None:
         options["labels"] = given_labels(labels, wanted, get_method(chosen))
+    elif save_probe is not None:
+        check_fits_probe(get_method(chosen))
     wording = load_templates(templates, template or ())
     reader = shared.open_any_model(model, reader_flags.options(), use_cache=not no_cache, cluster=where)
     with reading_progress(*_expected(wanted, reader, get_method(chosen), wording, options)) as progress:
@@ -291,8 +296,6 @@ def rank_command(
         rankings = [replace(one, task=replace(one.task, values=None)) for one in rankings]
     if rows is not None:
         rankings = [replace(rankings[0], rows=rows)]
-    if save_probe is not None:
-        save_shared_probe(rankings, save_probe)
     if run is not None:
         from ccrank.cli.relevance import run_of
 
@@ -314,6 +317,8 @@ def rank_command(
         from ccrank.scale_plot import plot_scale
 
         plot_scale(rankings[0], plot)
+    if save_probe is not None:
+        save_shared_probe(rankings, save_probe)
 
 
 def _expected(

@@ -10,6 +10,7 @@ from ccrank.cli.screen import json_text
 from ccrank.errors import CcrankError
 
 if TYPE_CHECKING:
+    from ccrank.methods import Method
     from ccrank.ranking import Ranking
     from ccrank.task import Task
 
@@ -28,11 +29,11 @@ def check_output(path: Path, how: str | None) -> str:
     return how
 
 
-def refuse_overwriting(output: Path, given: Path | None) -> None:
+def refuse_overwriting(output: Path, given: Path | None, flag: str = "--out") -> None:
     """Raise an error if the output would replace a file that was given, which it does not contain in full."""
     if given is not None and output.exists() and given.exists() and output.samefile(given):
         raise CcrankError(
-            f"--out {output} is a file that this ranking reads, and would replace it; give another name"
+            f"{flag} {output} is a file that this ranking reads, and would replace it; give another name"
         )
 
 
@@ -97,13 +98,24 @@ def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:
     return result
 
 
+def check_fits_probe(method: Method) -> None:
+    """Raise an error if a method, without labels, has no probe that could be saved."""
+    if "layer" not in method.options:
+        raise CcrankError(
+            f"{method.name} fits no probe that --save-probe could write: use a method of probing, such as ccs (see "
+            "`ccrank methods`), or auto with --labels"
+        )
+
+
 def save_shared_probe(rankings: Sequence[Ranking], path: Path) -> None:
     """Write the probe of the ranking; for several tasks, only one that they share."""
     probes = {id(ranking.probe): ranking.probe for ranking in rankings}
     [found] = probes.values() if len(probes) == 1 else [None]
     if found is None:
         reason = (
-            "each task has its own probe" if len(probes) > 1 else "it fits none, or several layers at once"
+            "each task has its own probe, so save that of one task"
+            if len(probes) > 1
+            else "it was not fitted to one layer; give one, such as --layer 12"
         )
         raise CcrankError(f"{rankings[0].method} has no probe to save: {reason}")
     found.save(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -28,6 +28,18 @@ FIRST = (0.5, 0.35, 0.4)
 """Before the first answer: the weight of the label-free score, the share of the states, and the residual variance."""
 
 Asked = Literal["grade", "pair", "both"]
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a kind of questions that there is not.
+
+    Parameters
+    ----------
+    kind
+        What was given.
+    """
+    if kind not in get_args(Asked):
+        raise CcrankError(f"questions are grade, pair or both, not {kind!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,8 +84,7 @@ class Session:
         rows
             Answers of an earlier session.
         """
-        if kind not in ("grade", "pair", "both"):
-            raise CcrankError(f"kind={kind!r}: questions are grade, pair or both")
+        check_kind(kind)
         self.start, self.kind = ranking, kind
         self.items = ranking.task.items
         self.rows: list[Row] = list(rows)

@@ -158,7 +158,8 @@ def _from_hub(repo: str, allow_pickle: bool, say: Say) -> Path:
         raise CcrankError(f"{repo!r} is not a hub id: {error}") from None
     except LocalEntryNotFoundError:
         raise CcrankError(
-            f"{repo}: the hub is not reachable, and the model is not in the local hub cache"
+            f"{repo}: the hub is not reachable, and the model is not in the local hub cache; connect to the network, "
+            "or give a folder or a .gguf file"
         ) from None
     except HfHubHTTPError as error:
         status = getattr(getattr(error, "response", None), "status_code", None)

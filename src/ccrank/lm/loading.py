@@ -346,7 +346,9 @@ def choose_device(device: str) -> torch.device:
         chosen = torch.device(device)
         torch.zeros(1, device=chosen)
     except (RuntimeError, AssertionError) as error:
-        raise CcrankError(f"the device {device!r} cannot be used: {str(error).splitlines()[0]}") from None
+        raise CcrankError(
+            f"the device {device!r} cannot be used: {str(error).splitlines()[0]}; choose another, such as cpu, or auto"
+        ) from None
     return chosen
 
 
