@@ -45,6 +45,10 @@ def refused(result, *words):
         (["a", "b", "--by", "size", "--template", "pair=Well? {slot}"], ["needs {item_a} and {item_b}"]),
         (["a", "b", "--by", "size", "--template", "pair"], ["NAME=TEXT"]),
         (["a", "b", "--by", "size", "--templates", "nowhere.toml"], ["nowhere.toml"]),
+        (
+            ["a", "b", "--by", "size", "--template", "pairs={item_a} {item_b} {slot}"],
+            ["--template pairs", "'pair'"],
+        ),
         (["a", "b", "--by", "size", "--device", "warp"], ["the device 'warp' cannot be used"]),
         (["a", "b", "--by", "size", "--dtype", "int3"], ["unknown precision 'int3'"]),
         (["a", "b", "--by", "size", "--batch-tokens", "many"], ["'many'"]),
@@ -198,3 +202,10 @@ def test_a_bad_cache_limit(rank, monkeypatch):
     """An environment variable is input too."""
     monkeypatch.setenv("CCRANK_CACHE_LIMIT", "much")
     assert refused(rank("a", "b", "--by", "size", cache=True), "CCRANK_CACHE_LIMIT", "'much'")
+
+
+def test_a_template_of_ones_own_is_used_by_an_option(rank):
+    """A new name is an error unless an option of the method uses it."""
+    given = ("a", "b", "--by", "size", "--method", "prompt-point", "--template", "mine={item} is {slot}")
+    assert refused(rank(*given), "--template mine: there is no template of this name")
+    assert rank(*given, "-o", "template=mine").code == 0

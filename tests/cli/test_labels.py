@@ -213,6 +213,7 @@ def test_a_session_goes_on_after_an_empty_line(ccrank, model_folder):
     """Only q or the end of the input ends it; when every item is graded, it says so."""
     command = ("label", *ITEMS, "--by", "size", "--model", model_folder, "--ask", "grade")
     done = ccrank(*command, stdin=b"4\n\n2\n")
+    assert done.out.startswith("s skip, u undo, o show the order, q quit\n")
     assert "expected a grade from 1 to 5; s skip" in done.out
     assert "2 answers in labels.csv" in done.out
     assert "no question is left" not in done.out

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from pyarrow import Table, parquet
 
+from ccrank import stream as stream_module
+
 WORDS = ("old", "new", "tall", "red", "stone", "glass")
 ITEMS = [f"{first} {second}" for first in WORDS for second in WORDS if first != second]
 
@@ -135,3 +137,33 @@ def test_labels_that_are_missing(ccrank, labels, message):
     done = ccrank("rank", *given, "--labels", labels)
     assert done.code == 2
     assert message in done.err
+
+
+def test_an_interrupt_says_how_to_go_on(ccrank, model_folder, table, monkeypatch):
+    """What is stored is named, with the way to resume; where nothing is stored, nothing is promised."""
+
+    def interrupted(stored):
+        def rank_file(path, out, *_, **__):
+            if stored:
+                Path(f"{out}.job").mkdir()
+            raise KeyboardInterrupt
+
+        return rank_file
+
+    given = (
+        "--input",
+        table,
+        "--column",
+        "text",
+        "--by",
+        "size",
+        "--out",
+        "out.parquet",
+        "--model",
+        model_folder,
+    )
+    for stored in (False, True):
+        monkeypatch.setattr(stream_module, "rank_file", interrupted(stored))
+        done = ccrank("rank", *given)
+        assert done.code == 130
+        assert ("what is finished is in out.parquet.job; the same command resumes" in done.err) == stored

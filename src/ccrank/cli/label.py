@@ -87,6 +87,7 @@ def label_command(
         )
     if earlier:
         out().print(f"continuing with {counted(len(earlier), 'answer')} in {labels}")
+    out().print(HELP)
     converse(session, labels)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccrank.cli import options as shared
-from ccrank.cli.rank_input import OF_TASKS, given_labels, given_tasks, method_and_options
+from ccrank.cli.rank_input import OF_TASKS, given_labels, given_tasks, given_templates, method_and_options
 from ccrank.cli.rank_output import (
     check_fits_probe,
     check_output,
@@ -281,13 +281,12 @@ def rank_command(
     with spinner("starting"):
         from ccrank.api import rank_tasks
         from ccrank.methods import get_method
-        from ccrank.prompts import load_templates
     chosen, options = method_and_options(method, option, layer, probe, first_stage)
     if labels is not None:
         options["labels"] = given_labels(labels, wanted, get_method(chosen))
     elif save_probe is not None:
         check_fits_probe(get_method(chosen))
-    wording = load_templates(templates, template or ())
+    wording = given_templates(templates, template, options)
     reader = shared.open_any_model(model, reader_flags.options(), use_cache=not no_cache, cluster=where)
     with reading_progress(*_expected(wanted, reader, get_method(chosen), wording, options)) as progress:
         rankings = rank_tasks(wanted, reader, chosen, wording, options=options, progress=progress)

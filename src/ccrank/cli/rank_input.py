@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from ccrank.files import read_text
 if TYPE_CHECKING:
     from ccrank.labels import Labels
     from ccrank.methods import Method
+    from ccrank.prompts import Templates
     from ccrank.rows import Rows
     from ccrank.task import Task
 
@@ -104,6 +107,26 @@ def method_and_options(
     pairs |= {"file": str(probe)} if probe is not None else {}
     pairs |= {"first_stage": first_stage} if first_stage is not None else {}
     return chosen, get_method(chosen).parse_options(pairs)
+
+
+def given_templates(
+    file: Path | None, changes: Sequence[str] | None, options: Mapping[str, Any]
+) -> Templates:
+    """The templates of --templates and --template; a new name that no option of the method uses is an error."""
+    from ccrank.prompts import load_templates
+
+    known = load_templates(file).by_name
+    used = {word for value in options.values() for word in re.split(r"[\s,]+", str(value))}
+    for change in changes or ():
+        name = change.partition("=")[0].strip()
+        if name and name not in known and name not in used:
+            near = get_close_matches(name, known, n=1)
+            guess = f"did you mean {near[0]!r}? " if near else ""
+            raise CcrankError(
+                f"--template {name}: there is no template of this name, and no option uses a new one; {guess}Known are "
+                f"{', '.join(known)}"
+            )
+    return load_templates(file, changes or ())
 
 
 def named_criterion(by: str | None) -> str:

@@ -43,7 +43,7 @@ def rank_stream(
     cluster: shared.Cluster,
 ) -> None:
     """Rank the rows of a file into a Parquet file, with a progress bar."""
-    from ccrank.cli.rank_input import context_text, method_and_options, named_criterion
+    from ccrank.cli.rank_input import context_text, given_templates, method_and_options, named_criterion
     from ccrank.cli.rank_output import check_output, refuse_overwriting
     from ccrank.criterion_phrase import criterion_of
 
@@ -57,8 +57,8 @@ def rank_stream(
     text = context_text(context)
     with spinner("starting"):
         from ccrank.methods import get_method
-        from ccrank.prompts import load_templates
         from ccrank.stream import StreamOptions, rank_file
+        from ccrank.stream.folder import JobFolder
         from ccrank.stream.source import open_source
     chosen, options = method_and_options(method, option, layer, probe)
     if labels is not None:
@@ -70,7 +70,7 @@ def rank_stream(
     settings = StreamOptions(**{name: value for name, value in given.items() if value is not None})
     settings = replace(settings, labels=labels)
     open_source(path, settings.column, settings.format)  # a bad file is refused before the model is loaded
-    templates = load_templates(wording[0], wording[1] or ())
+    templates = given_templates(*wording, options)
     reader = shared.open_reader(model, reader_options, use_cache=use_cache, cluster=cluster)
     engine: dict[str, Any] = {}
     if cluster.engine == "ray":
@@ -78,20 +78,25 @@ def rank_stream(
 
         engine = {"engine": cluster_engine}
     start = time.perf_counter()
-    with _view() as watcher:
-        result = rank_file(
-            path,
-            output,
-            wanted,
-            reader,
-            context=text,
-            method=chosen,
-            options=options,
-            templates=templates,
-            stream=settings,
-            watcher=watcher,
-            **engine,
-        )
+    try:
+        with _view() as watcher:
+            result = rank_file(
+                path,
+                output,
+                wanted,
+                reader,
+                context=text,
+                method=chosen,
+                options=options,
+                templates=templates,
+                stream=settings,
+                watcher=watcher,
+                **engine,
+            )
+    except KeyboardInterrupt:
+        if (job := JobFolder(output).path).exists():
+            sys.stderr.write(f"ccrank: what is finished is in {job}; the same command resumes\n")
+        raise
     _report(result, output, time.perf_counter() - start)
 
 
@@ -139,6 +144,8 @@ def _view() -> Iterator[Any]:
                 progress.update(self.bar, description="reading the file")
 
             def sampling(self, task: Task) -> Callable[[int], None] | None:
+                if not console.is_terminal:
+                    sys.stderr.write(f"ccrank: ranking a sample of {len(task.items):,} items\n")
                 progress.update(self.bar, description=f"ranking a sample of {len(task.items):,} items")
                 return None
 
