@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.files import locked_folder, write_atomically
+from ccrank.files import locked_folder, read_text, write_atomically
 
 JOB = "job.json"
 SCAN = "scan.json"
@@ -37,15 +37,15 @@ class JobFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold an exclusive lock on the folder; it is released when the process ends. If the work inside fails before
-        anything slow is stored, the folder is removed."""
+        anything slow is stored, a folder that was made for it is removed."""
         taken = f"another process writes into {self.path}; wait for it, or give another --out"
-        held = False
+        existed, held = self.path.exists(), False
         try:
             with locked_folder(self.path, PARTS, taken):
                 held = True
                 yield
         except BaseException:
-            if held and not (self.path / SAMPLE).exists():
+            if held and not existed and not (self.path / SAMPLE).exists():
                 shutil.rmtree(self.path, ignore_errors=True)
             raise
 
@@ -58,8 +58,7 @@ class JobFolder:
             Everything that the scores depend on.
         """
         wanted = json.loads(json.dumps(job))
-        if (path := self.path / JOB).exists():
-            known = json.loads(path.read_text(encoding="utf-8"))
+        if (known := self.read_json(JOB)) is not None:
             changed = [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]
             if changed and (self.path / SAMPLE).exists():
                 raise CcrankError(
@@ -93,7 +92,12 @@ class JobFolder:
             Its name.
         """
         path = self.path / name
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        if not path.exists():
+            return None
+        try:
+            return json.loads(read_text(path))
+        except ValueError:
+            raise CcrankError(f"{path} is damaged; delete the folder {self.path} to start over") from None
 
     def part(self, block: int) -> Path:
         """The file of a finished block.
