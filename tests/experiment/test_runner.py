@@ -269,6 +269,9 @@ def test_another_study_in_the_folder_is_refused(
     path.write_text(text.replace("Chad", "Chile"), encoding="utf-8")
     with pytest.raises(CcrankError, match="tasks of first changed"):
         run_study(study, out)
+    (out / "fingerprint.json").write_text("{", encoding="utf-8")
+    with pytest.raises(CcrankError, match="contains a damaged study"):
+        run_study(study, out)
     assert same(load_results(out), before)
     run_study(study, out, open_reader=open_tiny, force_new=True)
     assert not load_results(out)["scores"].equals(before["scores"])

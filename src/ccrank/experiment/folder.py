@@ -41,9 +41,14 @@ class StudyFolder:
         known = self._known()
         if known is not None and (changes := _changes(known, wanted)):
             if not force_new:
+                found = (
+                    f"a study with another configuration: {'; '.join(changes)}"
+                    if known
+                    else "a damaged study"
+                )
                 raise CcrankError(
-                    f"{self.path} contains a study with another configuration: {'; '.join(changes)}. Use another "
-                    "folder, or --force-new to move the old results aside and start over"
+                    f"{self.path} contains {found}. Use another folder, or --force-new to move the old results aside "
+                    "and start over"
                 )
             self._move_aside()
             known = None
@@ -57,8 +62,11 @@ class StudyFolder:
         path = self.path / FINGERPRINT
         if not path.exists():
             return None
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            found = None
+        return found if isinstance(found, dict) else {}  # a damaged one is that of no study
 
     def _move_aside(self) -> None:
         number = 1
