@@ -321,6 +321,68 @@ def test_computing_is_interrupted_at_the_deadline():
         assert pool.submit(Ticket(PATIENCE).run, lambda: 42).result(PATIENCE) == 42
 
 
+def test_an_interrupt_is_not_lost_while_the_work_begins():
+    """A ticket that is cancelled between its last check and the first instruction of the work stops that work."""
+    cancelling: list[threading.Thread] = []
+
+    class Beginning(Ticket):
+        def check(self) -> None:
+            super().check()
+            cancelling.append(threading.Thread(target=self.cancel))
+            cancelling[0].start()
+            # The other thread is done, or it waits for the lock that is held here.
+            until(lambda: self._cancelled and (self._lock.locked() or not cancelling[0].is_alive()))
+
+    def busy() -> None:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            sum(range(100))
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(Cancelled):
+        pool.submit(Beginning(PATIENCE).run, busy).result(PATIENCE)
+    cancelling[0].join()
+
+
+def test_an_interrupt_that_comes_last_does_not_meet_other_work():
+    """If the exception is raised when the work has just ended, stopping the request again leaves its thread alone."""
+
+    class Interrupted:
+        """A lock; where the work has ended, the exception comes instead."""
+
+        def __init__(self) -> None:
+            self.lock, self.begun = threading.Lock(), False
+
+        def __enter__(self) -> None:
+            if self.begun and threading.current_thread() is not threading.main_thread():
+                raise Cancelled
+            self.begun = True
+            self.lock.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            self.lock.release()
+
+    ticket = Ticket(PATIENCE)
+    ticket._lock = Interrupted()  # type: ignore[assignment]
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(Cancelled):
+            pool.submit(ticket.run, lambda: 42).result(PATIENCE)
+        ticket.cancel()
+        assert pool.submit(lambda: sum(sum(range(1000)) for _ in range(100))).result(PATIENCE) > 0
+
+
+def test_a_pass_is_reported_before_its_requests_know(scheduled):
+    """Whoever has the answer to a request finds the passes of that request in the metrics."""
+    reported: list[Pass] = []
+
+    def report(done: Pass) -> None:
+        time.sleep(0.05)  # long enough for the request to come first, were it told already
+        reported.append(done)
+
+    scheduler = scheduled(EchoEngine(), report=report)
+    scheduler.read(Ticket(PATIENCE), *job_of([(1, 2)]))
+    assert len(reported) == 1
+
+
 def test_workers_do_not_take_the_threads_of_a_pass(scheduled):
     """A pass runs with the threads that the scheduler was given, although each worker sets its own number to one."""
     before = torch.get_num_threads()

@@ -144,7 +144,8 @@ class Scheduler:
     @property
     def waiting(self) -> int:
         """The number of requests that wait for a pass."""
-        return len(self._jobs)
+        with self._changed:  # not in the middle of choosing a pass
+            return len(self._jobs)
 
     def stop(self) -> None:
         """End the thread; waiting jobs are cancelled."""
@@ -264,9 +265,10 @@ class Scheduler:
                 return
             self._fail(shares[0].job, error)
             return
+        # Before the requests learn of it: whoever has an answer finds its passes in the metrics.
+        self.report(Pass(len(shares), computed, time.monotonic() - start))
         for share in shares:
             share.job.news.put(len(share.sequences))
-        self.report(Pass(len(shares), computed, time.monotonic() - start))
 
     def _fail(self, job: Job, error: Exception) -> None:
         with self._changed:

@@ -76,16 +76,18 @@ class Ticket:
         work
             What to do.
         """
-        self.check()
-        with self._lock:
-            self._thread = threading.get_ident()
         try:
+            with self._lock:
+                # Under the lock: whoever stops the work at this moment is either noticed here or knows the thread.
+                self.check()
+                self._thread = threading.get_ident()
             return work()
         finally:
+            # First, since an exception may still be raised here: no later one must meet this thread's next request,
+            # nor one that was asked for and not yet raised.
+            self._thread = None
             with self._lock:
-                # An exception that was asked for and not yet raised must not meet this thread's next request.
                 _raise_in(threading.get_ident(), None)
-                self._thread = None
 
 
 def _raise_in(thread: int, reason: type[Stopped] | None) -> None:
