@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 import threading
+import time
 import urllib.error
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,9 +30,9 @@ def stand_in() -> Iterator[StandIn]:
         yield one
 
 
-def patient_reader(one: StandIn, timeout: float = 60.0) -> RemoteReader:
+def patient_reader(one: StandIn) -> RemoteReader:
     """A reader that does not wait long between attempts."""
-    client = Client(Address.parse(f"openai:{one.url}"), timeout=timeout, first_wait=0.001)
+    client = Client(Address.parse(f"openai:{one.url}"), timeout=PATIENCE, first_wait=0.001)
     return RemoteReader(Server.of(client))
 
 
@@ -53,7 +54,7 @@ def test_a_server_that_does_not_answer_is_asked_again(stand_in: StandIn) -> None
     """A request without an answer is given up after the time-out."""
     reader = patient_reader(stand_in)
     expected = reader.read(PROMPTS, CANDIDATES)
-    reader = patient_reader(stand_in, timeout=5.0)
+    reader.server.client.timeout = 5.0  # from now on: how the server is read was found out with more time
     stand_in.faults = ["slow"]
     np.testing.assert_array_equal(reader.read(PROMPTS, CANDIDATES).logits, expected.logits)
     assert stand_in.faults == []
@@ -217,6 +218,29 @@ def test_each_stops_after_an_error() -> None:
     with pytest.raises(CcrankError, match="three"):
         list(client.each(work, [1, 3, 5, 6]))
     assert begun == [1, 3]
+
+
+def test_the_error_is_that_of_the_job_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that are stopped because another one failed fail too, and later, however slow the thread of the first."""
+
+    class SlowEvent(threading.Event):
+        def set(self) -> None:
+            first = not self.is_set()
+            super().set()
+            time.sleep(0.2 * first)
+
+    both = threading.Barrier(2)
+
+    def work(job: str) -> None:
+        both.wait(PATIENCE)
+        if job == "second":
+            assert client._thread.stopped.wait(PATIENCE)
+        raise CcrankError(job)
+
+    monkeypatch.setattr(threading, "Event", SlowEvent)
+    client = Client(Address.parse("openai:http://127.0.0.1:9"), requests=2)
+    with pytest.raises(CcrankError, match="first"):
+        list(client.each(work, ["first", "second"]))
 
 
 @pytest.mark.parametrize(

@@ -171,8 +171,9 @@ class Client:
                 try:
                     done.put((place, work(job)))
                 except BaseException as error:
-                    stopped.set()
+                    # First, since others fail as soon as they are stopped: the error that counts is this one.
                     done.put((place, error))
+                    stopped.set()
 
         # Nobody waits for these threads, so that an interrupted command ends at once, whatever the server does.
         for number in range(min(self.requests, len(jobs))):
