@@ -21,6 +21,8 @@ from ccrank.lm import cache as cache_module
 from ccrank.task import Criterion, Task
 from tiny import pair_prompts, tiny_model
 
+PATIENCE = 600
+"""Seconds for other threads and processes: a busy machine is no fault."""
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "Monaco"))
 
 
@@ -239,7 +241,7 @@ def test_processes_that_write_at_once_lose_nothing_and_a_killed_one_does_no_harm
     rest = victim.stdout.read()
     victim.stdout.close()
     for process in others:
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
     cache = ReadingCache(tmp_path)
     assert_holds(cache, range(1200))
@@ -247,6 +249,24 @@ def test_processes_that_write_at_once_lose_nothing_and_a_killed_one_does_no_harm
     assert_holds(cache, range(100_000, 100_000 + 20 * reported))
     cache.put(entries([50_000]))
     assert_holds(cache, [50_000])
+
+
+def test_a_file_that_another_process_is_making_is_waited_for(tmp_path, monkeypatch):
+    """A cache that is opened while another process writes its first page stores what it is given."""
+    other = sqlite3.connect(tmp_path / "readings.sqlite", isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE begun (x)")
+    other.execute("BEGIN IMMEDIATE")
+    cache, tried = ReadingCache(tmp_path), threading.Event()
+    opened = ReadingCache._open
+    monkeypatch.setattr(ReadingCache, "_open", lambda self: tried.set() or opened(self))
+    thread = threading.Thread(target=cache.put, args=(entries(range(3)),))
+    thread.start()
+    assert tried.wait(PATIENCE)
+    time.sleep(0.3)  # a cache that did not wait would have given up
+    other.execute("ROLLBACK")
+    thread.join(PATIENCE)
+    assert_holds(cache, range(3))
+    other.close()
 
 
 def test_threads_share_a_cache(cache):

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 DEFAULT_LIMIT = 4 << 30
 _STALE_AFTER = 3600
 """An entry's time of last use is updated at most this often (seconds), so that reading seldom writes."""
+_PATIENCE = 60.0
+"""Seconds to wait for other processes that write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +186,11 @@ class ReadingCache:
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self.path, timeout=60, check_same_thread=False)
+            connection = sqlite3.connect(self.path, timeout=_PATIENCE, check_same_thread=False)
             connection.text_factory = bytes  # a damaged text field must not raise a decoding error
             try:
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                connection.execute("PRAGMA journal_mode = WAL")
+                _keep_a_log(connection)
                 connection.execute("PRAGMA synchronous = NORMAL")
                 connection.execute(
                     "CREATE TABLE IF NOT EXISTS readings "
@@ -211,6 +213,19 @@ class ReadingCache:
             self._connection = None
         for suffix in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+
+
+def _keep_a_log(connection: sqlite3.Connection) -> None:
+    """Switch to a write-ahead log. SQLite does not wait here for another process that is about to do the same."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+        time.sleep(0.01)
 
 
 def _environment_error(error: Exception) -> bool:
