@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from ccrank.server.settings import ServerSettings
-from live_server import running
+from live_server import PATIENCE, running
 from tiny import tiny_reader
 
 QUERY = "Is the tower taller than the bridge?"
@@ -31,7 +31,8 @@ def server() -> Iterator[str]:
 def order(server: str) -> list[int]:
     """The order that the server gives."""
     body = {"query": QUERY, "documents": DOCUMENTS, "top_n": 3}
-    reply = httpx.post(f"{server}/v1/rerank", json=body, headers={"Authorization": f"Bearer {KEY}"})
+    headers = {"Authorization": f"Bearer {KEY}"}
+    reply = httpx.post(f"{server}/v1/rerank", json=body, headers=headers, timeout=PATIENCE)
     return [one["index"] for one in reply.json()["results"]]
 
 

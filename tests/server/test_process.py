@@ -66,7 +66,7 @@ def ready(url: str) -> bool:
 def test_sigterm_under_load_finishes_what_was_begun(start: Start):
     """With requests in progress, SIGTERM lets each of them have its answer, takes no new ones, and the process exits
     with 0."""
-    process, url = start()
+    process, url = start("--drain", str(PATIENCE))
     until(lambda: ready(url))
 
     def ask(place: int) -> Any:
@@ -88,14 +88,17 @@ def test_sigterm_under_load_finishes_what_was_begun(start: Start):
         assert [one.result(PATIENCE).status_code for one in futures] == [200] * 8
     assert process.wait(PATIENCE) == 0
     with pytest.raises(httpx.TransportError):
-        httpx.get(f"{url}/healthz")
+        httpx.get(f"{url}/healthz", timeout=PATIENCE)
 
 
 def test_sigterm_ends_even_what_takes_too_long(start: Start):
     """After the time to drain, work that is not finished is stopped, and the process still exits with 0."""
     process, url = start("--drain", "1")
     until(lambda: ready(url))
-    body = {**BODY, "items": [f"thing {one}" for one in range(9000)]}
+    body = {
+        **BODY,
+        "items": [f"thing {one} " * 10 for one in range(9000)],
+    }  # minutes, or seconds on a fast machine
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(httpx.post, f"{url}/v1/rank", json=body, timeout=PATIENCE)
         until(lambda: "ccrank_requests_active 1" in httpx.get(f"{url}/metrics", timeout=PATIENCE).text)

@@ -24,7 +24,7 @@ from ccrank.server.models import open_readers
 from ccrank.server.rerank_routes import relevance_scores
 from ccrank.server.settings import ServerSettings
 from ccrank.task import Criterion, Task
-from completion_server import StandIn, serving
+from completion_server import PATIENCE, StandIn, serving
 from live_server import until
 from tiny import tiny_model, tiny_reader
 
@@ -34,9 +34,10 @@ BODY: dict[str, Any] = {"items": ITEMS, "by": "size", "poles": ["small", "large"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Failed requests are sent again at once, and whether a server is ready is asked each time."""
+    """Failed requests are sent again at once, and whether a server is ready is asked each time, without a hurry."""
     monkeypatch.setattr(remote_client, "FIRST_WAIT", 0.001)
     monkeypatch.setattr(upstream, "READY_SECONDS", 0.0)
+    monkeypatch.setattr(upstream, "READY_TIMEOUT", PATIENCE)
 
 
 @pytest.fixture
