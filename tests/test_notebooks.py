@@ -55,7 +55,12 @@ def test_a_notebook_runs_again(path: Path, tmp_path: Path, monkeypatch: pytest.M
     committed = nbformat.read(path, as_version=4)
     notebook = nbformat.read(path, as_version=4)
     nbclient.NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+        notebook,
+        timeout=3000,
+        startup_timeout=600,
+        iopub_timeout=600,  # of what a cell prints, nothing may be left out where the machine is busy
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
     ).execute()
     before, after = printed(committed), printed(notebook)
     assert [NUMBER.sub("#", line).split() for line in after] == [

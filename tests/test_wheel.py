@@ -106,7 +106,7 @@ def run(environment: Path, folder: Path, *arguments: object) -> str:
         capture_output=True,
         encoding="utf-8",
         check=False,
-        timeout=120,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -12,6 +12,8 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
 MAIN = "from ccrank.cli import main; main()"
+PATIENCE = 600
+"""Seconds for a command: no bound on speed, only an end to one that hangs."""
 
 
 def start(*arguments, code=MAIN, **options):
@@ -39,7 +41,7 @@ def test_results_on_stdout_and_nothing_else(model_folder):
         PYTHONIOENCODING="ascii",
         PYTHONUTF8="1",
     )
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
     assert all(line.startswith("ccrank: warning: ") for line in err.decode("ascii").splitlines())
     found = json.loads(out.decode("ascii"))
@@ -52,7 +54,7 @@ def leave_after_one_line(process):
     assert process.stdout.readline()
     process.stdout.close()
     err = process.stderr.read()
-    return process.wait(timeout=60), err
+    return process.wait(timeout=PATIENCE), err
 
 
 @pytest.mark.parametrize("show", ["--json", "--top=2"])
@@ -96,14 +98,14 @@ def test_an_interrupt(model_folder):
         "Engine.run = interrupted\n" + MAIN
     )
     process = start("rank", "a", "b", "--by", "size", "-m", model_folder, code=code)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (130, b"", b"ccrank: interrupted\n")
 
 
 def test_bad_input_is_told_on_stderr():
     """Exit code 2 and one line, without a model being looked for."""
     process = start("rank", "a", "a", "--by", "size")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (2, b"")
     assert err.decode() == (
         "ccrank: all 2 items are the same, 'a'; a ranking needs at least 2 different items\n"

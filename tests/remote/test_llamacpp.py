@@ -53,7 +53,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteReader]:
     finally:
         process.stdin.close()
         process.terminate()
-        process.wait(60)
+        process.wait(600)
 
 
 def test_scores_equal_those_of_the_local_reader(served: RemoteReader) -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -362,13 +361,34 @@ def model(tmp_path_factory):
     return save_model(tiny_model("llama", max_position_embeddings=512), tmp_path_factory.mktemp("model"))
 
 
+MAIN = "from ccrank.cli import main; main()"
+KILLED = f"""
+import os, signal
+from ccrank.stream import folder
+
+write = folder.write_atomically
+
+def killed(path, content, **options):
+    def halfway(partial):
+        content(partial)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    blocks = len(list(path.parent.glob("*.parquet")))
+    write(path, halfway if path.suffix == ".parquet" and blocks == 3 else content, **options)
+
+folder.write_atomically = killed
+{MAIN}
+"""
+"""The command, killed when its fourth block is written and does not yet have its name."""
+
+
 def test_a_killed_process_loses_nothing(model, tmp_path):
     """A command that is killed without warning in the middle of the pass is repeated: it resumes, and the output
     equals that of a command that was never killed."""
     path = write(tmp_path / "items.csv", rows(90))
     environment = {**os.environ, "CCRANK_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
 
-    def command(out: Path) -> list[str]:
+    def command(out: Path, code: str = MAIN) -> list[str]:
         arguments = [
             "rank",
             "--input",
@@ -382,22 +402,15 @@ def test_a_killed_process_loses_nothing(model, tmp_path):
             "large",
         ]
         arguments += ["--sample", "20", "--block-rows", "4", "--model", str(model), "--out", str(out)]
-        return [sys.executable, "-m", "ccrank", *arguments]
+        return [sys.executable, "-c", code, *arguments]
 
     subprocess.run(command(tmp_path / "whole.parquet"), env=environment, check=True, capture_output=True)
     out = tmp_path / "out.parquet"
-    running_process = subprocess.Popen(command(out), env=environment, stderr=subprocess.PIPE)
-    try:
-        parts = JobFolder(out).path / "parts"
-        while running_process.poll() is None and len(list(parts.glob("*.parquet"))) < 3:
-            time.sleep(0.002)
-        running_process.send_signal(signal.SIGKILL)
-        running_process.wait()
-    finally:
-        running_process.kill()
-    assert not out.exists(), "the command ended before it could be killed"
-    finished = len(JobFolder(out).finished())
-    assert 3 <= finished < 25
+    ended = subprocess.run(command(out, KILLED), env=environment, check=False, capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert not out.exists()
+    assert len(JobFolder(out).finished()) == 3
+    assert len(list((JobFolder(out).path / "parts").iterdir())) == 4
     done = subprocess.run(command(out), env=environment, check=True, capture_output=True, text=True)
-    assert f"{finished} of " in done.stderr
+    assert "3 of " in done.stderr
     assert parquet.read_table(out).equals(parquet.read_table(tmp_path / "whole.parquet"))
