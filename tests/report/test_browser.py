@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -200,10 +201,15 @@ def test_complaints_and_requests_are_noticed(open_report: Open) -> None:
     opened = open_report()
     opened.page.evaluate("() => { console.error('said'); setTimeout(() => { throw new Error('thrown') }) }")
     opened.page.evaluate("() => { new Image().src = 'other.png' }")
-    opened.page.wait_for_timeout(500)
-    assert any("said" in one for one in opened.complaints)
-    assert any("thrown" in one for one in opened.complaints)
-    assert len(opened.complaints) + len(opened.requests) > 3
+
+    def noticed() -> bool:
+        seen = [any(word in one for one in opened.complaints) for word in ("said", "thrown")]
+        return all(seen) and len(opened.complaints) + len(opened.requests) > 3
+
+    end = time.monotonic() + PATIENCE / 1000
+    while not noticed():
+        assert time.monotonic() < end, (opened.complaints, opened.requests)
+        opened.page.wait_for_timeout(20)
 
 
 def test_dark_and_light_both_have_contrast(open_report: Open) -> None:

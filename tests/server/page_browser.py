@@ -42,20 +42,19 @@ def served(app: FastAPI) -> Iterator[str]:
     app
         The application.
     """
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        port = bound.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
+    bound = socket.create_server(("127.0.0.1", 0))  # kept open, so that no other process gets the port
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     while not server.started and thread.is_alive():
         time.sleep(0.02)
     assert server.started
     try:
-        yield f"http://127.0.0.1:{port}/"
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}/"
     finally:
         server.should_exit = True
-        thread.join(60)
+        thread.join(PATIENCE / 1000)
+        assert not thread.is_alive()
 
 
 @dataclass
@@ -90,6 +89,14 @@ class Opened:
         """Wait until a ranking is complete and nothing is under way."""
         self.page.wait_for_selector("#rows.final .row")
         self.page.wait_for_selector("#cancel", state="hidden")
+
+    def wait_still(self) -> None:
+        """Wait until nothing moves or changes its colour any more; a busy machine draws the frames of that late."""
+        running = "document.getAnimations().some(one => one.playState === 'running' || one.pending)"
+        end = time.monotonic() + PATIENCE / 1000
+        while self.page.evaluate(running):
+            assert time.monotonic() < end, "something still moves"
+            self.page.wait_for_timeout(20)
 
     def wait_taught(self, said: int) -> None:
         """Wait until the order holds so many things that were said."""

@@ -299,6 +299,9 @@ async function openLink() {
     const input = await fromFragment(location.hash);
     if (!input) throw new Error("it cannot be read");
     setFields(input);
+    // Before the server has said what there is, the form has no such choice: `about` makes it.
+    if (input.method && field("method").value !== input.method) wanted.method = input.method;
+    if (input.model && field("model").value !== input.model) wanted.model = input.model;
     fromLink = { labels: input.labels ?? [] };
     now.secondBy = input.second ?? "";
     const note = byId("note");
@@ -325,13 +328,16 @@ async function about() {
     fill(byId("method"), ...now.methods.map(({ name, summary }) => h("option", { value: name, title: summary }, name)));
     field("method").value = wanted.method || chosen.method || "auto";
     if (wanted.model) field("model").value = wanted.model;
+    field("method").value ||= "auto"; // this server may not have what the link's has
+    field("model").value ||= models.data[0].id;
+    wanted.method = wanted.model = "";
     show(byId("reports-link"), page.reports > 0);
   } catch (error) {
     failed(error);
   }
 }
 
-/** What a link asks for, known before the server has said what there is. */
+/** What a link asks for and the form could not take, until the server has said what there is. */
 const wanted = { method: "", model: "" };
 
 function examples() {
