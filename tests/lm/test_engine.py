@@ -175,6 +175,18 @@ def test_families_that_are_not_listed(family):
             Reader(loaded, path="tree")
 
 
+def test_short_passes_do_not_hide_that_a_tree_differs():
+    """With passes of 256 tokens, as where little memory is free, a model that needs more than the tree gives is found
+    out too, and long prompts get the numbers of one by one."""
+    loaded = unlisted_model("gpt_neo")
+    prompts = pair_prompts(Task(TASK.criterion, ("fox", "dog", "sea"), context="the fox and the dog " * 60))
+    reader = Reader(loaded, batch_tokens=256)
+    assert not reader.engine.tree
+    ours = reader.read(prompts, candidates=["Yes", "No"])
+    plain = Reader(loaded, path="one").read(prompts, candidates=["Yes", "No"])
+    np.testing.assert_allclose(ours.logits, plain.logits, atol=2e-4)
+
+
 def test_layers_that_a_tree_mask_cannot_describe_are_read_padded():
     """Chunked attention looks back to the start of its chunk; short tries would not show it, so it is not tried."""
     loaded = unlisted_model("phi")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.lm.backbone import Backbone, Head
+from ccrank.lm.budget import FASTEST_ON_CPU
 from ccrank.lm.engine import Engine
 from ccrank.lm.engine_seq2seq import Seq2SeqEngine
 from ccrank.lm.graphs import GraphedPasses
@@ -39,8 +41,10 @@ def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
         tree = Engine(model, backbone, head, budget, tree=True, masks=masks, graphs=graphs)
         takes = loaded.family.get("tree")
         if takes is None:
+            # With little memory passes are short, and a long row would be split: it would say nothing about long prompts.
             takes = _known_layers(model.config) and _same_numbers(
-                tree, Engine(model, backbone, head, budget, most_rows=1)
+                replace(tree, budget=max(budget, FASTEST_ON_CPU)),
+                Engine(model, backbone, head, budget, most_rows=1),
             )
         if takes:
             return tree
