@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 try:
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 except ImportError:  # a GPU machine may run the tests marked `gpu` without it
     pass
 else:
     # A busy machine is no counterexample.
-    settings.register_profile("ccrank", deadline=None)
+    settings.register_profile("ccrank", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("ccrank")
 
 
