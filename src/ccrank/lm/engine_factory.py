@@ -41,7 +41,7 @@ def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:
         tree = Engine(model, backbone, head, budget, tree=True, masks=masks, graphs=graphs)
         takes = loaded.family.get("tree")
         if takes is None:
-            # With little memory passes are short, and a long row would be split: it would say nothing about long prompts.
+            # With little memory passes are short; a long row would be split and say nothing about long prompts.
             takes = _known_layers(model.config) and _same_numbers(
                 replace(tree, budget=max(budget, FASTEST_ON_CPU)),
                 Engine(model, backbone, head, budget, most_rows=1),
