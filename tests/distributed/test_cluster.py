@@ -274,7 +274,7 @@ def test_a_cluster_gives_the_numbers_of_one_process_even_if_a_node_is_killed(clu
     """A stream is scored on two nodes, one of which is killed in the middle: its blocks are scored by the other one,
     and the output equals that of one process to the last bit. Rankings of tasks and readings agree up to rounding."""
     node = cluster.add_node(**SMALL)
-    cluster.wait_for_nodes()
+    cluster.wait_for_nodes(timeout=600)
     one = Reader.open(model)
     pool = connect(cluster.address, None, model, ReaderOptions())
     assert pool.count == 2
@@ -339,7 +339,7 @@ def test_commands_give_the_numbers_of_one_process(cluster, model, tmp_path):
     """`rank --tasks` and `bench` on two workers: scores are those of one process up to rounding, and so are orders and
     measures but for items that are nearly tied."""
     node = cluster.add_node(**SMALL)
-    cluster.wait_for_nodes()
+    cluster.wait_for_nodes(timeout=600)
     on_two = ("--engine", "ray", "--address", cluster.address, "--workers", "2")
     tasks = [
         Task(
