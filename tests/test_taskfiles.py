@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccrank.errors import CcrankError
+from ccrank.files import write_atomically
 from ccrank.task import Criterion, Task
 from ccrank.taskfiles import read_items, read_tasks, write_tasks
 
@@ -85,6 +89,26 @@ def test_no_tasks_is_an_error(tmp_path):
     path.write_text("\n \n")
     with pytest.raises(CcrankError, match="contains no tasks"):
         read_tasks(path)
+
+
+def test_threads_that_write_at_once_keep_the_file_mode(tmp_path, monkeypatch):
+    """Files that several threads write at once have the mode that the process's mask gives, and the mask stays."""
+    set_mask = os.umask
+
+    def slow(mask):
+        before = set_mask(mask)
+        time.sleep(0.01)
+        return before
+
+    monkeypatch.setattr(os, "umask", slow)
+    before = set_mask(0o027)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: write_atomically(tmp_path / str(number), "text"), range(8)))
+        assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
+        assert set_mask(0o027) == 0o027
+    finally:
+        set_mask(before)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path):

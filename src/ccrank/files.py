@@ -7,6 +7,7 @@ import io
 import json
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from ccrank.errors import CcrankError
 from ccrank.text import shortened
 
+_UMASK = threading.Lock()
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _LONGEST_CELL = 2**31 - 1  # the largest number that every platform takes
 
@@ -190,9 +192,10 @@ def _sync(path: Path) -> None:
 
 
 def _umask() -> int:
-    """The process's file mode mask; Python can only read it by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
+    """The process's file mode mask; Python can only read it by setting it, which two threads must not do at once."""
+    with _UMASK:
+        mask = os.umask(0)
+        os.umask(mask)
     return mask
 
 
