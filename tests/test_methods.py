@@ -141,7 +141,8 @@ def test_a_new_method_is_one_function_and_one_line(monkeypatch, tmp_path, ccrank
     def requests(task, form, templates):
         return [([templates.single(task, index, form) for index in range(len(task.items))], None)]
 
-    monkeypatch.delitem(METHODS, "toy", raising=False)  # so that it is gone after the test
+    monkeypatch.setitem(METHODS, "toy", METHODS["length"])  # so that it is gone after the test
+    del METHODS["toy"]
     register(
         Method(
             "toy", "counts vowels", toy, "baseline", directed=True, calls="N", requests=requests,
