@@ -4,6 +4,7 @@ python benchmarks/labels.py read ARRAYS --half choose        # needs the models;
 python benchmarks/labels.py embed ARRAYS --half choose       # sentence embeddings, for a rival
 python benchmarks/labels.py curves ARRAYS --half choose      # needs the arrays alone
 python benchmarks/labels.py asked ARRAYS --ask pair          # questions that are chosen, against random ones
+python benchmarks/labels.py asked ARRAYS --variant drawn     # the same with gold that is drawn from the model
 python benchmarks/labels.py ceiling ARRAYS --half choose     # what more labels or better settings would give
 
 The lists are whole datasets of one criterion, pooled: the text criteria of $CCRANK_DATA/textcriteria (half `choose` or
@@ -31,7 +32,7 @@ from ccrank.labelled.observations import normal_scores, observe
 from ccrank.labelled.settings import Setting, grid
 from ccrank.metrics import tau_b
 from ccrank.standardise import z_scores
-from labels_asked import print_asked
+from labels_asked import print_asked, varied
 from labels_lists import TEXTS, LongList, embed, load, read
 
 COUNTS = (0, 2, 5, 10, 20, 40, 80)
@@ -257,6 +258,10 @@ def main() -> None:
     parser.add_argument("--no-exemplars", action="store_true", help="read `auto` without exemplars")
     parser.add_argument("--draws", type=int, default=10, help="random draws of labels")
     parser.add_argument("--ask", choices=("grade", "pair", "both"), default="pair", help="what is asked")
+    parser.add_argument(
+        "--variant", choices=("read", "unrelated", "drawn"), default="read",
+        help="of `asked`: lists as read, with a label-free score unrelated to the gold, or with drawn gold",
+    )  # fmt: skip
     options = parser.parse_args()
     if options.stage == "read":
         read(options.arrays, options.half, options.device, options.model, not options.no_exemplars)
@@ -265,7 +270,10 @@ def main() -> None:
     elif options.stage == "ceiling":
         ceiling(options.arrays, options.half, options.draws)
     elif options.stage == "asked":
-        print_asked(load(options.arrays, options.half), options.ask, options.draws)
+        lists = load(options.arrays, options.half)
+        if options.variant != "read":
+            lists = varied(lists, options.variant)
+        print_asked(lists, options.ask, options.draws)
     else:
         curves(options.arrays, options.half, options.draws)
 

@@ -3,17 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ccrank import Criterion, Task
 from ccrank.exemplars import WRITTEN
+from ccrank.labelled.kernel import Kernel
+from ccrank.labelled.observations import normal_scores
 from ccrank.labelled.session import Asked, Row, Session
+from ccrank.labelled.settings import Setting
 from ccrank.metrics import tau_b
 from ccrank.ranking import Ranking
+from ccrank.standardise import z_scores
 from labels_lists import LongList
 
 SHOWN = (5, 10, 20, 30, 40)
+DRAWN = Setting(0.5, 0.2, "all")
+"""The setting that gold is drawn by."""
+COPIES = 3
+
+
+def varied(lists: Sequence[LongList], variant: str) -> list[LongList]:
+    """Lists whose label-free score or gold is replaced, a few copies of each.
+
+    unrelated: the label-free score is a random function of the states, uncorrelated with the gold. drawn: the gold is
+    drawn from the model, so that no chooser of questions could have a better model.
+    """
+    found = []
+    for number, one in enumerate(lists):
+        kernel = Kernel([(one.slot, one.item)])
+        for copy in range(COPIES):
+            rng = np.random.default_rng([number, copy])
+            states = np.sqrt(DRAWN.groups) @ kernel.products(np.arange(1), 1, rng).functions[:, :, 0]
+            own = rng.standard_normal(len(states))
+            if variant == "unrelated":
+                gold = normal_scores(one.values)
+                changed = replace(one, auto=z_scores(states - gold * (states @ gold) / (gold @ gold)))
+            else:
+                residual = np.sqrt(DRAWN.particular + DRAWN.noise) * own
+                gold = DRAWN.prior_weight * one.auto + np.sqrt(DRAWN.kernel_share) * states + residual
+                changed = replace(one, values=gold)
+            found.append(replace(changed, name=f"{one.name} {variant} {copy + 1}"))
+    return found
 
 
 def print_asked(

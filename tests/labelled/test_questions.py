@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ccrank.labelled.questions import Belief, next_question, representative
+from ccrank.labelled import session as session_module
+from ccrank.labelled.questions import Belief, best_pair, far_apart_pair, next_question, representative
+from ccrank.labelled.session import Session
+from ccrank.ranking import Ranking
+from ccrank.standardise import z_scores
+from ccrank.task import Criterion, Task
 
 
 def clusters(seed=0, sizes=(12, 9, 6), width=60):
@@ -88,3 +93,76 @@ def test_the_best_questions_are_those_of_draws(seed):
         found = next_question(belief, kind, candidates)
         assert found.gain == pytest.approx(max(gains.values()), rel=0.02)
         assert gains[found.items] == pytest.approx(max(gains.values()), rel=0.01)
+
+
+def test_a_pair_that_tests_the_label_free_score_is_far_apart_by_it():
+    """It is at least half of the list apart, however sure the model is, and the most telling of those; where no
+    candidates are that far apart there is none."""
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((12, 4)) / 4
+    prior = np.linspace(-2, 2, 12)
+    belief = Belief(3 * prior, root @ root.T + 0.1 * np.eye(12), noise=0.05)
+    found = far_apart_pair(belief, prior, np.arange(12))
+    assert found is not None
+    assert abs(found.items[0] - found.items[1]) >= 6
+    open_order = best_pair(belief, np.arange(12)).items
+    assert abs(open_order[0] - open_order[1]) < 3
+    ranks = belief.rank_covariance()
+    told = {
+        (i, j): np.sum((ranks[:, i] - ranks[:, j]) ** 2)
+        / (belief.covariance[i, i] + belief.covariance[j, j] - 2 * belief.covariance[i, j] + 0.1)
+        for i, j in combinations(range(12), 2)
+        if j - i >= 6
+    }
+    assert found.items == max(told, key=told.__getitem__)
+    assert far_apart_pair(belief, prior, np.arange(6)) is None
+
+
+def pair_session(seed: int, agreement: float, count=60) -> tuple[Session, np.ndarray]:
+    """A session of pairs on random states, and the gold; the label-free score agrees with it so far."""
+    rng = np.random.default_rng(seed)
+    states = rng.standard_normal((count, 2, 16))
+    gold = states[:, 0, 0] + 0.3 * rng.standard_normal(count)
+    auto = z_scores(agreement * z_scores(gold) + np.sqrt(1 - agreement**2) * states[:, 1, 1])
+    task = Task(Criterion("size"), tuple(f"item {place}" for place in range(count)))
+    return Session(Ranking(task, auto, "auto", "", True), (states, states), "pair"), gold
+
+
+def answer_by(session: Session, gold: np.ndarray, most: int) -> list[tuple[int, ...]]:
+    """Answer up to so many questions by the gold; the items that each was about."""
+    asked = []
+    while len(asked) < most and (question := session.question()) is not None:
+        places = tuple(session.items.index(item) for item in question.items)
+        question.answer("first" if gold[places[0]] > gold[places[1]] else "second")
+        asked.append(places)
+    return asked
+
+
+def test_each_item_is_compared_once_before_any_is_compared_again():
+    """The first half as many pairs as items name each item once; in the end none has been compared a third time."""
+    session, gold = pair_session(0, 0.5, count=26)
+    asked = answer_by(session, gold, 100)
+    assert sorted(np.ravel(asked[:13])) == list(range(26))
+    assert len(asked) > 20
+    assert np.bincount(np.ravel(asked)).max() == 2
+
+
+def test_the_first_pairs_show_whether_the_label_free_score_is_right(monkeypatch):
+    """With eight answers its weight differs more between right and wrong scores than if each of them had been the
+    question that teaches most under the model."""
+
+    def difference() -> float:
+        weights = []
+        for agreement in (0.95, 0.0):
+            own = []
+            for seed in range(4):
+                session, gold = pair_session(seed, agreement, count=100)
+                answer_by(session, gold, 8)
+                assert session.fitted is not None
+                own.append(session.fitted.prior_weight)
+            weights.append(np.mean(own))
+        return float(weights[0] - weights[1])
+
+    tested = difference()
+    monkeypatch.setattr(session_module, "TEST_PAIRS", 0)
+    assert tested > difference() + 0.1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -13,7 +14,16 @@ from ccrank.exemplars import WRITTEN
 from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
 from ccrank.labelled.kernel import Kernel, States
 from ccrank.labelled.lists import PROBABILITY, observations_of
-from ccrank.labelled.questions import FIRST_GRADES, Belief, Kind, next_question, representative
+from ccrank.labelled.questions import (
+    FIRST_GRADES,
+    ITEMS_PER_TEST,
+    TEST_PAIRS,
+    Belief,
+    Kind,
+    far_apart_pair,
+    next_question,
+    representative,
+)
 from ccrank.labelled.settings import LABEL_NOISE, grid
 from ccrank.labels import Labels, Row
 from ccrank.ranking import Ranking, Uncertainty
@@ -22,6 +32,8 @@ from ccrank.task import normal_form
 
 MOST_CANDIDATES = 1000
 """Of a longer list an even sample is asked about, so that memory stays linear in the items."""
+MOST_COMPARISONS = 2
+"""Of one item with others; each item is compared once before any is compared again."""
 DRAWS = 512
 GRADES = (1, 5)
 FIRST = (0.5, 0.35, 0.4)
@@ -186,14 +198,18 @@ class Session:
             [place for place in self.candidates if normal_form(self.items[place]) not in graded], int
         )
         if kind == "pair":
-            left = np.array(
-                [place for place in left if normal_form(self.items[place]) not in self._compared()], int
-            )
+            times = self._comparisons(left)
+            new = np.sum(times == 0) > 1
+            left = left[times < (1 if new else MOST_COMPARISONS)]
         if len(left) < (1 if kind == "grade" else 2):
             return None
         if kind == "grade" and len(known := self._graded()) < FIRST_GRADES:
             return Question(kind, (self.items[self._representative(known, left)],), self)
-        found = next_question(self._belief(), kind, np.searchsorted(self.candidates, left))
+        belief, places = self._belief(), np.searchsorted(self.candidates, left)
+        found = None
+        if kind == "pair" and new and len(self.rows) < min(TEST_PAIRS, len(self.items) // ITEMS_PER_TEST):
+            found = far_apart_pair(belief, self._prior[self.candidates], places)
+        found = found or next_question(belief, kind, places)
         return Question(kind, tuple(self.items[self.candidates[place]] for place in found.items), self)
 
     def _belief(self) -> Belief:
@@ -221,10 +237,12 @@ class Session:
         )
         return int(self.candidates[found])
 
-    def _compared(self) -> set[str]:
-        """Items that have been compared twice or more: others are less known."""
-        seen = [normal_form(text) for what, *both in self.rows if what == "pair" for text in both]
-        return {name for name in seen if seen.count(name) > 1}
+    def _comparisons(self, places: np.ndarray) -> np.ndarray:
+        """How many times each of these items has been compared."""
+        seen = Counter(
+            self._place[normal_form(text)] for what, *both in self.rows if what == "pair" for text in both
+        )
+        return np.array([seen[int(place)] for place in places], int)
 
     def record(self, question: Question, value: float | str) -> None:
         """Take an answer to a question; see `Question.answer`."""
