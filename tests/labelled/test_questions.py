@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ccrank.labelled import session as session_module
-from ccrank.labelled.questions import Belief, best_pair, far_apart_pair, next_question, representative
+from ccrank.labelled.questions import Belief, next_question, representative
 from ccrank.labelled.session import Session
+from ccrank.labelled.settings import grid, undecided_grid
 from ccrank.ranking import Ranking
 from ccrank.standardise import z_scores
 from ccrank.task import Criterion, Task
@@ -95,29 +95,6 @@ def test_the_best_questions_are_those_of_draws(seed):
         assert gains[found.items] == pytest.approx(max(gains.values()), rel=0.01)
 
 
-def test_a_pair_that_tests_the_label_free_score_is_far_apart_by_it():
-    """It is at least half of the list apart, however sure the model is, and the most telling of those; where no
-    candidates are that far apart there is none."""
-    rng = np.random.default_rng(0)
-    root = rng.standard_normal((12, 4)) / 4
-    prior = np.linspace(-2, 2, 12)
-    belief = Belief(3 * prior, root @ root.T + 0.1 * np.eye(12), noise=0.05)
-    found = far_apart_pair(belief, prior, np.arange(12))
-    assert found is not None
-    assert abs(found.items[0] - found.items[1]) >= 6
-    open_order = best_pair(belief, np.arange(12)).items
-    assert abs(open_order[0] - open_order[1]) < 3
-    ranks = belief.rank_covariance()
-    told = {
-        (i, j): np.sum((ranks[:, i] - ranks[:, j]) ** 2)
-        / (belief.covariance[i, i] + belief.covariance[j, j] - 2 * belief.covariance[i, j] + 0.1)
-        for i, j in combinations(range(12), 2)
-        if j - i >= 6
-    }
-    assert found.items == max(told, key=told.__getitem__)
-    assert far_apart_pair(belief, prior, np.arange(6)) is None
-
-
 def pair_session(seed: int, agreement: float, count=60) -> tuple[Session, np.ndarray]:
     """A session of pairs on random states, and the gold; the label-free score agrees with it so far."""
     rng = np.random.default_rng(seed)
@@ -148,8 +125,8 @@ def test_each_item_is_compared_once_before_any_is_compared_again():
 
 
 def test_the_first_pairs_show_whether_the_label_free_score_is_right(monkeypatch):
-    """With eight answers its weight differs more between right and wrong scores than if each of them had been the
-    question that teaches most under the model."""
+    """With eight answers its weight differs more between right and wrong scores than if pairs were chosen by the
+    model that the scores come from."""
 
     def difference() -> float:
         weights = []
@@ -163,6 +140,17 @@ def test_the_first_pairs_show_whether_the_label_free_score_is_right(monkeypatch)
             weights.append(np.mean(own))
         return float(weights[0] - weights[1])
 
-    tested = difference()
-    monkeypatch.setattr(session_module, "TEST_PAIRS", 0)
-    assert tested > difference() + 0.1
+    undecided = difference()
+    monkeypatch.setattr(Session, "_undecided", lambda session: session.fitted)
+    assert undecided > difference() + 0.1
+
+
+def test_pairs_are_chosen_with_an_open_mind():
+    """Every weight of the label-free score is equally probable where pairs are chosen, and all settings count."""
+    total = {}
+    for one in undecided_grid():
+        total[one.prior_weight] = total.get(one.prior_weight, 0) + np.exp(one.log_prior)
+    assert total[0.0] == pytest.approx(total[0.25]) == pytest.approx(total[0.5])
+    assert {(one.prior_weight, one.kernel_share, one.mix) for one in undecided_grid()} == {
+        (one.prior_weight, one.kernel_share, one.mix) for one in grid()
+    }

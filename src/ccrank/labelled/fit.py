@@ -89,6 +89,8 @@ class Fitted:
     def joint(self, kernels: np.ndarray, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(C,) posterior means and (C, C) covariance of f of some items.
 
+        The covariance is that within settings, of the most probable ones, and that of the means of all settings.
+
         Parameters
         ----------
         kernels
@@ -98,13 +100,16 @@ class Fitted:
         """
         contrast = self.observations.contrast
         means, covariance = [], np.zeros(kernels.shape[1:])
-        for weight, setting, found in zip(self.weights, self.settings, self.posteriors, strict=True):
+        share = self.weights[:MOST_SETTINGS].sum()
+        for place, (setting, found) in enumerate(zip(self.settings, self.posteriors, strict=True)):
             cross = self.cross(setting)[some].astype(float)
+            means.append(setting.prior_weight * self.prior[some] + cross @ (contrast.T @ found.dual))
+            if place >= MOST_SETTINGS:  # a matrix of all items for each of them would take long
+                continue
             before = np.tensordot(setting.kernel_share * setting.groups, kernels, 1)
             before += setting.particular * np.eye(len(some))
             inner = contrast.T @ found.inverse() @ contrast
-            means.append(setting.prior_weight * self.prior[some] + cross @ (contrast.T @ found.dual))
-            covariance += weight * (before - cross @ inner @ cross.T)
+            covariance += self.weights[place] / share * (before - cross @ inner @ cross.T)
         mean = self.weights @ np.array(means)
         apart = np.array(means) - mean
         return np.asarray(mean), covariance + (apart.T * self.weights) @ apart
@@ -169,15 +174,27 @@ def fit_products(
     products: Products,
     observations: Observations,
     settings: Sequence[Setting] | None = None,
+    most: int = MOST_SETTINGS,
+    least: float = LEAST_WEIGHT,
 ) -> Fitted:
-    """As `fit`, from the products of the states."""
+    """As `fit`, from the products of the states.
+
+    Parameters
+    ----------
+    prior, products, observations, settings
+        As of `fit`.
+    most
+        How many settings are kept.
+    least
+        The least weight of a setting that is kept, relative to that of the best.
+    """
     chosen = tuple(grid() if settings is None else settings)
     few = observations.sample(EVIDENCE_ROWS)
     logs = np.array([one.log_prior for one in chosen]) + _evidence(chosen, prior, products, few)
-    best = np.argsort(-logs, kind="stable")[:MOST_SETTINGS]
+    best = np.argsort(-logs, kind="stable")[:most]
     weights = np.exp(logs[best] - logs[best[0]])
-    kept = [chosen[place] for place in best[weights > LEAST_WEIGHT]]
-    weights = weights[weights > LEAST_WEIGHT]
+    kept = [chosen[place] for place in best[weights > least]]
+    weights = weights[weights > least]
     whole = Observed(prior, products, observations)
     return Fitted(
         prior,

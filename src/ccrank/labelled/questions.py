@@ -12,13 +12,6 @@ from scipy.special import ndtr
 Kind = Literal["grade", "pair"]
 FIRST_GRADES = 5
 """So many items are graded because they stand for the list; before that the model knows too little to choose by."""
-TEST_PAIRS = 8
-"""Pairs among so many first answers test the label-free score: where it is wrong, the pairs that it leaves open do not
-show that."""
-ITEMS_PER_TEST = 12
-"""There are no more such pairs than one for so many items: a short list has few that have not been compared."""
-TEST_DISTANCE = 0.5
-"""The items of such a pair are at least this share of the list apart by the label-free score."""
 STATES_SHARE, PRIOR_SHARE, OWN_SHARE = 0.35, 0.1, 0.3
 """The variances of a score by which items are said to stand for others: what the states explain, what the label-free
 score explains, and what is an item's own."""
@@ -87,47 +80,13 @@ def best_pair(belief: Belief, candidates: np.ndarray) -> Choice:
     would, z being its mean over its deviation: most if the order is open.
     """
     first, second = np.triu_indices(len(candidates), 1)
-    worth, spread = _worth_of_values(belief, candidates, first, second)
-    z = (belief.mean[candidates[first]] - belief.mean[candidates[second]]) / np.sqrt(spread)
-    told = np.exp(-(z**2)) / (2 * np.pi) / np.maximum(ndtr(z) * ndtr(-z), 1e-12)
-    return _best_of(candidates, first, second, told * worth)
-
-
-def far_apart_pair(belief: Belief, prior: np.ndarray, candidates: np.ndarray) -> Choice | None:
-    """The two items, far apart by the label-free score, whose difference would teach most; None if none are.
-
-    Parameters
-    ----------
-    belief
-        The distribution of the scores.
-    prior
-        (C,) the label-free score of the same items.
-    candidates
-        Places of the items that may be asked about.
-
-    How sure the model is of their order does not count: that is what the answer tests.
-    """
-    place = np.argsort(np.argsort(prior, kind="stable"), kind="stable")[candidates]
-    first, second = np.triu_indices(len(candidates), 1)
-    far = np.abs(place[first] - place[second]) >= TEST_DISTANCE * len(prior)
-    if not far.any():
-        return None
-    first, second = first[far], second[far]
-    worth, _ = _worth_of_values(belief, candidates, first, second)
-    return _best_of(candidates, first, second, worth)
-
-
-def _worth_of_values(
-    belief: Belief, candidates: np.ndarray, first: np.ndarray, second: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """What the values of g = f_i − f_j + ε would teach, for pairs of candidates, and the variances of g."""
     ranks = belief.rank_covariance()[:, candidates]
-    own = belief.covariance[np.ix_(candidates, candidates)]
+    inner, own = ranks.T @ ranks, belief.covariance[np.ix_(candidates, candidates)]
+    mean = belief.mean[candidates[first]] - belief.mean[candidates[second]]
     spread = _of_differences(own, first, second) + 2 * belief.noise
-    return _of_differences(ranks.T @ ranks, first, second) / spread, spread
-
-
-def _best_of(candidates: np.ndarray, first: np.ndarray, second: np.ndarray, worth: np.ndarray) -> Choice:
+    z = mean / np.sqrt(spread)
+    told = np.exp(-(z**2)) / (2 * np.pi) / np.maximum(ndtr(z) * ndtr(-z), 1e-12)
+    worth = told * _of_differences(inner, first, second) / spread
     best = int(worth.argmax())
     pair = (int(candidates[first[best]]), int(candidates[second[best]]))
     return Choice("pair", pair, float(worth[best]))

@@ -14,17 +14,8 @@ from ccrank.exemplars import WRITTEN
 from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
 from ccrank.labelled.kernel import Kernel, States
 from ccrank.labelled.lists import PROBABILITY, observations_of
-from ccrank.labelled.questions import (
-    FIRST_GRADES,
-    ITEMS_PER_TEST,
-    TEST_PAIRS,
-    Belief,
-    Kind,
-    far_apart_pair,
-    next_question,
-    representative,
-)
-from ccrank.labelled.settings import LABEL_NOISE, grid
+from ccrank.labelled.questions import FIRST_GRADES, Belief, Kind, next_question, representative
+from ccrank.labelled.settings import LABEL_NOISE, grid, undecided_grid
 from ccrank.labels import Labels, Row
 from ccrank.ranking import Ranking, Uncertainty
 from ccrank.standardise import z_scores
@@ -34,6 +25,8 @@ MOST_CANDIDATES = 1000
 """Of a longer list an even sample is asked about, so that memory stays linear in the items."""
 MOST_COMPARISONS = 2
 """Of one item with others; each item is compared once before any is compared again."""
+LEAST_UNDECIDED = 0.003
+"""The least weight of a setting, relative to the best, that counts in the choice of a pair."""
 DRAWS = 512
 GRADES = (1, 5)
 FIRST = (0.5, 0.35, 0.4)
@@ -199,27 +192,34 @@ class Session:
         )
         if kind == "pair":
             times = self._comparisons(left)
-            new = np.sum(times == 0) > 1
-            left = left[times < (1 if new else MOST_COMPARISONS)]
+            left = left[times < (1 if np.sum(times == 0) > 1 else MOST_COMPARISONS)]
         if len(left) < (1 if kind == "grade" else 2):
             return None
         if kind == "grade" and len(known := self._graded()) < FIRST_GRADES:
             return Question(kind, (self.items[self._representative(known, left)],), self)
-        belief, places = self._belief(), np.searchsorted(self.candidates, left)
-        found = None
-        if kind == "pair" and new and len(self.rows) < min(TEST_PAIRS, len(self.items) // ITEMS_PER_TEST):
-            found = far_apart_pair(belief, self._prior[self.candidates], places)
-        found = found or next_question(belief, kind, places)
+        found = next_question(self._belief(kind), kind, np.searchsorted(self.candidates, left))
         return Question(kind, tuple(self.items[self.candidates[place]] for place in found.items), self)
 
-    def _belief(self) -> Belief:
+    def _belief(self, kind: Kind) -> Belief:
         """The distribution of the candidates' scores, by the answers so far or by the prior."""
         kernels = self._products.kernels[:, self.candidates].astype(float)
-        if self.fitted is not None:
-            return Belief(*self.fitted.joint(kernels, self.candidates), self.fitted.noise)
+        fitted = self.fitted if kind == "grade" else self._undecided()
+        if fitted is not None:
+            return Belief(*fitted.joint(kernels, self.candidates), fitted.noise)
         weight, share, residual = FIRST
         covariance = share * kernels.mean(axis=0) + residual * np.eye(len(self.candidates))
         return Belief(weight * self._prior[self.candidates], covariance, LABEL_NOISE * residual)
+
+    def _undecided(self) -> Fitted | None:
+        """The model by which pairs are chosen: it is not decided beforehand how far to trust the label-free score.
+
+        A model that trusts it asks about the pairs that it leaves open, whose answers do not show where it is wrong.
+        """
+        if not self.rows:
+            return None
+        seen, settings = observations_of(self.labels, self.items), undecided_grid()
+        products = self._products.at(seen.items)
+        return fit_products(self._prior, products, seen, settings, len(settings), LEAST_UNDECIDED)
 
     def _graded(self) -> list[int]:
         """The items that have been graded."""

@@ -19,6 +19,8 @@ PRIOR_WEIGHTS: dict[float, float] = {0.0: 0.2, 0.25: 0.25, 0.5: 0.3, 0.7: 0.2, 0
 WRITTEN_PRIOR_WEIGHTS: dict[float, float] = {0.0: 0.05, 0.25: 0.2, 0.5: 0.4, 0.7: 0.25, 0.85: 0.1}
 """The same where exemplars were written for the criterion: such a score is rarely wrong altogether, so a few labels
 should not overrule it."""
+UNDECIDED_PRIOR_WEIGHTS: dict[float, float] = dict.fromkeys(PRIOR_WEIGHTS, 1 / len(PRIOR_WEIGHTS))
+"""The same for the choice of pairs to ask about: all equally probable, so that the first answers settle β."""
 KERNEL_SHARES: dict[float, float] = {0.02: 0.1, 0.1: 0.2, 0.2: 0.2, 0.35: 0.2, 0.5: 0.2, 0.7: 0.1}
 """s → probability. s is the share of the variance that the states explain beyond the label-free score."""
 MIX_PRIOR = {"all": 0.5, "slot": 0.125, "item": 0.125, "middle": 0.125, "late": 0.125}
@@ -68,7 +70,16 @@ def grid(written: bool = False) -> tuple[Setting, ...]:
     written
         Whether exemplars of the criterion are part of the label-free score.
     """
-    weights = WRITTEN_PRIOR_WEIGHTS if written else PRIOR_WEIGHTS
+    return _settings(WRITTEN_PRIOR_WEIGHTS if written else PRIOR_WEIGHTS)
+
+
+@cache
+def undecided_grid() -> tuple[Setting, ...]:
+    """All settings, every weight of the label-free score being equally probable."""
+    return _settings(UNDECIDED_PRIOR_WEIGHTS)
+
+
+def _settings(weights: dict[float, float]) -> tuple[Setting, ...]:
     found = [
         Setting(beta, share, mix, log(p_beta) + log(p_share) + log(MIX_PRIOR[mix]))
         for mix in MIXES
