@@ -197,13 +197,13 @@ class Session:
             return None
         if kind == "grade" and len(known := self._graded()) < FIRST_GRADES:
             return Question(kind, (self.items[self._representative(known, left)],), self)
-        found = next_question(self._belief(kind), kind, np.searchsorted(self.candidates, left))
+        found = next_question(self._belief(), kind, np.searchsorted(self.candidates, left))
         return Question(kind, tuple(self.items[self.candidates[place]] for place in found.items), self)
 
-    def _belief(self, kind: Kind) -> Belief:
+    def _belief(self) -> Belief:
         """The distribution of the candidates' scores, by the answers so far or by the prior."""
         kernels = self._products.kernels[:, self.candidates].astype(float)
-        fitted = self.fitted if kind == "grade" else self._undecided()
+        fitted = self._undecided() if self.kind == "pair" else self.fitted
         if fitted is not None:
             return Belief(*fitted.joint(kernels, self.candidates), fitted.noise)
         weight, share, residual = FIRST
@@ -211,7 +211,7 @@ class Session:
         return Belief(weight * self._prior[self.candidates], covariance, LABEL_NOISE * residual)
 
     def _undecided(self) -> Fitted | None:
-        """The model by which pairs are chosen: it is not decided beforehand how far to trust the label-free score.
+        """The model by which a session of pairs alone chooses them: all weights of the label-free score are open.
 
         A model that trusts it asks about the pairs that it leaves open, whose answers do not show where it is wrong.
         """
