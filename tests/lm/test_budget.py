@@ -9,7 +9,7 @@ import torch
 
 from ccrank.errors import CcrankError
 from ccrank.lm import budget as budget_module
-from ccrank.lm.budget import FASTEST_ON_CPU, LEAST, bytes_per_token, free_memory, token_budget
+from ccrank.lm.budget import FASTEST_ON_CPU, LEAST, UNKNOWN, available_memory, bytes_per_token, token_budget
 from tiny import FAMILIES, tiny_model
 
 
@@ -26,11 +26,11 @@ def test_nonsense_is_refused(batch_tokens):
 
 
 def test_auto_fits_memory_between_its_bounds(monkeypatch):
-    """Half of the free memory, within the lower and upper limits."""
+    """Half of the available memory, within the lower and upper limits."""
     model = tiny_model("gpt2").model
     each = bytes_per_token(model)
     for free, expected in ((0, LEAST), (2 * each * 1000, 1000), (1 << 50, FASTEST_ON_CPU)):
-        monkeypatch.setattr(budget_module, "free_memory", lambda device, free=free: free)
+        monkeypatch.setattr(budget_module, "available_memory", lambda device, free=free: free)
         assert token_budget("auto", model) == expected
 
 
@@ -41,13 +41,24 @@ def test_bytes_per_token_knows_every_family(family):
     assert bytes_per_token(model) > 4 * (32 + 48)
 
 
-def test_free_memory_is_of_this_machine(monkeypatch):
-    """Free memory is positive and below the total; on a system that does not report it, a default is used."""
-    free = free_memory(torch.device("cpu"))
-    assert 0 < free <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+def test_available_memory_is_of_this_machine(monkeypatch, tmp_path):
+    """What Linux uses for copies of files is available too; a system that reports less gets less, or a default."""
+    cpu = torch.device("cpu")
+    assert 0 < available_memory(cpu) <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal: 9000 kB\nMemFree: 100 kB\nMemAvailable: 5000 kB\n")
+    monkeypatch.setattr(budget_module, "MEMINFO", meminfo)
+    assert available_memory(cpu) == 5000 * 1024
+
+    meminfo.write_text("MemTotal: 9000 kB\nMemFree: 100 kB\n")
+    pages = {"SC_AVPHYS_PAGES": 7, "SC_PAGE_SIZE": 4096}
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+    assert available_memory(cpu) == 7 * 4096
 
     def unknown(name):
         raise ValueError("unrecognized configuration name")
 
+    meminfo.unlink()
     monkeypatch.setattr(os, "sysconf", unknown)
-    assert free_memory(torch.device("cpu")) > 0
+    assert available_memory(cpu) == UNKNOWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,12 +14,13 @@ FASTEST_ON_CPU = 1024
 """More tokens than this per pass do not make a CPU faster and exceed its caches."""
 MOST_ON_GPU = 32768
 LEAST = 256
+MEMINFO = Path("/proc/meminfo")
 UNKNOWN = 8 << 30
-"""Bytes assumed to be free on a system that does not report them."""
+"""Bytes assumed to be available on a system that does not report them."""
 
 
 def token_budget(batch_tokens: str | int, model: Any) -> int:
-    """The given number of tokens, or for "auto" what fits in half of the free memory, up to what the device can use."""
+    """The given number of tokens; for "auto" what fits in half of the available memory and the device can use."""
     if batch_tokens != "auto":
         try:
             budget = int(batch_tokens)
@@ -29,7 +31,7 @@ def token_budget(batch_tokens: str | int, model: Any) -> int:
         if budget < 16:
             raise CcrankError(f"--batch-tokens must be at least 16, got {budget}")
         return budget
-    fits = int(free_memory(model.device) / 2 / bytes_per_token(model))
+    fits = int(available_memory(model.device) / 2 / bytes_per_token(model))
     most = MOST_ON_GPU if model.device.type == "cuda" else FASTEST_ON_CPU
     return max(LEAST, min(most, fits))
 
@@ -43,10 +45,15 @@ def bytes_per_token(model: Any) -> int:
     return int(size * (16 * width + 4 * inner) + 8 * 2048)
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes free on the device."""
+def available_memory(device: torch.device) -> int:
+    """Bytes that can still be used on the device, among them those in which Linux keeps copies of files."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        stated = next(line for line in MEMINFO.read_text().splitlines() if line.startswith("MemAvailable:"))
+        return int(stated.split()[1]) * 1024
+    except (OSError, StopIteration, ValueError):  # not Linux
+        pass
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf, macOS lacks this name

@@ -14,7 +14,7 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.files import write_atomically
-from ccrank.lm.budget import free_memory
+from ccrank.lm.budget import available_memory
 from ccrank.lm.hub import KnownModel, known_models
 from ccrank.lm.loading import choose_device, choose_dtype, families
 from ccrank.paths import cache_folder
@@ -22,8 +22,6 @@ from ccrank.prompts import Piece, Prompt
 from ccrank.reader_options import ReaderOptions
 
 if TYPE_CHECKING:
-    import torch
-
     from ccrank.lm.reader import Reader
 
 AUTO = "auto"
@@ -119,7 +117,7 @@ def hub_rungs() -> list[Rung]:
 
 
 def best_model(options: ReaderOptions | None = None) -> tuple[str, str]:
-    """The model that `auto` stands for, and why: the best of those that are on disk and fit in free memory.
+    """The model that `auto` stands for, and why: the best of those that are on disk and fit in memory.
 
     Models with measured τ are compared by it; the others follow by size.
 
@@ -182,25 +180,6 @@ def _hub_cache() -> Path:
         return Path(chosen).expanduser()
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface")
     return Path(home).expanduser() / "hub"
-
-
-def available_memory(device: torch.device) -> int:
-    """Bytes that a model can take: free ones, and those that Linux uses for cached files.
-
-    Parameters
-    ----------
-    device
-        Where the model will be.
-    """
-    free = free_memory(device)
-    if device.type == "cuda":
-        return free
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        stated = next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))
-        return max(free, int(stated) * 1024)
-    except (OSError, StopIteration, ValueError):
-        return free
 
 
 def measure_speed(reader: Reader) -> dict[str, Any]:
