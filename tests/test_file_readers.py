@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from ccrank.errors import CcrankError
 from ccrank.experiment import Study
-from ccrank.labelfiles import read_labels
+from ccrank.labelfiles import possible_items, read_answers, read_labels
 from ccrank.prompts import load_templates
 from ccrank.results.load import load_environment, load_failures, load_results, load_tasks
 from ccrank.rows import encode_table, read_rows
+from ccrank.stream.source import open_source
 from ccrank.taskfiles import read_items, read_tasks
 
 ITEMS = ("Russia", "Chad", "Peru")
@@ -74,6 +75,12 @@ READERS: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
     "items": (read_items, names_of(".txt .csv .jsonl")),
     "tasks": (read_tasks, names_of(".jsonl .json")),
     "labels": (lambda path: read_labels(path, ITEMS), names_of(".csv .tsv .json .txt")),
+    "answers": (lambda path: read_answers(path, ITEMS), names_of(".csv")),
+    "possible labels": (possible_items, names_of(".csv .txt")),
+    "stream": (
+        lambda path: list(open_source(path, "text").tables()),
+        names_of(".csv .tsv .jsonl .txt .parquet"),
+    ),
     "templates": (load_templates, names_of(".toml")),
     "study": (Study.load, names_of(".toml")),
     "results": (lambda path: load_results(path.parent), ["results.parquet"]),

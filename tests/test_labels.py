@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ccrank.errors import CcrankError
-from ccrank.labelfiles import read_answers, read_labels, write_labels
+from ccrank.labelfiles import possible_items, read_answers, read_labels, write_labels
 from ccrank.labels import Labels
 
 ITEMS = ("Russia", "Canada", "Chad", "Monaco")
@@ -159,3 +159,11 @@ def test_bad_answers_are_refused(tmp_path: Path, text, message):
     path.write_text(text if text.startswith("Russia") else f"kind,item,value\n{text}")
     with pytest.raises(CcrankError, match=f"^{re.escape(f'{path}, {message}')}"):
         read_answers(path, ITEMS)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_possible_items_of_any_file(end, tmp_path):
+    """Line ends of any system, quotes in the middle of a cell and cells of any length."""
+    path, long = tmp_path / "labels.csv", "a" * 200_000
+    path.write_text(f'item,value{end}5" disk,1{end}{long},2{end}"Chad, the state",3{end}', newline="")
+    assert {'5" disk', long, "Chad, the state"} <= possible_items(path)

@@ -17,6 +17,7 @@ from ccrank.errors import CcrankError
 from ccrank.text import shortened
 
 _UMASK = threading.Lock()
+_CELL_LIMIT = threading.RLock()
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _LONGEST_CELL = 2**31 - 1  # the largest number that every platform takes
 
@@ -109,7 +110,9 @@ def json_lines(
             raise CcrankError(f"{where}, line {number}: not JSON ({error}): {shortened(written)}") from None
 
 
-def csv_rows(lines: Iterable[str], separator: str, where: str) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(
+    lines: Iterable[str], separator: str, where: str, *, strict: bool = True
+) -> Iterator[tuple[int, list[str]]]:
     """(number of its first line, cells) of each row of a CSV or TSV; a blank line has no cells.
 
     Parameters
@@ -120,22 +123,38 @@ def csv_rows(lines: Iterable[str], separator: str, where: str) -> Iterator[tuple
         What stands between cells.
     where
         What they are the content of, for the error message.
+    strict
+        Misplaced quotes are an error, not a part of their cell.
     """
-    limit = csv.field_size_limit(_LONGEST_CELL)
-    rows = csv.reader(lines, delimiter=separator, strict=True)
+    rows = csv.reader(lines, delimiter=separator, strict=strict)
     first = 1
-    try:
-        for cells in rows:
-            yield first, cells
-            first = rows.line_num + 1
-    except csv.Error as error:
-        # A quote that is not closed fails at the end of the file; the mistake is where its row begins.
-        raise CcrankError(
-            f"{where}, line {first}: not a well-formed table ({error}); a cell with quotes is written with each of "
-            "them doubled, and in quotes itself"
-        ) from None
-    finally:
-        csv.field_size_limit(limit)
+    while True:
+        try:
+            cells = _next_row(rows)
+        except csv.Error as error:
+            # A quote that is not closed fails at the end of the file; the mistake is where its row begins.
+            raise CcrankError(
+                f"{where}, line {first}: not a well-formed table ({error}); a cell with quotes is written with each of "
+                "them doubled, and in quotes itself"
+            ) from None
+        if cells is None:
+            return
+        yield first, cells
+        first = rows.line_num + 1
+
+
+def _next_row(rows: Iterator[list[str]]) -> list[str] | None:
+    """The next row, with cells of any length; None after the last one.
+
+    The limit is one of the whole process. It is set for each row, so that files which are read by turns or in several
+    threads do not restore it for each other.
+    """
+    with _CELL_LIMIT:
+        limit = csv.field_size_limit(_LONGEST_CELL)
+        try:
+            return next(rows, None)
+        finally:
+            csv.field_size_limit(limit)
 
 
 def write_atomically(path: str | Path, content: Content, *, sync: bool = False) -> None:

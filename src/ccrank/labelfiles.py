@@ -106,7 +106,8 @@ def possible_items(path: str | Path) -> frozenset[str]:
     text = read_text(path)
     names = set(re.split(r"[>\n]|^(?:best|worst):", text, flags=re.MULTILINE))
     for separator in (",", "\t"):
-        names.update(cell for cells in csv.reader(io.StringIO(text), delimiter=separator) for cell in cells)
+        rows = csv_rows(io.StringIO(text, newline=""), separator, str(path), strict=False)
+        names.update(cell for _, cells in rows for cell in cells)
     names.update(json.loads(found) for found in re.findall(r'"(?:[^"\\]|\\.)*"', text) if _is_json(found))
     return frozenset(normal_form(name) for name in names if name.strip())
 

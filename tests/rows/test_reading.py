@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import builtins
+import csv
 import io
 import json
 
 import pytest
 
 from ccrank.errors import CcrankError
+from ccrank.files import csv_rows
 from ccrank.rows import RankedRows, encode_rows, ranked_entries, read_rows
 
 
@@ -168,6 +170,15 @@ def test_excel_without_openpyxl(tmp_path, monkeypatch):
     (tmp_path / "x.xlsx").write_bytes(b"PK")
     with pytest.raises(CcrankError, match="pip install openpyxl"):
         read_rows(tmp_path / "x.xlsx")
+
+
+def test_files_with_long_cells_are_read_by_turns():
+    """Python's limit for a cell is one of the whole process: it is raised for every file, and as it was afterwards."""
+    before, long = csv.field_size_limit(), "a" * 200_000
+    first, second = (csv_rows(io.StringIO(f"x\n{long}\n{long}\n"), ",", "file") for _ in range(2))
+    assert next(first) == next(second) == (1, ["x"])
+    assert csv.field_size_limit() == before
+    assert list(first) == list(second) == [(2, [long]), (3, [long])]
 
 
 def test_ids():
