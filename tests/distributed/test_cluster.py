@@ -206,6 +206,19 @@ def test_ray_is_asked_for_an_address_where_something_listens(monkeypatch):
     assert ray.asked == wanted
 
 
+def test_a_forwarded_port_of_this_machine_is_looked_at_here(monkeypatch):
+    """Ray's client connects to the host that it is given, not to the address that others have for this machine."""
+    ray = Head()
+    ray.util = SimpleNamespace(get_node_ip_address=lambda: "nowhere.invalid")
+    monkeypatch.setattr(pool_module, "_ray", lambda: ray)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        wanted = [f"ray://{host}:{server.getsockname()[1]}" for host in ("127.0.0.1", "localhost")]
+        for address in wanted:
+            with pytest.raises(CcrankError, match=r"\(not a cluster\)"):
+                connect(address, None, "a model", ReaderOptions())
+    assert ray.asked == wanted
+
+
 @pytest.mark.parametrize(("losses", "started"), [(2, True), (4, False)])
 def test_workers_that_are_lost_while_they_start_are_replaced(losses, started, monkeypatch):
     """A cluster may place workers on a node that is just lost; it is an error only if it happens again and again."""

@@ -92,8 +92,10 @@ def _check_listening(address: str, own_host: Callable[[], str]) -> None:
         host, port = rest, CLIENT_PORT
     if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
         raise CcrankError(f"--address is HOST:PORT, such as 10.0.0.1:6379, or auto; got {address!r}")
-    # Ray itself looks for this machine at the address that others have for it.
-    place = own_host() if host in ("127.0.0.1", "localhost") else host.strip("[]")
+    # Ray looks for this machine at the address that others have for it. Its client (ray://) does not, and may be given
+    # a port of this machine that is forwarded to a cluster.
+    own = not separator and host in ("127.0.0.1", "localhost")
+    place = own_host() if own else host.strip("[]")
     try:
         socket.create_connection((place, int(port)), CONNECT_SECONDS).close()
     except (OSError, UnicodeError) as error:
