@@ -112,7 +112,7 @@ class Unreachable:
     ("cause", "remedy"),
     [
         (
-            socket.gaierror(-2, "Name or service not known"),
+            socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
             "whether the host's name is right: nowhere.invalid",
         ),
         (ssl.SSLCertVerificationError(1, "self-signed certificate"), "SSL_CERT_FILE"),
@@ -134,7 +134,18 @@ def test_a_name_that_was_known_is_looked_up_again(stand_in: StandIn) -> None:
     """A name server that fails for a moment does not end work that has begun."""
     client = Client(Address.parse(f"openai:{stand_in.url}"), first_wait=0.001)
     client.get("/models")
-    opener = client._opener = Unreachable(urllib.error.URLError(socket.gaierror(-3, "Temporary failure")))
+    unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    opener = client._opener = Unreachable(urllib.error.URLError(unknown))
+    with pytest.raises(UnavailableError, match=f"Name or service not known.*after {ATTEMPTS} attempts"):
+        client.get("/models")
+    assert opener.requests == ATTEMPTS
+
+
+def test_a_name_server_that_fails_for_a_moment_is_asked_again() -> None:
+    """It does not say that the host does not exist, so even the first request is repeated."""
+    client = Client(Address.parse("openai:http://nowhere.invalid/v1#x"), first_wait=0.001)
+    failure = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+    opener = client._opener = Unreachable(urllib.error.URLError(failure))
     with pytest.raises(UnavailableError, match=f"Temporary failure.*after {ATTEMPTS} attempts"):
         client.get("/models")
     assert opener.requests == ATTEMPTS

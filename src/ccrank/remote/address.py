@@ -60,9 +60,8 @@ class Address:
             parts = urlsplit(text.removeprefix(SERVER_PREFIX))
             host, port = parts.hostname, parts.port
             (host or "").encode("idna")
-        except (
-            ValueError
-        ) as error:  # a port that is no number or too large, an open bracket, two dots in a row
+        # A port that is no number or too large, an open bracket, two dots in a row.
+        except ValueError as error:
             raise CcrankError(
                 f"a model behind a server has the form {EXAMPLE}; got an address that cannot be read: {error}"
             ) from None

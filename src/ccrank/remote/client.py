@@ -219,6 +219,7 @@ class Client:
                     self._found = True
                     return json.loads(_whole(reply))
             except urllib.error.HTTPError as error:
+                self._found = True
                 problem = f"answered {error.code}{self._reason(error)}"
                 if error.code not in AGAIN:
                     kind = RefusedAddressError if error.code in ADDRESS_STATUSES else RefusedError
@@ -275,8 +276,8 @@ class Client:
             )
         if isinstance(cause, http.client.InvalidURL):
             return "correct the address"
-        # The name of a server that has answered can be lost for a moment.
-        if isinstance(cause, socket.gaierror) and not self._found:
+        # A name server can fail for a moment, and lose the name of a server that has answered.
+        if isinstance(cause, socket.gaierror) and cause.errno != socket.EAI_AGAIN and not self._found:
             return f"see whether the host's name is right: {urlsplit(self.address.base).hostname}"
         return None
 
