@@ -83,6 +83,21 @@ def test_a_full_disk(show):
     assert done.stderr == b"ccrank: cannot write to the standard output: No space left on device\n"
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        ("OSError(errno.ENOSPC, 'No space left', '/models/x')", b"cannot read or write /models/x"),
+        ("OSError(errno.EIO, 'No space left')", b"cannot read or write a file"),
+    ],
+)
+def test_a_full_disk_elsewhere(error, message):
+    """Where a download or a temporary file fails, the standard output is not blamed."""
+    code = f"import errno, ccrank.methods\ndef full(*_):\n    raise {error}\nccrank.methods.get_method = full\n{MAIN}"
+    process = start("rank", "a", "b", "--by", "size", code=code)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out, err) == (2, b"", b"ccrank: " + message + b": No space left\n")
+
+
 def test_an_interrupt(model_folder):
     """Ctrl-C while the model works: one line, no traceback, exit code 130."""
     # The signal is a real one, sent at the moment when the model is first run. A shell that started the tests in the

@@ -8,6 +8,7 @@ import io
 import os
 import sys
 import warnings
+from traceback import walk_tb
 from typing import NoReturn, TextIO
 
 EXIT_BAD_INPUT = 2
@@ -15,6 +16,8 @@ EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of a device that takes no more."""
+PRINTING = ("ccrank.cli", "rich", "typer", "click")
+"""The modules that write to the standard output."""
 
 
 def main() -> None:
@@ -53,10 +56,9 @@ def main() -> None:
             _leave_quietly()
         raise
     except OSError as error:
-        # Files of our own are checked where they are written, so this is the standard output.
         if error.errno not in FULL:
             raise
-        _say(f"ccrank: cannot write to the standard output: {error.strerror}")
+        _say(f"ccrank: {_failed_device(error)}: {error.strerror}")
         _close_stdout()
         sys.exit(EXIT_BAD_INPUT)
     except Exception as error:
@@ -102,6 +104,17 @@ def _show_warning(
 
 def _say(text: str) -> None:
     sys.stderr.write(text + "\n")
+
+
+def _failed_device(error: OSError) -> str:
+    """Which device takes no more. Output files are checked where they are written; there are also the standard output,
+    downloaded models and temporary files."""
+    if error.filename is not None:
+        return f"cannot read or write {error.filename}"
+    *_, (innermost, _) = walk_tb(error.__traceback__)
+    if str(innermost.f_globals.get("__name__")).startswith(PRINTING):
+        return "cannot write to the standard output"
+    return "cannot read or write a file"
 
 
 def _leave_quietly() -> NoReturn:
