@@ -334,17 +334,19 @@ def test_the_folder_of_another_process_is_left_alone(tmp_path):
         assert (folder.path / "job.json").read_text() == "{}"
 
 
-def test_a_damaged_folder_is_named_and_left(tmp_path):
-    """A folder that is not ours, or a file in it that is not JSON, is an error that names it; nothing is removed."""
+@pytest.mark.parametrize("content", ["not ours", "null", "[]"])
+def test_a_damaged_folder_is_named_and_left(tmp_path, content):
+    """A folder that is not ours, or a file in it that is no JSON object, is an error that names it; nothing is
+    removed."""
     path, out = write(tmp_path / "items.csv", rows(5)), tmp_path / "out.parquet"
     folder = JobFolder(out).path
     folder.mkdir()
-    (folder / "job.json").write_text("not ours")
+    (folder / "job.json").write_text(content)
     with pytest.raises(
         CcrankError, match=r"job\.json is damaged; delete the folder .*out\.parquet\.job to start over"
     ):
         rank_file(path, out, SIZE, tiny_reader("llama"), stream=StreamOptions(column="text"))
-    assert (folder / "job.json").read_text() == "not ours"
+    assert (folder / "job.json").read_text() == content
 
 
 def test_an_integer_too_large_for_its_column_is_named(tmp_path):

@@ -83,8 +83,8 @@ class JobFolder:
         """
         write_atomically(self.path / name, text, sync=True)
 
-    def read_json(self, name: str) -> Any | None:
-        """The content of a JSON file; None if there is none.
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """The object in a JSON file; None if there is no such file.
 
         Parameters
         ----------
@@ -95,9 +95,12 @@ class JobFolder:
         if not path.exists():
             return None
         try:
-            return json.loads(read_text(path))
+            found = json.loads(read_text(path))
         except ValueError:
-            raise CcrankError(f"{path} is damaged; delete the folder {self.path} to start over") from None
+            found = None
+        if not isinstance(found, dict):
+            raise CcrankError(f"{path} is damaged; delete the folder {self.path} to start over")
+        return found
 
     def part(self, block: int) -> Path:
         """The file of a finished block.
