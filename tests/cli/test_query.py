@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -56,6 +57,19 @@ def test_runs_go_out_and_come_back_as_first_stage(search, tmp_path):
     ranked = [line[2] for line in lines]
     by_run = sorted(DOCUMENTS, key=lambda item: -signals["first-stage"][item])
     assert [f"x{DOCUMENTS.index(item) + 1}" for item in by_run] == ranked
+
+
+@pytest.mark.parametrize("flag", ["--run", "--out"])
+def test_the_run_of_the_first_stage_is_not_replaced(search, flag):
+    """A run that is read as the first stage is not written over."""
+    task = {"id": "q", "query": "high tower", "items": list(DOCUMENTS), "item_ids": ["x1", "x2", "x3"]}
+    Path("t.jsonl").write_text(json.dumps(task), encoding="utf-8")
+    run = "".join(f"q Q0 x{place} {place} {-place}.0 tag\n" for place in (1, 2, 3))
+    Path("run.csv").write_text(run, encoding="utf-8")
+    done = search("--tasks", "t.jsonl", "--first-stage", "run.csv", flag, "run.csv")
+    assert done.code == 2
+    assert f"{flag} run.csv is a file that this ranking reads" in done.err
+    assert Path("run.csv").read_text(encoding="utf-8") == run
 
 
 def test_tasks_with_queries_have_metrics_of_retrieval(search, tasks):

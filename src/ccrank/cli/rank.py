@@ -258,6 +258,7 @@ def rank_command(
     wanted, rows = given_tasks(
         items, by, query, comparative, poles, category, context, file, column, id, form, tasks
     )
+    first_run = None if first_stage is None else Path(first_stage)  # or one of the names, which are no files
     if first_stage is not None:
         from ccrank.cli.relevance import take_first_stage
 
@@ -265,14 +266,14 @@ def rank_command(
     for flag, written in {"--run": run, "--save-probe": save_probe, "--plot": plot}.items():
         if written is not None:
             check_place(written)
-            for given in (tasks, file, labels, context, probe):
+            for given in (tasks, file, labels, context, templates, probe, first_run):
                 refuse_overwriting(written, given, flag)
     # Validate the arguments before any slow work.
     if plot is not None:
         check_plot(plot, wanted)
     if output is not None:
         how = check_output(output, how)
-        for given in (tasks, file, labels, context):
+        for given in (tasks, file, labels, context, templates, probe, first_run):
             refuse_overwriting(output, given)
     if how not in (None, "json") and rows is not None:
         from ccrank.rows import RankedRows, encode_rows
