@@ -95,6 +95,9 @@ def test_a_study_without_results_says_why(tmp_path: Path, task_files: tuple[str,
         CcrankError, match=r"has no results: all its units failed, see .*failures\.jsonl; .*--retry"
     ):
         CliRunner().invoke(app, ["results", str(out)], catch_exceptions=False)
+    (out / "failures.jsonl").unlink()  # as while the study runs
+    with pytest.raises(CcrankError, match=f"all its units so far failed; `ccrank bench --out {out}` runs"):
+        CliRunner().invoke(app, ["results", str(out)], catch_exceptions=False)
 
 
 def test_flags_are_laid_over_presets(tmp_path: Path) -> None:

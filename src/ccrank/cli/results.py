@@ -68,9 +68,12 @@ def results_command(
     wanted = {"model": model, "dataset": dataset, "method": method, "split": split, "layer": layer}
     found = load_results(folder)
     if found.empty:
+        listed = folder / "failures.jsonl"  # written when all units are done
         raise CcrankError(
-            f"{folder} has no results: all its units failed, see {folder / 'failures.jsonl'}; "
-            f"`ccrank bench --out {folder} --retry` repeats them"
+            f"{folder} has no results: all its units failed, see {listed}; `ccrank bench --out {folder} --retry` "
+            "repeats them"
+            if listed.exists()
+            else f"{folder} has no results: all its units so far failed; `ccrank bench --out {folder}` runs the others"
         )
     frame = choose(found, **{name: _list(text) for name, text in wanted.items()})
     if trec or qrels:

@@ -81,9 +81,7 @@ def study_view() -> Iterator[Any]:
 
         def expect(self, model: str, units: int, seconds: float) -> None:
             if seconds > SLOW:
-                self.line(
-                    f"{counted(units, 'unit')} on {model} take about {duration(seconds)} on this machine"
-                )
+                self.line(f"{counted(units, 'unit')} on {model}: about {duration(seconds)} on this machine")
 
         def finish(self, unit: Unit, outcome: Outcome, seconds: float, weight: float, spent: Cost) -> None:
             self.advance(weight, spent)
