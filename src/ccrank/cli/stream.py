@@ -64,9 +64,8 @@ def rank_stream(
     if labels is not None:
         if "labels" not in get_method(chosen).options:
             raise CcrankError(f"{chosen} uses no labels; remove --labels, or use --method auto")
-        read_text(
-            labels
-        )  # a missing file is refused before the model is loaded; its rows are checked with the items
+        # A missing file is refused before the model is loaded; its rows are checked with the items.
+        read_text(labels)
     settings = StreamOptions(**{name: value for name, value in given.items() if value is not None})
     settings = replace(settings, labels=labels)
     open_source(path, settings.column, settings.format)  # a bad file is refused before the model is loaded
