@@ -296,10 +296,16 @@ def rank_command(
         rankings = [replace(one, task=replace(one.task, values=None)) for one in rankings]
     if rows is not None:
         rankings = [replace(rankings[0], rows=rows)]
+    # Files come before what is shown, which ends early where it is piped into `head`.
+    unsaved = None if save_probe is None else save_shared_probe(rankings, save_probe)
     if run is not None:
         from ccrank.cli.relevance import run_of
 
         write_atomically(run, run_of(rankings))
+    if plot is not None:
+        from ccrank.scale_plot import plot_scale
+
+        plot_scale(rankings[0], plot)
     if output is not None and how:
         write_atomically(output, rendered(how, rankings, top, reverse, many=tasks is not None))
         if how != "json":
@@ -313,12 +319,8 @@ def rank_command(
 
         show(rankings, top, reverse, signals)
     show_warnings(rankings)
-    if plot is not None:
-        from ccrank.scale_plot import plot_scale
-
-        plot_scale(rankings[0], plot)
-    if save_probe is not None:
-        save_shared_probe(rankings, save_probe)
+    if unsaved is not None:
+        raise unsaved
 
 
 def _expected(

@@ -107,8 +107,9 @@ def check_fits_probe(method: Method) -> None:
         )
 
 
-def save_shared_probe(rankings: Sequence[Ranking], path: Path) -> None:
-    """Write the probe of the ranking; for several tasks, only one that they share."""
+def save_shared_probe(rankings: Sequence[Ranking], path: Path) -> CcrankError | None:
+    """Write the probe of the ranking; for several tasks, only one that they share. The error, if it cannot be saved, is
+    returned, since the ranking is written all the same."""
     probes = {id(ranking.probe): ranking.probe for ranking in rankings}
     [found] = probes.values() if len(probes) == 1 else [None]
     if found is None:
@@ -117,5 +118,9 @@ def save_shared_probe(rankings: Sequence[Ranking], path: Path) -> None:
             if len(probes) > 1
             else "it was not fitted to one layer; give one, such as --layer 12"
         )
-        raise CcrankError(f"{rankings[0].method} has no probe to save: {reason}")
-    found.save(path)
+        return CcrankError(f"{rankings[0].method} has no probe to save: {reason}")
+    try:
+        found.save(path)
+    except CcrankError as error:
+        return error
+    return None
