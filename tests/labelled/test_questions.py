@@ -154,3 +154,20 @@ def test_pairs_are_chosen_with_an_open_mind():
     assert {(one.prior_weight, one.kernel_share, one.mix) for one in undecided_grid()} == {
         (one.prior_weight, one.kernel_share, one.mix) for one in grid()
     }
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 15])
+def test_a_session_of_both_ends_when_all_items_are_graded(count):
+    """Where no pair is left, the turn goes to a grade."""
+    session, _ = pair_session(0, 0.5, count=count)
+    session.kind = "both"
+    while (question := session.question()) is not None:
+        question.answer("first" if question.kind == "pair" else 3)
+        assert len(session.rows) < 3 * count
+    assert len(session.labels.values) == count
+
+
+def test_two_items_are_compared_once():
+    """Where only two items are left that have been compared with each other, the session ends."""
+    session, gold = pair_session(0, 0.5, count=2)
+    assert len(answer_by(session, gold, 10)) == 1

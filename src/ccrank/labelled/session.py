@@ -183,9 +183,12 @@ class Session:
 
     def question(self) -> Question | None:
         """The question that teaches most now; None if there is none left."""
-        kind: Kind = "grade" if self.kind == "grade" else "pair"
-        if self.kind == "both":
-            kind = "pair" if len(self.rows) % 2 else "grade"
+        if self.kind != "both":
+            return self._question(self.kind)
+        turns: tuple[Kind, Kind] = ("pair", "grade") if len(self.rows) % 2 else ("grade", "pair")
+        return self._question(turns[0]) or self._question(turns[1])
+
+    def _question(self, kind: Kind) -> Question | None:
         graded = {normal_form(self.items[place]) for place in self._graded()} | self.skipped
         left = np.array(
             [place for place in self.candidates if normal_form(self.items[place]) not in graded], int
@@ -193,7 +196,7 @@ class Session:
         if kind == "pair":
             times = self._comparisons(left)
             left = left[times < (1 if np.sum(times == 0) > 1 else MOST_COMPARISONS)]
-        if len(left) < (1 if kind == "grade" else 2):
+        if len(left) < (1 if kind == "grade" else 2) or (kind == "pair" and self._compared(left)):
             return None
         if kind == "grade" and len(known := self._graded()) < FIRST_GRADES:
             return Question(kind, (self.items[self._representative(known, left)],), self)
@@ -243,6 +246,13 @@ class Session:
             self._place[normal_form(text)] for what, *both in self.rows if what == "pair" for text in both
         )
         return np.array([seen[int(place)] for place in places], int)
+
+    def _compared(self, places: np.ndarray) -> bool:
+        """Whether these items are two that have been compared with each other."""
+        names = {normal_form(self.items[place]) for place in places}
+        return len(names) == 2 and any(
+            what == "pair" and {normal_form(text) for text in both} == names for what, *both in self.rows
+        )
 
     def record(self, question: Question, value: float | str) -> None:
         """Take an answer to a question; see `Question.answer`."""
