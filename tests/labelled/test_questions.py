@@ -145,7 +145,7 @@ def test_the_first_pairs_show_whether_the_label_free_score_is_right(monkeypatch)
     assert undecided > difference() + 0.1
 
 
-def test_pairs_are_chosen_with_an_open_mind():
+def test_pairs_are_chosen_without_trust_in_the_label_free_score():
     """Every weight of the label-free score is equally probable where pairs are chosen, and all settings count."""
     total = {}
     for one in undecided_grid():
