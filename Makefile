@@ -2,7 +2,12 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements/constraints.txt
+LOCK ?= requirements/lock.txt
+# uv creates environments and installs where it is on the PATH; `make UV= …` takes venv and pip.
+UV ?= $(shell command -v uv)
+export UV
+CREATE = test -x $(BIN)/python || $(if $(UV),$(UV) venv --quiet --seed --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
+INSTALL = sh requirements/install.sh $(BIN)/python $(LOCK)
 export CCRANK_DATA ?= $(abspath $(wildcard ../shared/data))
 
 # Two test processes of one thread each: torch's own threads would only compete with them. The tests of a file stay in one
@@ -10,7 +15,7 @@ export CCRANK_DATA ?= $(abspath $(wildcard ../shared/data))
 JOBS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-.PHONY: demo test coverage mutants wheel-test clients notebooks docs lint bench format clean recording page-tools reproduction
+.PHONY: demo test coverage mutants wheel-test clients notebooks docs lint bench format clean recording page-tools reproduction dist lock test-latest test-lowest
 
 demo: $(VENV)/core
 	$(BIN)/ccrank rank pizza broccoli candy apple rice --by healthiness --category food
@@ -29,13 +34,17 @@ mutants: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	$(BIN)/python tests/run_mutants.py --jobs $(JOBS)
 
-# The wheel, built and run in a fresh environment.
+# The wheel, built and run in a fresh environment. WHEEL=dist/NAME.whl takes one that is built already.
 wheel-test: $(VENV)/dev
-	$(BIN)/python -m pytest -m slow tests/test_wheel.py
+	$(BIN)/python -m pytest -m slow tests/test_wheel.py -rs
+
+# What a release publishes: the wheel and the source archive, in dist/.
+dist: $(VENV)/dev
+	$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
 
 # Clients of search tools against a local server: the SDKs are larger than what they test, so `make test` has none.
 clients: $(VENV)/dev
-	$(INSTALL) -r requirements/clients.txt
+	$(INSTALL) '.[dev]' -r requirements/clients.txt
 	$(BIN)/python -m pytest tests/server/test_clients.py -rs
 
 # The notebooks of examples/, executed again; their outputs are compared with the committed ones.
@@ -54,7 +63,7 @@ recording: $(VENV)/dev
 
 # TypeScript and axe-core, with which the tests check the page's types and accessibility; without them they do not.
 page-tools:
-	npm install --silent --no-fund --no-audit --prefix build/page-tools typescript@5 axe-core@4
+	npm install --silent --no-fund --no-audit --prefix build/page-tools typescript@5.9.3 axe-core@4.14.0
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check src tests benchmarks examples
@@ -83,7 +92,7 @@ HOW := --dtype float32 --device $(DEVICE) $(if $(LIMIT),--limit $(LIMIT))
 FEWER := $(if $(LIMIT),--seeds 2 --shuffles 2)
 CRITERIA := headline-positive tweet-joy politeness offensive formality
 TEXTS := $(wildcard $(patsubst %,$(CCRANK_DATA)/textcriteria/%.jsonl,$(CRITERIA)))
-reproduction: $(VENV)/core
+reproduction: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	mkdir -p $(NUMBERS)
 	$(if $(LIMIT),cp docs/reproduction.md $(CLAIMS))
@@ -98,20 +107,38 @@ reproduction: $(VENV)/core
 	@echo "5 of 5: numbers in $(NUMBERS), tables in $(CLAIMS)"
 	$(BIN)/python benchmarks/reproduction.py $(STUDY) --data $(NUMBERS)/reproduction.json --page $(CLAIMS)
 
-# torch first, under the constraint: as a dependency of something else it would bring gigabytes of CUDA.
-$(VENV)/core: pyproject.toml requirements/constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) torch
-	$(INSTALL) -e .
-	touch $@
+# The exact versions that all of these install, on Python 3.10 to 3.13. `make lock` renews all of them, and `make lock KEEP=1`
+# changes only what the ranges demand.
+COMPILE = build/uv/bin/uv pip compile --quiet --no-annotate
+lock: build/uv/bin/uv
+	$(COMPILE) --universal --python-version 3.10 --all-extras $(if $(KEEP),,--upgrade) \
+	  --custom-compile-command 'make lock' -c requirements/constraints.txt -o $(LOCK) pyproject.toml requirements/clients.txt
+
+# The ranges of pyproject.toml, at both ends: the newest versions, and the oldest ones that it allows.
+test-latest:
+	$(MAKE) test VENV=build/latest LOCK=newest
+
+test-lowest: build/uv/bin/uv
+	$(COMPILE) --only-binary :all: --resolution lowest-direct --extra dev --extra all -o build/lowest.txt pyproject.toml
+	$(MAKE) test VENV=build/lowest LOCK=build/lowest.txt
+
+build/uv/bin/uv: requirements/lock.txt
+	$(PYTHON) -m venv build/uv
+	build/uv/bin/pip install --quiet --only-binary=:all: -c requirements/lock.txt uv
+
+# Each says under which lock it was made; a test then compares what is installed with the lock.
+$(VENV)/core: pyproject.toml $(wildcard $(LOCK)) requirements/install.sh
+	$(CREATE)
+	$(INSTALL) .
+	echo $(LOCK) > $@
 
 $(VENV)/dev: $(VENV)/core
-	$(INSTALL) -e '.[dev]'
-	touch $@
+	$(INSTALL) '.[dev]'
+	echo $(LOCK) > $@
 
 $(VENV)/docs: $(VENV)/core
-	$(INSTALL) -e '.[docs]'
-	touch $@
+	$(INSTALL) '.[docs]'
+	echo $(LOCK) > $@
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

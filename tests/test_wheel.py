@@ -14,10 +14,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-
-from ccrank.toml import parse_toml
-from ccrank.version import __version__
 from tiny import tiny_model
+
+from ccrank.util.files import parse_toml
+from ccrank.version import __version__
 
 ROOT = Path(__file__).parents[1]
 MODULES = {
@@ -64,7 +64,9 @@ def test_there_is_one_version() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the source so that no earlier build leaks into it; needs no network."""
+    """The wheel that WHEEL names, or one built from a copy of the source, into which no earlier build leaks."""
+    if given := os.environ.get("WHEEL"):
+        return (ROOT / given).resolve()
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -96,13 +98,13 @@ def pip(*arguments: object) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def run(environment: Path, folder: Path, *arguments: object) -> str:
-    """A command of the fresh environment, run away from the repository and without its settings."""
+def run(scripts: Path, folder: Path, *arguments: object, **settings: str) -> str:
+    """A command of an environment, run away from the repository and without its settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "CCRANK"))}
     done = subprocess.run(
-        [environment / arguments[0], *map(str, arguments[1:])],
+        [scripts / arguments[0], *map(str, arguments[1:])],
         cwd=folder,
-        env={**kept, "OMP_NUM_THREADS": "1", "CCRANK_CACHE": str(folder / "cache")},
+        env={**kept, "OMP_NUM_THREADS": "1", "CCRANK_CACHE": str(folder / "cache"), **settings},
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -135,11 +137,28 @@ def test_the_wheel_runs_in_a_fresh_environment(environment: Path, tmp_path: Path
     assert "--by" in run(environment, tmp_path, "ccrank", "rank", "--help")
     where = run(environment, tmp_path, "python", "-c", "import ccrank; print(ccrank.__file__)").strip()
     assert Path(where).is_relative_to(environment.parent)
-    folder = tmp_path / "tiny-llama"
+    printed = run(environment, tmp_path, *ranking(tmp_path))
+    assert {row["item"] for row in json.loads(printed)["items"]} == {"Peru", "Chad"}
+
+
+def ranking(folder: Path) -> list[object]:
+    """A `ccrank rank` with a model that is made in the folder."""
     loaded = tiny_model("llama", max_position_embeddings=512)
-    loaded.model.save_pretrained(folder)
-    loaded.tokenizer.save_pretrained(folder)
+    loaded.model.save_pretrained(folder / "tiny-llama")
+    loaded.tokenizer.save_pretrained(folder / "tiny-llama")
+    return ["ccrank", "rank", "Peru", "Chad", "--by", "size", "-m", folder / "tiny-llama", "--json"]
+
+
+@pytest.mark.slow
+def test_uvx_runs_the_wheel(wheel: Path, tmp_path: Path) -> None:
+    """`uvx --from WHEEL ccrank rank …` ranks in an environment that has nothing but what the wheel asks for."""
+    scripts = Path(sys.executable).parent
+    if not shutil.which("uv", path=scripts):
+        pytest.skip("uv is not in this environment")
+    # uv reads no configuration of pip; without this it would not see a CPU build of torch that pip finds.
+    local = {"UV_FIND_LINKS": os.environ["PIP_FIND_LINKS"]} if "PIP_FIND_LINKS" in os.environ else {}
+    locked = ["--isolated", "--python", sys.executable, "--constraints", ROOT / "requirements" / "lock.txt"]
     printed = run(
-        environment, tmp_path, "ccrank", "rank", "Peru", "Chad", "--by", "size", "-m", folder, "--json"
+        scripts, tmp_path, "uv", "tool", "run", *locked, "--from", wheel, *ranking(tmp_path), **local
     )
     assert {row["item"] for row in json.loads(printed)["items"]} == {"Peru", "Chad"}
