@@ -2,6 +2,7 @@
 
 python benchmarks/broken_models.py default gemma-3-270m path/to/another
 python benchmarks/broken_models.py --bases default
+python benchmarks/broken_models.py --matrices default
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import Any
 
 import torch
 
-from ccrank.lm import LoadedModel, Reader, load_model
-from ccrank.lm.check import check_model
-from ccrank.lm.hub import locate
+from ccrank.models import LoadedModel, Reader, load_model
+from ccrank.models.check.model_check import check_model
+from ccrank.models.load.hub import find_model
 
 Change = Callable[[str, torch.Tensor, int], torch.Tensor | None]
 """Name and values of a weight, size of a head → new values, or None to keep them."""
@@ -71,7 +72,7 @@ def with_weights(name: str, change: Change) -> LoadedModel:
 @contextmanager
 def with_file(name: str, file: str, change: Callable[[dict[str, Any]], None]) -> Iterator[LoadedModel]:
     """A model of which one JSON file is changed."""
-    source = locate(name)
+    source = find_model(name).folder
     with tempfile.TemporaryDirectory() as folder:
         for path in source.iterdir():
             Path(folder, path.name).symlink_to(path.resolve())
@@ -133,13 +134,48 @@ def break_weights_and_tokenizer(name: str, has_bos: bool) -> None:
     show(short, "none, bfloat16", Reader(load_model(name, device="cpu", dtype="bfloat16")))
 
 
+def damage_matrices(name: str) -> None:
+    """Damage one matrix at a time: how far each sentence is from the figures of a listed model, and whether the general
+    bounds, which apply under any other name, refuse it too."""
+
+    def permuted(weight: torch.Tensor) -> torch.Tensor:
+        return weight[torch.randperm(len(weight), generator=torch.Generator().manual_seed(0))]
+
+    loaded = load_model(name, device="cpu")
+    ways = (
+        ("10.", "permuted", permuted),
+        ("3.", "reversed", lambda one: one.flip(0)),
+        ("3.", "negated", torch.neg),
+    )
+    for layer, mistake, change in ways:
+        for key, weight in loaded.model.named_parameters():
+            if f"layers.{layer}" not in key or weight.dim() != 2:
+                continue
+            before = weight.detach().clone()
+            with torch.no_grad():
+                weight.copy_(change(before))
+            verdict, general = (
+                check_model(Reader(replace(loaded, name=one))) for one in (loaded.name, "unlisted")
+            )
+            print(
+                f"| {key} {mistake} | {verdict.difference:.1%} | {verdict.status} | {general.status} |",
+                flush=True,
+            )
+            with torch.no_grad():
+                weight.copy_(before)
+
+
 def main() -> None:
     """Break each model in every way that it can be broken in."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--bases", action="store_true", help="change the base of rotary embeddings only")
+    parser.add_argument("--matrices", action="store_true", help="damage single matrices of a listed model")
     arguments = parser.parse_args()
     for name in arguments.models:
+        if arguments.matrices:
+            damage_matrices(name)
+            continue
         short = Path(name).name
         loaded = load_model(name, device="cpu")
         show(short, "none", Reader(loaded))

@@ -1,7 +1,7 @@
 """Measures of `claims_prompting.py`: pure functions on margins and scores, each with its chance level.
 
-Margins are (N, N) log-odds as in `ccrank.aggregate`; runs are (R, N) scores of one task: seeds of a probe, shuffles of
-a list, or a single row. Gold is (N,) values. Means are over tasks.
+Margins are (N, N) log-odds as in `ccrank.metrics.pairwise`; runs are (R, N) scores of one task: seeds of a probe,
+shuffles of a list, or a single row. Gold is (N,) values. Means are over tasks.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from ccrank.aggregate import circular_triads, most_circular_triads, win_counts
 from ccrank.metrics import (
     abs_tau,
     chance_abs_tau,
     chance_free_accuracy,
-    chance_pairs,
+    chance_pair_accuracy,
     chance_tau_sd,
     free_accuracy,
     kendall_tau,
@@ -27,10 +26,13 @@ from ccrank.metrics import (
     paired_test,
     tau_b,
 )
+from ccrank.metrics.pairwise import circular_triads, most_circular_triads, wins_margins
 
 Row = dict[str, float]
 Golds = Sequence[ArrayLike]
 
+DRAWS = 1_000_000
+"""Random signs of a paired test, as in benchmarks/reproduction.py."""
 PERMUTATIONS = 500
 """Random orders of gold per task, for the chance level of answers that depend on each other."""
 
@@ -63,7 +65,7 @@ def accuracy_of_answers(
         for one, row in zip(answers, scores, strict=True):
             right = pair_accuracy(one, gold)
             single.append(max(right, 1 - right))
-            coins.append(chance_pairs(int(np.isfinite(one).sum())))
+            coins.append(chance_pair_accuracy(int(np.isfinite(one).sum())))
             permuted.append(permuted_accuracy(one, generator))
             final.append(free_accuracy(row, gold))
             chance.append(chance_free_accuracy(len(row)))
@@ -104,7 +106,7 @@ def calibrations(margins: Sequence[np.ndarray], golds: Golds) -> dict[str, Row]:
     for name, shift in shifts.items():
         calibrated = [one - by for one, by in zip(margins, shift, strict=True)]
         yes = [float((one > 0).sum() / np.isfinite(one).sum()) for one in calibrated]
-        taus = [kendall_tau(win_counts(one), gold) for one, gold in zip(calibrated, golds, strict=True)]
+        taus = [kendall_tau(wins_margins(one), gold) for one, gold in zip(calibrated, golds, strict=True)]
         sizes[name] = [abs(tau) for tau in taus]
         found[name] = {
             "yes": mean(yes),
@@ -250,4 +252,4 @@ def deviation(values: ArrayLike) -> float:
 
 def p_of(first: Sequence[float], second: Sequence[float]) -> float:
     """Two-sided p of a difference over tasks, by flipping signs."""
-    return paired_test(first, second, np.random.default_rng(0)).p_value
+    return paired_test(first, second, np.random.default_rng(0), flips=DRAWS).p_value

@@ -25,19 +25,20 @@ import numpy as np
 
 import claims_measures as measures
 from ccrank import CcrankError, CcrankWarning, Reader, ReaderOptions, Task, load_dataset
-from ccrank.aggregate import margins_of_pairs, win_counts
 from ccrank.api import rank_tasks
-from ccrank.experiment.units import spread
+from ccrank.io.taskfiles import read_tasks
+from ccrank.methods.probe_pipeline.fitting import ProbeSpec, fit_layers
+from ccrank.methods.probe_pipeline.probe_rankers import training_device
+from ccrank.methods.probe_pipeline.states import read_states
+from ccrank.methods.probing.batch import ordered_pairs
+from ccrank.methods.probing.objectives import objective_of
+from ccrank.methods.prompting.listwise import DIRECTIONS
 from ccrank.metrics import chance_abs_tau
-from ccrank.probe_pipeline import ProbeSpec, StateRequest, fit_layers, read_states
-from ccrank.probe_pipeline.rankers import training_device
-from ccrank.probing.batch import ordered_pairs
-from ccrank.probing.objectives import objective_of
-from ccrank.prompting.listwise import DIRECTIONS
+from ccrank.metrics.pairwise import margins_of_pairs, wins_margins
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking, canonical
-from ccrank.taskfiles import read_tasks
-from ccrank.toml import parse_toml
+from ccrank.study.experiment.units import spread
+from ccrank.util.files import parse_toml
 
 DATASETS = "synthfacts,scalaradj,wikilists,synthcontext,reviews,entsalience"
 PROBES = "pca,triplet,ordreg,random,ccs-pair"
@@ -108,8 +109,7 @@ class Dataset:
 
     def _read_probes(self, names: Sequence[str], wording: str) -> None:
         paired = objective_of(names[0]).prompt == "pair"
-        request = StateRequest((self.reader.depth,), wording, paired)
-        states = read_states(self.tasks, self.reader, self.templates, request)
+        states = read_states(self.tasks, self.reader, self.templates, paired=paired, template=wording)
         for name in names:
             seeds = tuple(range(self.seeds)) if objective_of(name).seeded else (0,)
             spec = ProbeSpec(name, seeds, device=training_device(self.reader))
@@ -122,7 +122,7 @@ class Dataset:
         """Per task the margins of each run's single answers, and the runs' final orders."""
         if name == "prompt-pair":
             own = self.calibrated()
-            return [[one] for one in own], [win_counts(one)[None] for one in own]
+            return [[one] for one in own], [wins_margins(one)[None] for one in own]
         scores, pairs = self.probe(name, "pair")
         return [
             [margins_of_pairs(row.shape[1], ordered_pairs(row.shape[1]), one - 0.5) for one in answers]
@@ -132,7 +132,7 @@ class Dataset:
     def runs(self, method: str, wording: str, single_probes: Sequence[str] = ()) -> Runs:
         """Per task (R, N) scores by a method with a wording; probes on the same states are fitted together."""
         if method == "prompt-pair":
-            return [win_counts(one)[None] for one in self.calibrated(wording)]
+            return [wins_margins(one)[None] for one in self.calibrated(wording)]
         if method == "prompt-point":
             return [one.scores[None] for one in self.rank(method, template=wording)]
         if method == "prompt-list":

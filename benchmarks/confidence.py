@@ -33,8 +33,8 @@ import ccrank
 import confidence_lists
 from ccrank import Reader, ReaderOptions, rank_tasks
 from ccrank.confidence import RIGHT, Features, confidence_of
-from ccrank.labelfree.combine import Signals
-from ccrank.labelfree.signals import wordings_of
+from ccrank.methods.labelfree.combine import Signals
+from ccrank.methods.labelfree.signals import wordings_of
 from ccrank.metrics import kendall_tau
 from confidence_lists import Listed
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import unseen
 from ccrank import Criterion, Task, load_dataset
-from ccrank.datasets.dataset import task_of_gold
-from ccrank.lexicon import FALLBACK
-from ccrank.taskfiles import read_tasks
+from ccrank.criteria.lexicon import FALLBACK
+from ccrank.io.taskfiles import read_tasks
+from ccrank.study.datasets.dataset import task_of_gold
 
 HALVES = ("choose", "report")
 FULL, CATEGORY, NAME, UNKNOWN = "full", "category", "name", "unknown"

@@ -20,10 +20,10 @@ import numpy as np
 
 from ccrank import CcrankWarning, Criterion, Reader, Task, load_dataset
 from ccrank.api import rank_tasks
+from ccrank.io.taskfiles import read_tasks
 from ccrank.metrics import tau_b
-from ccrank.standardise import z_scores
 from ccrank.task import normal_form
-from ccrank.taskfiles import read_tasks
+from ccrank.util.zscores import z_scores
 
 MOST_ITEMS, FINALISTS = 80, 16
 

@@ -19,7 +19,7 @@ import gguf
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.lm.loading import LoadedModel, load_model
+from ccrank.models.load.loading import LoadedModel, load_model
 
 SPLITS: Mapping[str, str] = {"ByteLevel": "gpt-2", "Digits ByteLevel": "smollm"}
 """How a tokenizer cuts a text before merging → llama.cpp's name for it."""

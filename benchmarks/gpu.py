@@ -1,6 +1,6 @@
 """Speed on a CUDA device: short prompts, pairs behind a context, one list, probes; and that every path agrees.
 
-    python benchmarks/gpu.py [--rows short,list,probes,pairs,memory,blocks,prefix]
+    python benchmarks/gpu.py [--rows short,list,probes,pairs,memory]
 
 Weights are random, which changes no operation count, and the tokenizer is trained on made-up words, so nothing is
 downloaded. Every comparison asserts equality within the precision of bfloat16 before a time is printed. Rates are
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,10 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-import prefix_attention
 from ccrank.api import rank_tasks
-from ccrank.lm import LoadedModel, Reader
-from ccrank.lm.chunks import Wish
-from ccrank.lm.prompt_tokenizer import PromptTokenizer
-from ccrank.lm.tree_attention import using_blocks
-from ccrank.probing import fit_each
+from ccrank.methods.probing.fits import fit_each
+from ccrank.models import LoadedModel, Reader
+from ccrank.models.engine.plan import Wish
 from ccrank.prompts import Prompt, load_templates
 from ccrank.task import Criterion, Task
 
@@ -40,9 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--rows", default="short,list,probes,pairs,memory,blocks,prefix", help="what to measure"
-    )
+    parser.add_argument("--rows", default="short,list,probes,pairs,memory", help="what to measure")
     parser.add_argument("--items", type=int, default=40_000, help="short prompts")
     parser.add_argument("--tasks", type=int, default=128, help="tasks of pairs behind a context")
     parser.add_argument("--layers", type=int, default=32, help="layers of the 7B shape")
@@ -64,21 +58,15 @@ def main() -> None:
         del small
     if "probes" in rows:
         probes()
-    if "prefix" in rows:
-        prompts = pairs_behind_contexts(tokenizer, arguments.tasks)
-        encoded = PromptTokenizer(tokenizer, "causal").encode_batch(prompts, [tuple(ANSWERS)] * len(prompts))
-        prefix_attention.measure(encoded.tokens, heads=32, width=128, budget=32768, device="cuda")
-    if {"pairs", "memory", "blocks"} & set(rows):
+    if {"pairs", "memory"} & set(rows):
         torch.cuda.empty_cache()
         large = loaded_of(tokenizer, hidden_size=4096, intermediate_size=11008,
                           num_hidden_layers=arguments.layers, num_attention_heads=32)  # fmt: skip
         prompts = pairs_behind_contexts(tokenizer, arguments.tasks)
         if "pairs" in rows:
-            pairs(large, prompts, "additive mask")
+            pairs(large, prompts)
         if "memory" in rows:
             out_of_memory(large, prompts)
-        if "blocks" in rows:
-            blocks(large, prompts)
 
 
 def short_prompts(loaded: LoadedModel, count: int) -> None:
@@ -97,9 +85,7 @@ def short_prompts(loaded: LoadedModel, count: int) -> None:
     reader._second_thread = False
     prompts = [templates.single(task, index) for index in range(4096)]
     rendering = timed(lambda: [templates.single(task, index) for index in range(4096)])
-    host = timed(
-        lambda: reader._prepare(prompts, [tuple(ANSWERS)] * len(prompts), Wish((), True, False, False), 0)
-    )
+    host = timed(lambda: reader._prepare(prompts, [tuple(ANSWERS)] * len(prompts), Wish(), 0))
     few = GENERATOR.choice(count, 64, replace=False).tolist()
     one = Reader(loaded, path="one").read([templates.single(task, index) for index in few], ANSWERS)
     difference = agree(readings.logits[few], one.logits, "short prompts, tree and one by one")
@@ -157,40 +143,24 @@ def probes() -> None:
     print(f"all five probes: {total:.2f} s")
 
 
-def pairs(loaded: LoadedModel, prompts: list[Prompt], name: str) -> Any:
+def pairs(loaded: LoadedModel, prompts: list[Prompt]) -> None:
     """The 56 ordered pairs of 8 items behind 400 tokens of context."""
     peak = matmul_rate()
     weights = sum(parameter.numel() for parameter in loaded.model.model.layers.parameters())
     reader = Reader(loaded, path="tree")
-    if name != "additive mask":
-        reader.engine.masks = replace(reader.engine.masks, blocks=True)
     reader.read(prompts[:448], ANSWERS)
     found: dict[str, Any] = {}
     seconds = min(timed(lambda: found.__setitem__("tree", reader.read(prompts, ANSWERS))) for _ in range(2))
     cost = found["tree"].cost
     useful = 2 * weights * cost.distinct_tokens / seconds
-    line = (
-        f"7B pairs, {name}: {len(prompts) / 56 / seconds:.1f} tasks/s "
+    padded = Reader(loaded, path="padded", batch_tokens=16384).read(prompts[:112], ANSWERS)
+    difference = agree(found["tree"].logits[:112], padded.logits, "pairs, tree and padded")
+    print(
+        f"7B pairs: {len(prompts) / 56 / seconds:.1f} tasks/s "
         f"({seconds:.2f} s for {len(prompts) // 56} tasks), "
-        f"{useful / 1e12:.0f} of {peak / 1e12:.0f} TFLOP/s ({useful / peak:.0%})"
+        f"{useful / 1e12:.0f} of {peak / 1e12:.0f} TFLOP/s ({useful / peak:.0%}); "
+        f"largest difference from padded {difference:.3f}"
     )
-    if name == "additive mask":
-        padded = Reader(loaded, path="padded", batch_tokens=16384).read(prompts[:112], ANSWERS)
-        line += (
-            f"; largest difference from padded {agree(found['tree'].logits[:112], padded.logits, name):.3f}"
-        )
-    print(line)
-    return found["tree"].logits
-
-
-def blocks(loaded: LoadedModel, prompts: list[Prompt]) -> None:
-    """The same with flex attention, whose first pass compiles it."""
-    masked = Reader(loaded, path="tree").read(prompts[:448], ANSWERS).logits
-    start = time.perf_counter()
-    with using_blocks(loaded.model):
-        logits = pairs(loaded, prompts, "flex attention by blocks")
-    agree(logits[:448], masked, "flex attention and additive masks")
-    print(f"flex attention took {time.perf_counter() - start:.0f} s in all, compiling included")
 
 
 def out_of_memory(loaded: LoadedModel, prompts: list[Prompt]) -> None:

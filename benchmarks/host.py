@@ -18,8 +18,8 @@ import numpy as np
 import torch
 import transformers
 
-from ccrank.lm import LoadedModel, Reader, ReadingCache
-from ccrank.lm.hub import locate
+from ccrank.models import LoadedModel, Reader, ReadingCache
+from ccrank.models.load.hub import find_model
 from ccrank.prompts import Prompt, load_templates
 from ccrank.task import Criterion, Task
 
@@ -29,7 +29,7 @@ ANSWERS = ["Yes", "No"]
 
 def main() -> None:
     torch.set_num_threads(1)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(locate("default"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(find_model("default").folder)
     config = transformers.LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1,
         max_position_embeddings=4096,

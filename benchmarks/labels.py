@@ -25,13 +25,12 @@ from scipy.special import expit
 from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
-from ccrank.labelfree.anchored import smoothed
-from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
-from ccrank.labelled.kernel import Kernel
-from ccrank.labelled.observations import normal_scores, observe
-from ccrank.labelled.settings import Setting, grid
+from ccrank.methods.labelfree.anchored import smoothed
+from ccrank.methods.labelled.fit import Fitted, fit_products, rank_intervals
+from ccrank.methods.labelled.observations import normal_scores, observe
+from ccrank.methods.labelled.prior import Kernel, Setting, grid
 from ccrank.metrics import tau_b
-from ccrank.standardise import z_scores
+from ccrank.util.zscores import z_scores
 from labels_asked import print_asked, varied
 from labels_lists import TEXTS, LongList, embed, load, read
 

@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 
 from ccrank import Criterion, Task
-from ccrank.exemplars import WRITTEN
-from ccrank.labelled.kernel import Kernel
-from ccrank.labelled.observations import normal_scores
-from ccrank.labelled.session import Asked, Row, Session
-from ccrank.labelled.settings import Setting
+from ccrank.criteria.exemplars import WRITTEN
+from ccrank.labels import LabelRow
+from ccrank.methods.labelled.observations import normal_scores
+from ccrank.methods.labelled.prior import Kernel, Setting
+from ccrank.methods.labelled.session import Session, SessionKind
 from ccrank.metrics import tau_b
 from ccrank.ranking import Ranking
-from ccrank.standardise import z_scores
+from ccrank.util.zscores import z_scores
 from labels_lists import LongList
 
 SHOWN = (5, 10, 20, 30, 40)
@@ -49,7 +49,7 @@ def varied(lists: Sequence[LongList], variant: str) -> list[LongList]:
 
 
 def print_asked(
-    lists: Sequence[LongList], kind: Asked, draws: int, shown: Sequence[int] = SHOWN
+    lists: Sequence[LongList], kind: SessionKind, draws: int, shown: Sequence[int] = SHOWN
 ) -> dict[int, tuple[float, float]]:
     """Print τ of all items, labelled ones too, by asked and by random labels, and how many asked ones reach the τ of
     random ones; labels -> both τ."""
@@ -79,10 +79,10 @@ def print_asked(
     return {labels: (float(asked[labels]), float(random[labels])) for labels in shown}
 
 
-def random_rows(one: LongList, kind: Asked, count: int, rng: np.random.Generator) -> list[Row]:
+def random_rows(one: LongList, kind: SessionKind, count: int, rng: np.random.Generator) -> list[LabelRow]:
     """Answers to random questions: items to grade, each once, and pairs of items."""
     items = iter(rng.permutation(len(one.values)).tolist())
-    rows: list[Row] = []
+    rows: list[LabelRow] = []
     while len(rows) < count:
         if kind == "grade" or (kind == "both" and len(rows) % 2 == 0):
             item = next(items)
@@ -92,13 +92,13 @@ def random_rows(one: LongList, kind: Asked, count: int, rng: np.random.Generator
     return rows
 
 
-def higher_first(one: LongList, first: int, second: int) -> Row:
+def higher_first(one: LongList, first: int, second: int) -> LabelRow:
     """The answer to which of two items is higher; of equal ones the first, which is arbitrary."""
     high, low = (first, second) if one.values[first] >= one.values[second] else (second, first)
     return ("pair", str(high), str(low))
 
 
-def curve(one: LongList, kind: Asked, rows: Sequence[Row]) -> np.ndarray:
+def curve(one: LongList, kind: SessionKind, rows: Sequence[LabelRow]) -> np.ndarray:
     """τ after the first 0, 1, … of these answers."""
     session = session_of(one, kind)
     taus = [tau_b(one.auto, one.values)]
@@ -108,7 +108,7 @@ def curve(one: LongList, kind: Asked, rows: Sequence[Row]) -> np.ndarray:
     return np.array(taus)
 
 
-def asked_curve(one: LongList, kind: Asked, first: Sequence[Row], most: int) -> np.ndarray:
+def asked_curve(one: LongList, kind: SessionKind, first: Sequence[LabelRow], most: int) -> np.ndarray:
     """τ after 0, 1, … answers to the session's own questions; draws differ in the first answer alone."""
     session = session_of(one, kind)
     session.resume(first)
@@ -123,7 +123,7 @@ def asked_curve(one: LongList, kind: Asked, first: Sequence[Row], most: int) -> 
     return np.array([*taus, *[taus[-1]] * (most + 1 - len(taus))])
 
 
-def session_of(one: LongList, kind: Asked) -> Session:
+def session_of(one: LongList, kind: SessionKind) -> Session:
     """A session on a list whose items are named by their numbers."""
     task = Task(Criterion("criterion"), tuple(str(place) for place in range(len(one.values))))
     details = {"signals": {WRITTEN: []} if one.written else {}}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ccrank.labelfree.anchored import smoothed
-from ccrank.standardise import z_scores
+from ccrank.methods.labelfree.anchored import smoothed
+from ccrank.util.zscores import z_scores
 
 TEXTS = {
     "choose": ("convincing", "difficulty", "headline-positive", "politeness"),
@@ -44,8 +44,8 @@ class LongList:
 def read(folder: Path, half: str, device: str, model: str, exemplars: bool = True) -> None:
     """Signals and states of every list of a half that is not in the folder yet."""
     from ccrank import Reader, ReaderOptions, Task
-    from ccrank.exemplars import WRITTEN
-    from ccrank.labelfree.combine import read_signals
+    from ccrank.criteria.exemplars import WRITTEN
+    from ccrank.methods.labelfree.combine import read_signals
     from ccrank.prompts import load_templates
 
     options = ReaderOptions(device=device, dtype="float32")
@@ -74,8 +74,8 @@ def read(folder: Path, half: str, device: str, model: str, exemplars: bool = Tru
 def pooled_lists(half: str) -> Iterator[tuple[str, object, dict[str, float]]]:
     """(name, criterion, item → value) of each dataset, its items in the order of their texts."""
     from ccrank import load_dataset
+    from ccrank.io.taskfiles import read_tasks
     from ccrank.task import normal_form
-    from ccrank.taskfiles import read_tasks
 
     files = [
         (name, read_tasks(Path(os.environ["CCRANK_DATA"], "textcriteria") / f"{name}.jsonl"))

@@ -21,15 +21,15 @@ from itertools import groupby
 import numpy as np
 
 from ccrank import Reader, ReaderOptions, Task, load_dataset
-from ccrank.experiment.units import spread
-from ccrank.lm.layers import parse_layers
+from ccrank.methods.probe_pipeline.fitting import ProbeSpec, closest_to_anchors, seed_scores
+from ccrank.methods.probe_pipeline.probe_rankers import TEMPLATES
+from ccrank.methods.probe_pipeline.states import read_anchors, read_single_states
+from ccrank.methods.probing.objectives import Settings, objective_of
 from ccrank.metrics import chance_abs_tau, kendall_tau
-from ccrank.probe_pipeline.fitting import ProbeSpec, seed_scores
-from ccrank.probe_pipeline.selection import TEMPLATES, closest_to_anchors, read_anchors
-from ccrank.probing.objectives import Settings, objective_of
-from ccrank.probing.reading import read_single_states
+from ccrank.models.reader_like import parse_layers
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import canonical
+from ccrank.study.experiment.units import spread
 
 DATASETS = "everyday,scalaradj,wikilists,reviews,entsalience"
 PROBES = "pca,triplet,margin,ordreg,sup-margin,sup-ordreg"

@@ -82,10 +82,10 @@ def compare(arguments: argparse.Namespace) -> None:
     import numpy as np
     import torch
 
-    from ccrank.datasets import load_dataset
-    from ccrank.lm import Reader
+    from ccrank.models import Reader
     from ccrank.prompts import Piece, Prompt, load_templates
     from ccrank.reader_options import ReaderOptions
+    from ccrank.study.datasets import load_dataset
 
     torch.set_num_threads(arguments.threads)
     templates = load_templates()

@@ -97,7 +97,8 @@ def write_items(path: Path, rows: int) -> Path:
 def made_up(model: str, source: str, out: str, method: str) -> None:
     """The command, with an engine that reads nothing."""
     from ccrank import Criterion, Reader
-    from ccrank.stream import StreamOptions, rank_file
+    from ccrank.jobs import StreamOptions, run_job
+    from ccrank.request import RankRequest
 
     def engine(*_: object) -> object:
         def score(blocks: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, np.ndarray]]:
@@ -106,9 +107,9 @@ def made_up(model: str, source: str, out: str, method: str) -> None:
 
         return score
 
-    criterion = Criterion("size", poles=("small", "large"))
+    request = RankRequest(by=Criterion("size", poles=("small", "large")), method=method)
     options = StreamOptions(column="text")
-    rank_file(source, out, criterion, Reader.open(model), method=method, stream=options, engine=engine)
+    run_job(Path(source), Path(out), request, Reader.open(model), options, engine=engine)
 
 
 def start(model: Path, source: Path, out: Path, method: str, cache: Path) -> subprocess.Popen:

@@ -11,9 +11,9 @@ import argparse
 import random
 import sys
 
-from ccrank.lexicon import are_opposite, known_adjectives
-from ccrank.lm import Reader
-from ccrank.opposites import SHOTS, propose_opposite
+from ccrank.criteria.lexicon import are_opposite, known_adjectives
+from ccrank.methods.opposites import SHOTS, propose_opposite
+from ccrank.models import Reader
 
 
 def main() -> None:

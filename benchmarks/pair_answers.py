@@ -29,12 +29,12 @@ from typing import Any
 import numpy as np
 
 from ccrank import CcrankError, CcrankWarning, Reader, ReaderOptions, Task, load_dataset
-from ccrank.aggregate import win_counts
 from ccrank.api import rank_tasks
-from ccrank.experiment.units import spread
-from ccrank.lm import ReaderLike
+from ccrank.io.taskfiles import read_tasks
 from ccrank.metrics import kendall_tau, mean_with_interval
-from ccrank.taskfiles import read_tasks
+from ccrank.metrics.pairwise import wins_margins
+from ccrank.models import ReaderLike
+from ccrank.study.experiment.units import spread
 
 LIMIT = 60
 
@@ -45,7 +45,7 @@ def coefficients(margins: np.ndarray, gold: Sequence[float]) -> tuple[float, flo
     Parameters
     ----------
     margins
-        (N, N) log-odds as in `ccrank.aggregate`: row = first item, column = second.
+        (N, N) log-odds as in `ccrank.metrics.pairwise`: row = first item, column = second.
     gold
         (N,) the gold values; used in their standard deviations.
     """
@@ -82,7 +82,7 @@ def row_of(tasks: Sequence[Task], margins: Sequence[np.ndarray]) -> dict[str, An
     """The numbers of one dataset and comparative: means over lists; τ is that of `prompt-pair` with its calibration."""
     golds = [task.values or () for task in tasks]
     fits = np.array([coefficients(one, gold) for one, gold in zip(margins, golds, strict=True)])
-    wins = [win_counts(one - np.nanmean(one)) for one in margins]
+    wins = [wins_margins(one - np.nanmean(one)) for one in margins]
     taus = [kendall_tau(scores, gold) for scores, gold in zip(wins, golds, strict=True)]
     found: dict[str, Any] = {
         "comparative": tasks[0].criterion.comparative_phrase,

@@ -24,11 +24,11 @@ from pathlib import Path
 
 import torch
 
-from ccrank.datasets import load_dataset
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader, load_model
-from ccrank.lm.hf_logging import quiet_transformers
-from ccrank.prompts.prompt import Piece, Prompt
+from ccrank.models import Reader, load_model
+from ccrank.models.load.transformers_settings import quiet_transformers
+from ccrank.prompts import Piece, Prompt
+from ccrank.study.datasets import load_dataset
 from paper_faults_formulas import Finding, biases, chance, loss, rule
 from paper_faults_states import Material, ceiling, direction, material, start
 

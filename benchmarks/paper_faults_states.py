@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ccrank.api import rank_tasks
-from ccrank.lm import Reader
+from ccrank.methods.probe_pipeline.states import read_single_states
+from ccrank.methods.probing.fits import cross_validate, fit_each, held_out_scores, leave_one_item_out
+from ccrank.methods.probing.objectives import Settings
 from ccrank.metrics import abs_tau, chance_abs_tau, kendall_tau, mean_with_interval
-from ccrank.probing import cross_validate, fit_each, held_out_scores, leave_one_item_out
-from ccrank.probing.objectives import Settings
-from ccrank.probing.reading import read_single_states
+from ccrank.models import Reader
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
 from ccrank.task import Task

@@ -72,7 +72,7 @@ def main() -> None:
 
 def compare(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Run every library on both works; one row each, after their numbers were compared with ccrank's."""
-    from ccrank.lm import Reader
+    from ccrank.models import Reader
 
     rows = []
     reader = Reader.open("default")
@@ -108,8 +108,8 @@ def compare(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def prompts_of(count: int) -> dict[str, tuple[list, list]]:
     """For each work, the prompts to read first, which are not timed, and those of the first `count` tasks."""
-    from ccrank.datasets import load_dataset
     from ccrank.prompts import load_templates
+    from ccrank.study.datasets import load_dataset
 
     templates, tasks = load_templates(), load_dataset("wikilists")
     pairs = [
@@ -199,7 +199,7 @@ def open_peer(work: str, peer: str, job: dict[str, Any], folder: Path) -> Work:
 
 
 def open_ccrank(work: str, job: dict[str, Any]) -> Work:
-    from ccrank.lm import Reader
+    from ccrank.models import Reader
     from ccrank.reader_options import ReaderOptions
 
     reader = Reader.open("default", ReaderOptions(device="cpu", dtype="float32"))

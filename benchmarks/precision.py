@@ -24,10 +24,10 @@ from scipy.stats import kendalltau
 from torch import Tensor, nn
 
 from ccrank.api import rank_tasks
-from ccrank.datasets import load_dataset
-from ccrank.lm import Reader
+from ccrank.models import Reader
 from ccrank.ranking import Ranking
 from ccrank.reader_options import ReaderOptions
+from ccrank.study.datasets import load_dataset
 
 DATASETS = ("reviews", "scalaradj", "wikilists", "entsalience", "everyday")
 FIRST = 400

@@ -24,9 +24,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 
-from ccrank.probing import OBJECTIVES, fit_each
-from ccrank.probing.trainer import initial_weights
-from ccrank.standardise import FLOAT32_ROUNDING, z_scores
+from ccrank.methods.probing.fits import fit_each
+from ccrank.methods.probing.objectives import OBJECTIVES
+from ccrank.methods.probing.trainer import initial_weights
+from ccrank.util.zscores import FLOAT32_ROUNDING, z_scores
 
 SIZES = [10] * 48 + [9] * 6 + [8] * 7 + [7] * 2 + [6] * 2 + [5] * 4
 WIDTH, SEEDS, EPOCHS, MARGIN = 576, range(5), 200, 0.2

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ccrank.datasets import load_dataset
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader
+from ccrank.models import Reader
 from ccrank.prompts import load_templates
+from ccrank.study.datasets import load_dataset
 
 BATCH = 32
 

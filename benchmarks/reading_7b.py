@@ -14,8 +14,8 @@ import numpy as np
 import torch
 import transformers
 
-from ccrank.lm import LoadedModel, Reader
-from ccrank.lm.hub import locate
+from ccrank.models import LoadedModel, Reader
+from ccrank.models.load.hub import find_model
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
 
@@ -47,7 +47,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("this benchmark needs a CUDA device")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(arguments.tokenizer or locate("default"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        arguments.tokenizer or find_model("default").folder
+    )
     config = transformers.LlamaConfig(
         vocab_size=len(tokenizer), hidden_size=4096, intermediate_size=11008, num_hidden_layers=arguments.layers,
         num_attention_heads=32, max_position_embeddings=4096, dtype="bfloat16",

@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ccrank.lm import Reader
-from ccrank.lm.loading import LoadedModel, load_model
-from ccrank.lm.tokenized import TokenizedPrompt
+from ccrank.io.taskfiles import read_tasks
 from ccrank.metrics import kendall_tau, mean_with_interval
-from ccrank.prompts import load_templates
-from ccrank.prompts.prompt import Piece, Prompt
-from ccrank.taskfiles import read_tasks
-from ccrank.toml import parse_toml
+from ccrank.models import Reader
+from ccrank.models.load.loading import LoadedModel, load_model
+from ccrank.models.tokenize.tokenized import TokenizedPrompt
+from ccrank.prompts import Piece, Prompt, load_templates
+from ccrank.util.files import parse_toml
 
 HERE = Path(__file__).parent
 KOREAN = HERE.parent / "examples" / "korean"

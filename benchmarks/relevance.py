@@ -2,7 +2,7 @@
 
 python benchmarks/relevance.py [--half report] [--file candidates.jsonl] [--choices] [--model NAME]
 
-Needs the packages of ccrank[relevance]. What was chosen (wordings, weights of tokens, the sum with BM25) was chosen on
+Needs the extra `relevance`. What was chosen (wordings, weights of tokens, the sum with BM25) was chosen on
 `--half choose` with `--choices`; `--half report` was not looked at. `--file` takes tasks with a query, values and
 scores of a first stage (first_stage or bm25). Readings are cached, so that a second run reads nothing.
 """
@@ -16,7 +16,8 @@ import numpy as np
 
 from ccrank import Reader, ReaderOptions, Task, load_dataset
 from ccrank.api import rank_tasks
-from ccrank.lm import Cost, ReadingCache
+from ccrank.io.taskfiles import read_tasks
+from ccrank.methods.query_likelihood import WORDINGS
 from ccrank.metrics.retrieval import (
     RetrievalMetrics,
     chance_relevance,
@@ -24,9 +25,8 @@ from ccrank.metrics.retrieval import (
     mean_relevance,
 )
 from ccrank.metrics.tasks import mean_with_interval, paired_test
-from ccrank.relevance.query_likelihood import WORDINGS
-from ccrank.standardise import z_scores
-from ccrank.taskfiles import read_tasks
+from ccrank.models import Cost, ReadingCache
+from ccrank.util.zscores import z_scores
 
 Scores = Sequence[np.ndarray]
 

@@ -19,12 +19,12 @@ import numpy as np
 from scipy.stats import kendalltau
 
 from ccrank.api import rank_tasks
-from ccrank.datasets import load_dataset
-from ccrank.labelfree.signals import pole_prompts
+from ccrank.methods.labelfree.signals import pole_prompts
 from ccrank.metrics.retrieval import chance_relevance, evaluate_relevance, mean_relevance
+from ccrank.models.remote import OpenModel, open_model
 from ccrank.prompts import load_templates
 from ccrank.ranking import Ranking
-from ccrank.remote import OpenModel, open_model
+from ccrank.study.datasets import load_dataset
 from ccrank.task import Task
 
 DATASETS = ("scalaradj", "everyday", "reviews")

@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ccrank.experiment import Study
-from ccrank.metrics import detectable_difference, paired_test, tau_b
-from ccrank.results import load_environment, load_results, summarise_results
-from ccrank.results.summary import held_out_direction
-from ccrank.toml import parse_toml
+from ccrank.metrics import paired_test, tau_b
+from ccrank.study.experiment.study import Study
+from ccrank.study.results import load_environment, load_results, summarise_results
+from ccrank.study.results.summary import held_out_direction
+from ccrank.util.files import parse_toml
+from multiple_tests import detectable_difference
 from reproduction_family import adjust
 from reproduction_page import fill_page
 from reproduction_tables import PAPER, TESTED
@@ -47,7 +48,9 @@ SUB_BATCHES = {
     "margin@pairs": "margin",
     "triplet@triples": "triplet",
 }
-RESAMPLES = 10_000
+RESAMPLES, P_DIGITS = 10_000, 7
+DRAWS = 1_000_000
+"""Random signs of each test, so that the smallest p is far below what Holm's correction over the page asks for."""
 ROW = (
     "tau", "tau_low", "tau_high", "tau_sd", "abs_tau", "abs_tau_sd", "accuracy", "free_accuracy", "pair_accuracy",
     "free_pair_accuracy", "chance_free_pair_accuracy", "consistency", "distinct_tokens", "common_tau",
@@ -94,7 +97,7 @@ def summarise_study(folder: Path, model: str | None = None) -> dict[str, Any]:
     rows = []
     for entry in summarise_results(frame):
         runs = units[entry["dataset"], entry["method"], entry["split"]]
-        rows.append(row_of(entry | held_out_direction(runs, RESAMPLES)))
+        rows.append(row_of(entry | held_out_direction(runs, DRAWS)))
     return {
         "about": about(folder, frame, model),
         "datasets": [dataset_of(name, own) for name, own in frame.groupby("dataset", sort=False)],
@@ -132,6 +135,7 @@ def about(folder: Path, frame: pd.DataFrame, model: str) -> dict[str, Any]:
         "versions": {name: known.get(name) for name in ("ccrank", "torch", "transformers")},
         "seeds": config.get("seeds", int(frame["seed"].nunique())),
         "limit": config.get("limit"),
+        "draws": DRAWS,
     }
 
 
@@ -150,7 +154,9 @@ def dataset_of(name: str, own: pd.DataFrame) -> dict[str, Any]:
 
 def row_of(entry: dict[str, Any]) -> dict[str, Any]:
     """One row of the large tables."""
-    kept = {name: rounded(entry[name]) for name in ROW if name in entry and not math.isnan(entry[name])}
+    digits = {"common_tau_p": P_DIGITS}
+    known = [name for name in ROW if name in entry and not math.isnan(entry[name])]
+    kept = {name: rounded(entry[name], digits.get(name, 4)) for name in known}
     return {
         "dataset": entry["dataset"],
         "unit": unit_of(entry["method"], entry["split"]),
@@ -176,7 +182,8 @@ def paired_tests(frame: pd.DataFrame) -> list[dict[str, Any]]:
             if len(own) < 2:
                 continue
             # Each test has its own generator, so that a p-value does not depend on the rest of the page.
-            test = paired_test(own[first], own[second], np.random.default_rng(0), resamples=RESAMPLES)
+            generator = np.random.default_rng(0)
+            test = paired_test(own[first], own[second], generator, resamples=RESAMPLES, flips=DRAWS)
             deviation = float((own[first] - own[second]).std(ddof=1))
             found.append(
                 {
@@ -188,7 +195,7 @@ def paired_tests(frame: pd.DataFrame) -> list[dict[str, Any]]:
                     "difference": rounded(test.difference.mean),
                     "low": rounded(test.difference.low),
                     "high": rounded(test.difference.high),
-                    "p": rounded(test.p_value, 5),
+                    "p": rounded(test.p_value, P_DIGITS),
                     "sd": rounded(deviation),
                     "detectable": rounded(detectable_difference(deviation, test.n_tasks)),
                 }

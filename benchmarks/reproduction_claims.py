@@ -96,7 +96,14 @@ def consistency_table(data: Data, units: Sequence[str], digits: int = 2) -> str:
 
 
 def both_orders(data: Data) -> str:
-    return consistency_table(data, ["prompt-pair"])
+    """Yes to one question and No to the other, and the rest: the same word twice."""
+    rows = rows_of(data)
+    winner = [rows.get((name, "prompt-pair"), {}).get("consistency") for name in names_of(data)]
+    word = [None if one is None else 1 - one for one in winner]
+    lines = [
+        [head, *map(number, own)] for head, own in (("the same winner", winner), ("the same word", word))
+    ]
+    return table(["`prompt-pair`", *names_of(data)], lines)
 
 
 def volatility(data: Data) -> str:

@@ -27,6 +27,7 @@ from reproduction_tables import (
     tests_of,
     units_of,
 )
+from reproduction_verdicts import verdicts
 
 
 def fill_page(text: str, data: Data) -> str:
@@ -91,7 +92,8 @@ def significant(data: Data) -> str:
     ]
     return (
         f"One family of {len(tests)} tests; {plain} have p < 0.05 on their own, {len(found)} after Holm's "
-        "correction.\n\n"
+        f"correction. {data['about'].get('draws', 10_000):,} random signs for each paired test and common "
+        "direction.\n\n"
         + table(["claim", "tests", "p < 0.05", "after Holm"], sizes)
         + "\nWhat survives:\n\n"
         + (
@@ -156,6 +158,7 @@ def free_results(data: Data) -> str:
 
 SECTIONS: dict[str, Callable[[Data], str]] = {
     "setup": setup,
+    "verdicts": verdicts,
     "significant": significant,
     "probing-and-prompting": claims.probing_and_prompting,
     "best-probe": claims.best_probe,

@@ -17,11 +17,11 @@ import numpy as np
 
 from ccrank import CcrankWarning, Reader, Task
 from ccrank.api import rank_tasks
-from ccrank.lm import ReadingCache
+from ccrank.jobs.fit_scale import fit_signal_scale
 from ccrank.metrics import tau_b
+from ccrank.models import ReadingCache
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
-from ccrank.stream.fit_scale import fit_signal_scale
 from stream_cost import items_of
 
 SIZES = (20, 50, 100, 200)

@@ -24,14 +24,23 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ccrank import Reader, ReaderOptions, Task, load_dataset
-from ccrank.experiment.units import spread
+from ccrank.methods.probe_pipeline.probe_rankers import training_device
+from ccrank.methods.probe_pipeline.states import read_pair_states, read_single_states
+from ccrank.methods.probing.fits import fit_each, points_of_pairs
+from ccrank.methods.probing.objectives import OBJECTIVES, Settings
 from ccrank.metrics import chance_abs_tau, kendall_tau
-from ccrank.probe_pipeline.rankers import training_device
-from ccrank.probing import OBJECTIVES, Settings, fit_each, points_of_pairs
-from ccrank.probing.reading import read_pair_states, read_single_states
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
-from ccrank.report.figures_style import CHANCE_LINE, common_look, drawn, image_bytes, legend, panels, title
+from ccrank.study.experiment.units import spread
+from ccrank.study.report.figures_style import (
+    CHANCE_LINE,
+    common_look,
+    drawn,
+    image_bytes,
+    legend,
+    panels,
+    title,
+)
 
 DATASETS = "scalaradj,wikilists,reviews,entsalience"
 PROBES = ("ccs-pair", "ccs", "margin", "triplet", "ordreg")

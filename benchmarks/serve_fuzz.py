@@ -17,11 +17,12 @@ import random
 import sys
 import time
 from collections import Counter
+from copy import deepcopy
 from typing import Any
 
 import httpx
 
-from ccrank.methods import METHODS
+from ccrank.methods.registry import METHODS
 from serve import Server
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
@@ -67,19 +68,19 @@ def mutated(rng: random.Random, body: dict[str, Any]) -> dict[str, Any]:
                 rng.choice(
                     ["by", "items", "query", "labels", "poles", "context", "category", "top_n", "extra"]
                 )
-            ] = rng.choice(ODD)
+            ] = deepcopy(rng.choice(ODD))
         elif change == 2 and found:
-            found[rng.choice([*found])] = rng.choice(ODD)
+            found[rng.choice([*found])] = deepcopy(rng.choice(ODD))
         elif change == 3:
             options = found.get("options")
             own = options if isinstance(options, dict) else {}
-            found["options"] = {**own, rng.choice(OPTIONS): rng.choice(ODD)}
+            found["options"] = {**own, rng.choice(OPTIONS): deepcopy(rng.choice(ODD))}
         elif change == 4:
             found["method"] = rng.choice([*METHODS])
         else:
             lists = [name for name in ("items", "documents") if isinstance(found.get(name), list)]
             if lists:
-                found[rng.choice(lists)].append(rng.choice(ODD))
+                found[rng.choice(lists)].append(deepcopy(rng.choice(ODD)))
     return found
 
 
@@ -140,10 +141,10 @@ def make(rng: random.Random) -> tuple[str, str, bytes, dict[str, str]]:
 RAW = (
     b"GET / HTTP/9.9\r\n\r\n",
     b"\x00\x01\x02\r\n\r\n",
-    b"POST /v1/rank HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n",
-    b"POST /v1/rank HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999999999999\r\n\r\n",
-    b"POST /v1/rank HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n\r\n",
-    b"POST /v1/rank HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{",
+    b"POST /v1/rank HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n",
+    b"POST /v1/rank HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999999999999\r\n\r\n",
+    b"POST /v1/rank HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nZZ\r\n\r\n",
+    b"POST /v1/rank HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{",
     b"POST /v1/rank HTTP/1.1\r\n" + b"a: b\r\n" * 3000 + b"\r\n",
     b"GET /" + b"a" * 70000 + b" HTTP/1.1\r\n\r\n",
 )

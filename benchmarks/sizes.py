@@ -25,8 +25,16 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from ccrank.metrics import mean_with_interval, paired_test
-from ccrank.metrics.significance import holm
-from ccrank.report.figures_style import CHANCE_LINE, FAMILY_LOOKS, drawn, image_bytes, legend, panels, title
+from ccrank.study.report.figures_style import (
+    CHANCE_LINE,
+    FAMILY_LOOKS,
+    drawn,
+    image_bytes,
+    legend,
+    panels,
+    title,
+)
+from multiple_tests import holm
 
 COLUMNS = [
     "dataset",

@@ -1,7 +1,7 @@
 """How long a command takes from start to end, against another version of the package in the same run.
 
     python benchmarks/startup.py                       this version
-    python benchmarks/startup.py --against v0.5.0      and a commit, checked out into a temporary folder
+    python benchmarks/startup.py --against COMMIT      and a commit, checked out into a temporary folder
     python benchmarks/startup.py --limits              fails if a limit is exceeded: 0.4 s for help, 3 s for a list
 
 The commands run in turns, new and old, so that both see the same machine. The model must be in the cache

@@ -16,12 +16,13 @@ import time
 from pathlib import Path
 
 from ccrank import Criterion, Reader, Task, load_dataset
-from ccrank.lm.speed import tokens_per_second
+from ccrank.io.taskfiles import read_tasks
+from ccrank.jobs import StreamOptions, Watcher, run_job
+from ccrank.jobs.job_cost import StreamCost, multiplied_parameters, tokens_per_item
+from ccrank.jobs.raw_signals import plan_of
+from ccrank.models.capacity import tokens_per_second
 from ccrank.prompts import load_templates
-from ccrank.stream import StreamOptions, Watcher, rank_file
-from ccrank.stream.cost import StreamCost, multiplied_parameters, tokens_per_item
-from ccrank.stream.raw_signals import plan_of
-from ccrank.taskfiles import read_tasks
+from ccrank.request import RankRequest
 
 SEVEN_BILLION = 6_476_000_000
 """Multiplied parameters of a Llama of 7B shape, without its embedding table."""
@@ -89,7 +90,8 @@ def check(reader: Reader, count: int) -> None:
         Path(folder, "items.txt").write_text("\n".join(items))
         out = Path(folder, "out.parquet")
         options = StreamOptions(sample=64)
-        rank_file(Path(folder, "items.txt"), out, criterion, reader, stream=options, watcher=clock)
+        request = RankRequest(by=criterion)
+        run_job(Path(folder, "items.txt"), out, request, reader, options, watcher=clock)
     print(
         f"{count} items: predicted {cost.tokens:,.0f} tokens, {cost.tokens / rate:.0f} s; took {clock.seconds:.0f} s"
     )

@@ -30,9 +30,9 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from ccrank import Criterion, Task, load_dataset
-from ccrank.datasets.dataset import task_of_gold
 from ccrank.errors import CcrankError
-from ccrank.taskfiles import write_tasks
+from ccrank.io.taskfiles import write_tasks
+from ccrank.study.datasets.dataset import task_of_gold
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ccrank import Reader, ReaderOptions, Task, load_dataset
-from ccrank.labelfree.rankers import likelihood, poles
+from ccrank.io.taskfiles import read_tasks
+from ccrank.methods.labelfree.rankers import likelihood, poles
 from ccrank.metrics import kendall_tau
 from ccrank.prompts import load_templates
-from ccrank.taskfiles import read_tasks
 
 COMPARED = "Compared to other {categories} in terms of {name}, {item} is"
 POLES = (

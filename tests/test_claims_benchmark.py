@@ -9,13 +9,13 @@ from itertools import combinations, permutations, product
 
 import numpy as np
 import pytest
+from scripts import load_benchmark
+from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
 from ccrank.metrics import abs_tau, chance_abs_tau, chance_free_accuracy, kendall_tau, pair_accuracy, tau_b
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from scripts import load_benchmark
-from tiny import tiny_reader
 
 measures = load_benchmark("claims_measures")
 script = load_benchmark("claims_prompting")

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 import transformers
-
-from ccrank.errors import CcrankError
-from ccrank.lm.hf_logging import quiet_transformers
 from scripts import load_benchmark
 from tiny import tiny_model
+
+from ccrank.errors import CcrankError
+from ccrank.models.load.transformers_settings import quiet_transformers
 
 TEXTS = ("Is Russia larger than Canada? 10 of 1,234.", "Größe: 日本 😀", "  two blanks\n\tdef main():")
 

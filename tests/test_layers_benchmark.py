@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scripts import load_benchmark
+from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
 from ccrank.metrics import chance_abs_tau, kendall_tau
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from scripts import load_benchmark
-from tiny import tiny_reader
 
 ITEMS = [("Russia", "Canada", "Brazil", "Chad", "Peru"), ("red", "fox", "dog", "tower", "bridge", "Peru")]
 TASKS = [

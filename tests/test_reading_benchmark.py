@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scripts import load_benchmark
 
 from ccrank import Criterion, Reader, Task
 from ccrank.prompts import load_templates
-from scripts import load_benchmark
 
 
 @pytest.mark.real

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ccrank.prompts import load_templates
-from ccrank.task import Criterion, Task
-from ccrank.taskfiles import read_tasks
 from scripts import load_benchmark
 from tiny import tiny_model
+
+from ccrank.io.taskfiles import read_tasks
+from ccrank.prompts import load_templates
+from ccrank.task import Criterion, Task
 
 TASKS = [Task(Criterion("size", "larger", ("small", "large")), ("Russia", "Canada", "Chad", "Monaco"))]
 

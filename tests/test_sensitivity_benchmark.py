@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from ccrank.api import rank_tasks
-from ccrank.metrics import kendall_tau
-from ccrank.probing import Settings
-from ccrank.task import Criterion, Task
 from scripts import load_benchmark
 from tiny import tiny_reader
+
+from ccrank.api import rank_tasks
+from ccrank.methods.probing.objectives import Settings
+from ccrank.metrics import kendall_tau
+from ccrank.task import Criterion, Task
 
 ITEMS = [("Russia", "Canada", "Brazil", "Chad", "Peru"), ("red", "fox", "dog", "tower", "bridge", "Peru")]
 TASKS = [

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
 from scripts import load_benchmark
 
 ROOT = Path(__file__).parent.parent

@@ -7,10 +7,10 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts import load_benchmark
 
 from ccrank import Criterion, Task, load_dataset
 from ccrank.errors import CcrankError
-from scripts import load_benchmark
 
 unseen = load_benchmark("unseen")
 ENTRIES = unseen.tomllib.loads(unseen.LISTS.read_text(encoding="utf-8"))
