@@ -9,14 +9,14 @@ import pytest
 pytest.importorskip("fastapi", reason="the server needs the extra `server`")
 
 from fastapi.testclient import TestClient
+from tiny import tiny_reader
 
 from ccrank.server.app import create_app
 from ccrank.server.settings import ServerSettings
-from tiny import tiny_reader
 
 
 @pytest.fixture
 def client() -> Iterator[TestClient]:
     """A client of a server with one tiny model, named "tiny"."""
-    with TestClient(create_app(ServerSettings(), {"tiny": tiny_reader()})) as client:
+    with TestClient(create_app(ServerSettings(), {"tiny": tiny_reader()}), "http://localhost") as client:
         yield client

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-
-from ccrank.server.settings import ServerSettings
 from live_server import PATIENCE, running
 from tiny import tiny_reader
+
+from ccrank.server.settings import ServerSettings
 
 QUERY = "Is the tower taller than the bridge?"
 DOCUMENTS = ["The height of the tower.", "A red fox.", "The old stone bridge.", "Blue and red."]

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from tiny import tiny_reader
 
 from ccrank.server.app import create_app
 from ccrank.server.settings import ServerSettings
-from tiny import tiny_reader
 
 BODY = {"items": ["Russia", "Chad", "Peru"], "by": "size"}
 
 
 def client_of(**settings: Any) -> TestClient:
-    return TestClient(create_app(ServerSettings(**settings), {"tiny": tiny_reader()}))
+    return TestClient(create_app(ServerSettings(**settings), {"tiny": tiny_reader()}), "http://localhost")
 
 
 def refused(client: TestClient, body: Any, status: int, kind: str, path: str = "/v1/rank") -> str:
@@ -52,6 +52,7 @@ def refused(client: TestClient, body: Any, status: int, kind: str, path: str = "
         ({"options": {"no-such": 1}}, "no-such"),
         ({"method": "ccs", "options": {"seeds": 1000000}}, "seeds"),
         ({"method": "ccs", "options": {"epochs": "many"}}, "epochs"),
+        ({"method": "ccs", "options": {"learning_rate": 10**400}}, "learning_rate"),
         ({"method": "ccs", "options": {"layer": "/etc/passwd"}}, "layer"),
         ({"method": "prompt-list", "options": {"shuffles": 10**9}}, "shuffles"),
         ({"method": "poles", "options": {"template": "../../secret"}}, "secret"),
@@ -86,7 +87,7 @@ def test_a_body_that_is_not_sent_as_json_is_explained(client: TestClient):
     assert broken.json()["error"]["message"] == "the body is not JSON: Expecting value, at character 7"
     form = {"content-type": "application/x-www-form-urlencoded"}
     reply = client.post("/v1/rank", content=json.dumps(BODY).encode(), headers=form)
-    assert reply.status_code == 422
+    assert reply.status_code == 415
     assert "send it with the header Content-Type: application/json" in reply.json()["error"]["message"]
 
 
@@ -100,7 +101,7 @@ def test_a_text_that_is_not_unicode_is_refused(client: TestClient):
 
 def test_unknown_models_are_never_opened(client: TestClient, monkeypatch: pytest.MonkeyPatch):
     """A model that was not named at start gets 404 and nothing is loaded, not even a folder that exists."""
-    monkeypatch.setattr("ccrank.lm.reader.load_model", lambda *_, **__: pytest.fail("a model was opened"))
+    monkeypatch.setattr("ccrank.models.reader.load_model", lambda *_, **__: pytest.fail("a model was opened"))
     for name in ("default", "/", ".", "bert-base-uncased"):
         assert "tiny" in refused(client, {**BODY, "model": name}, 404, "unknown_model")
     assert client.post("/v1/rank", json={**BODY, "model": "tiny"}).status_code == 200
@@ -115,7 +116,9 @@ def test_sizes_are_bounded():
         refused(client, {"query": "b" * 21, "documents": ["a"]}, 413, "text_too_long", "/v1/rerank")
         refused(client, {"query": "b", "documents": ["a"] * 4}, 413, "too_many_items", "/v1/rerank")
         refused(client, {**BODY, "context": "b" * 5000}, 413, "body_too_large")
-        reply = client.post("/v1/rank", content=iter([b" " * 1000] * 5))
+        reply = client.post(
+            "/v1/rank", content=iter([b" " * 1000] * 5), headers={"content-type": "application/json"}
+        )
         assert reply.status_code == 413
 
 
@@ -179,7 +182,7 @@ def test_logs_hold_no_item(caplog: pytest.LogCaptureFixture, monkeypatch: pytest
             assert client.post("/v1/rank", json=body).status_code == 200
             assert client.post("/v1/rank", json={**body, "labels": {"Zanzibarr": 1}}).status_code == 422
             with monkeypatch.context() as patch:
-                patch.setattr("ccrank.server.ranking.rank_tasks", fail)
+                patch.setattr("ccrank.request.RankRequest.run", fail)
                 reply = client.post("/v1/rank", json=body)
             assert reply.status_code == 500
             assert "Zanzibar" not in reply.text

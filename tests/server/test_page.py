@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,15 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
+from tiny import tiny_reader
 
 import ccrank
 from ccrank.labels import Labels
-from ccrank.server import page_files, teaching
 from ccrank.server.app import create_app
+from ccrank.server.routes import page_files
 from ccrank.server.settings import ServerSettings
-from ccrank.server.teaching import ReadLists
+from ccrank.server.work import active_labels as teaching
+from ccrank.server.work.active_labels import ReadLists
 from server.test_rank import events_of
-from tiny import tiny_reader
 
 ITEMS = ["Russia", "Chad", "Peru", "Monaco", "Brazil", "Canada", "Kenya", "Malta", "Japan"]
 BODY = {"items": ITEMS, "by": "size", "category": "country"}
@@ -26,21 +28,21 @@ BODY = {"items": ITEMS, "by": "size", "category": "country"}
 
 def test_the_page_and_all_that_it_names_are_served(client: TestClient):
     """Every file that the page, its styles and its scripts name is there, with its type."""
-    names, seen = ["index.html"], set()
+    names, seen = ["index.html", "docs"], set()
     kinds = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
     while names:
         name = names.pop()
         if name in seen:
             continue
         seen.add(name)
-        answer = client.get("/" if name == "index.html" else f"/page/{name}")
+        answer = client.get({"index.html": "/", "docs": "/docs"}.get(name, f"/page/{name}"))
         assert answer.status_code == 200, name
-        assert answer.headers["content-type"].split(";")[0] == kinds[Path(name).suffix]
+        assert answer.headers["content-type"].split(";")[0] == kinds[Path(name).suffix or ".html"]
         assert answer.headers["x-content-type-options"] == "nosniff"
         found = re.findall(r'(?:href|src)="page/([\w.]+)"|from "\./([\w.]+)"', answer.text)
         names += [one or other for one, other in found]
-    shipped = {path.name for path in Path(page_files.__file__).with_name("page").iterdir()}
-    assert seen == shipped - {"types.js"}
+    shipped = {path.name for path in (Path(page_files.__file__).parents[1] / "page").iterdir()}
+    assert seen == {"docs", *shipped} - {"types.js"}
 
 
 def test_the_page_is_small_and_names_no_other_host(client: TestClient):
@@ -62,6 +64,18 @@ def test_the_policy_forbids_all_that_the_page_does_not_need(client: TestClient):
     assert "unsafe" not in policy
     page = client.get("/").text
     assert not re.search(r"<script>|<style|\sstyle=|\son\w+=", page)
+
+
+def test_the_docs_have_every_route_and_load_nothing_from_elsewhere(client: TestClient):
+    """Each route and field of the schema is on the page, which has the policy of the other pages."""
+    page, schema = client.get("/docs"), client.get("/openapi.json").json()
+    assert page.headers["content-security-policy"] == client.get("/").headers["content-security-policy"]
+    assert not re.search(r"https?://|<script>|<style|\sstyle=|\son\w+=", page.text)
+    for path, methods in schema["paths"].items():
+        for method in methods:
+            assert f"<code>{method.upper()} {path}</code>" in page.text
+    for field in schema["components"]["schemas"]["RankBody"]["properties"]:
+        assert f"<code>{field}</code>" in page.text
 
 
 def test_unchanged_files_are_not_sent_again(client: TestClient):
@@ -245,14 +259,14 @@ def test_first_scores_are_those_of_the_signals(client: TestClient):
 def test_a_watcher_sees_every_step():
     """Read in steps, pole scores arrive some items at a time and end with all; then the mean with the axis."""
     from ccrank.api import rank_tasks
-    from ccrank.lm.watch import Watcher
+    from ccrank.models.reading import PartialProgress
     from ccrank.task import Criterion, Task
 
     seen: list[dict[str, float]] = []
     tokens: list[int] = []
     # No exemplars were written for this criterion: its signals are means of equal weights.
     task = Task(Criterion("zippiness", poles=("sluggish", "zippy")), tuple(ITEMS))
-    watcher = Watcher(tokens.append, lambda scores: seen.append(dict(scores)))
+    watcher = PartialProgress(tokens.append, lambda scores: seen.append(dict(scores)))
     [watched] = rank_tasks([task], tiny_reader(), progress=watcher)
     [plain] = rank_tasks([task], tiny_reader())
     assert np.allclose(watched.scores, plain.scores, atol=1e-4)
@@ -269,7 +283,7 @@ def test_a_watcher_sees_every_step():
 def test_a_watcher_sees_documents_as_they_are_read():
     """For a query, the scores of documents read so far are their final ones, and the ranking is the plain one."""
     from ccrank.api import rank_tasks
-    from ccrank.lm.watch import Watcher
+    from ccrank.models.reading import PartialProgress
     from ccrank.task import Task
 
     seen: list[dict[str, float]] = []
@@ -277,7 +291,7 @@ def test_a_watcher_sees_documents_as_they_are_read():
         f"{item} is {'larger ' * place}than the old stone bridge" for place, item in enumerate(ITEMS)
     )
     task = Task.of_query("is Russia larger than Canada", documents)
-    watcher = Watcher(lambda tokens: None, lambda scores: seen.append(dict(scores)))
+    watcher = PartialProgress(lambda tokens: None, lambda scores: seen.append(dict(scores)))
     [watched] = rank_tasks([task], tiny_reader(), progress=watcher)
     [plain] = rank_tasks([task], tiny_reader())
     assert np.allclose(watched.scores, plain.scores, atol=1e-4)
@@ -335,7 +349,7 @@ def studies(tmp_path: Path) -> Iterator[tuple[TestClient, Path]]:
     (tmp_path / "outside.html").write_text("secret", encoding="utf-8")
     (folder / "link.html").symlink_to(tmp_path / "outside.html")
     settings = ServerSettings(reports=str(folder))
-    with TestClient(create_app(settings, {"tiny": tiny_reader()})) as client:
+    with TestClient(create_app(settings, {"tiny": tiny_reader()}), "http://localhost") as client:
         yield client, folder
 
 
@@ -354,6 +368,21 @@ def test_reports_are_listed_and_opened(studies: tuple[TestClient, Path]):
         assert report.text == f"<title>{title}</title>"
         assert "sandbox" in report.headers["content-security-policy"]
         assert "allow-same-origin" not in report.headers["content-security-policy"]
+
+
+def test_a_report_whose_name_is_not_utf_8_is_listed_and_opened(studies: tuple[TestClient, Path]):
+    """A name of any bytes is a link that leads to its file; links in a circle and unreadable files are no reports."""
+    client, folder = studies
+    try:
+        (folder / os.fsdecode(b"caf\xe9.html")).write_text("<title>latin</title>", encoding="utf-8")
+    except OSError:
+        pytest.skip("this file system takes names in UTF-8 alone")
+    (folder / "round.html").symlink_to(folder / "round.html")
+    page = client.get("/reports/")
+    assert page.status_code == 200
+    [link] = [one for one in re.findall(r'href="([^"]+)"', page.text) if one.startswith("caf")]
+    assert client.get(f"/reports/{link}").text == "<title>latin</title>"
+    assert client.get("/reports/round.html").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -391,7 +420,7 @@ def test_a_server_with_keys_shows_no_reports_but_the_page(studies: tuple[TestCli
     """A browser opens reports without a key, so they are closed where keys are set; the page itself opens."""
     _, folder = studies
     settings = ServerSettings(reports=str(folder), keys=("secret",))
-    with TestClient(create_app(settings, {"tiny": tiny_reader()})) as client:
+    with TestClient(create_app(settings, {"tiny": tiny_reader()}), "http://localhost") as client:
         assert client.get("/").status_code == 200
         assert client.get("/reports/first/report.html").status_code == 404
         assert client.post("/v1/question", json=BODY).status_code == 401

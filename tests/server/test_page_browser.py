@@ -19,14 +19,14 @@ from scipy.stats import kendalltau
 pytest.importorskip("fastapi", reason="the server needs the extra `server`")
 pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
 
-from playwright import sync_api as playwright
-
-from ccrank.server import rank_routes
-from ccrank.server.app import create_app
-from ccrank.server.settings import ServerSettings
 from chromium import CHROMIUM, FLAGS, PATIENCE
-from server.page_browser import ROOT, Opened, open_page, page_tool, served
+from page_browser import ROOT, Opened, open_page, page_tool, served
+from playwright import sync_api as playwright
 from tiny import tiny_reader
+
+from ccrank.server.app import create_app
+from ccrank.server.routes import rank as rank_routes
+from ccrank.server.settings import ServerSettings
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium on this machine (apt-get install chromium)"

@@ -16,10 +16,10 @@ from typing import Any
 
 import httpx
 import pytest
-
-from ccrank.cli.serve import KEYS
 from live_server import PATIENCE, until
 from tiny import save_model, tiny_model
+
+from ccrank.cli.commands.serve import KEYS
 
 BODY = {"items": [f"thing {one}" for one in range(40)], "by": "size"}
 Start = Callable[..., tuple[subprocess.Popen, str]]

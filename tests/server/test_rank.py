@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from tiny import tiny_reader
 
 import ccrank
-from tiny import tiny_reader
 
 BODY = {"items": ["Russia", "Chad", "Peru", "Monaco"], "by": "size", "category": "country"}
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from scipy.special import expit
+from tiny import scores_by_item, tiny_reader
 
 import ccrank
-from ccrank.lm import Reader
-from ccrank.server.rerank_routes import relevance_scores
-from tiny import scores_by_item, tiny_reader
+from ccrank.models import Reader
+from ccrank.server.routes.rerank import relevance_scores
 
 QUERY = "Is the tower taller than the bridge?"
 DOCUMENTS = ["The height of the tower.", "A red fox.", "The old stone bridge.", "Blue and red."]
@@ -95,3 +95,11 @@ def test_relevant_documents_come_first(default_reader: Reader):
     scores, _ = relevance_scores("What is the capital of France?", documents, default_reader)
     assert np.argmax(scores) == 1
     assert min(scores[1], scores[3]) > max(scores[0], scores[2])
+
+
+def test_a_document_that_is_not_unicode_is_given_back(client: TestClient):
+    """A lone surrogate, which JSON can spell and UTF-8 lacks, is escaped in the answer."""
+    content = b'{"query": "storms", "documents": ["A gale.", "a\\ud800"], "return_documents": true}'
+    reply = client.post("/v1/rerank", content=content, headers={"content-type": "application/json"})
+    assert reply.status_code in (200, 422)
+    assert reply.json()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import ccrank
-from ccrank.lm import Reader
-from ccrank.lm.listed import ListedEngine, Point, PointOutputs
-from ccrank.server.scheduler import Job, Pass, Scheduler, SharedEngine
-from ccrank.server.stopping import Cancelled, Ticket, TimedOut
 from live_server import PATIENCE, HeldEngine, until
 from tiny import scores_by_item, tiny_reader
+
+import ccrank
+from ccrank.models import Reader
+from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
+from ccrank.models.tokenize.ragged import Ragged
+from ccrank.server.work.request_cancellation import Cancelled, Ticket, TimedOut
+from ccrank.server.work.scheduler import Job, Pass, Scheduler, SharedEngine
+from ccrank.util.cancellation import check
 
 
 class EchoEngine:
@@ -38,35 +41,40 @@ class EchoEngine:
         """A token that makes its pass fail."""
 
     def run(
-        self, sequences: Sequence[Any], points: Sequence[Point], layers: Sequence[int], progress: Any = None
-    ) -> PointOutputs:
-        self.passes.append(list(sequences))
+        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Any = None
+    ) -> EngineOutput:
+        sequences = [tuple(row.tolist()) for row in inputs.tokens]
+        self.passes.append(sequences)
         assert self.open.wait(PATIENCE)
         if any(self.poison in sequence for sequence in sequences):
             raise ValueError("a poisoned sequence")
-        logits = [echo(sequences[point.sequence], point) for point in points]
-        states = [
-            np.array([[layer, *sequences[point.sequence][:1]] for layer in layers], np.float32)
-            if point.states
-            else None
-            for point in points
-        ]
-        return PointOutputs(logits, np.zeros(len(points), np.float32), states, sum(map(len, sequences)))
+        output = EngineOutput.empty(points)
+        read = [sequences[index] for index in points.sequence]
+        sets = [points.token_sets[asked] for asked in points.asked]
+        output.logits[:] = np.concatenate(list(map(echo, read, points.position, sets)))
+        for index in np.flatnonzero(points.states):
+            states = [[layer, read[index][0]] for layer in layers]
+            output.store_states(np.array([index]), np.array([states], np.float32))
+        output.computed = len(inputs.tokens.flat)
+        return output
 
 
-def echo(sequence: Any, point: Point) -> np.ndarray:
-    return np.array([hash((sequence, point.position, one)) % 1000 for one in point.token_ids], np.float32)
+def echo(sequence: Any, position: int, token_ids: Sequence[int]) -> np.ndarray:
+    return np.array([hash((sequence, int(position), one)) % 1000 for one in token_ids], np.float32)
 
 
 def job_of(
-    sequences: Sequence[Any], layers: Sequence[int] = ()
-) -> tuple[list[Any], list[Point], Sequence[int]]:
+    sequences: Sequence[Any], layers: Sequence[int] = (), token_ids: tuple[int, ...] = (1, 2)
+) -> tuple[Inputs, Points, Sequence[int]]:
     """One point at the end of each sequence."""
-    points = [
-        Point(index, len(one) - 1, token_ids=(1, 2), states=bool(layers))
-        for index, one in enumerate(sequences)
-    ]
-    return list(sequences), points, layers
+    tokens = Ragged.of(sequences)
+    points = Points.at(np.arange(len(tokens)), tokens.lengths - 1)
+    states = points.states & bool(layers)
+    return (
+        Inputs(tokens),
+        replace(points, asked=np.zeros(len(tokens), np.int64), token_sets=(token_ids,), states=states),
+        layers,
+    )
 
 
 @pytest.fixture
@@ -109,24 +117,24 @@ tokens = st.lists(st.integers(0, 3), min_size=1, max_size=6).map(tuple)
 )
 def test_every_job_gets_what_it_asked_for(lists: list[list[Any]], budget: int):
     """Whatever jobs wait together and however small a pass is, each gets its own answers, in its own order, with the
-    layers that it asked for."""
+    layers and tokens that it asked for."""
     engine = EchoEngine(budget)
     scheduler = Scheduler(engine)
     try:
-        layers = [tuple(range(place % 3)) for place in range(len(lists))]
+        wishes = [(tuple(range(place % 3)), tuple(range(1, 2 + place))) for place in range(len(lists))]
         calls = [
-            lambda own=own, some=some: scheduler.read(Ticket(PATIENCE), *job_of(own, some))
-            for own, some in zip(lists, layers, strict=True)
+            lambda own=own, wish=wish: scheduler.read(Ticket(PATIENCE), *job_of(own, *wish))
+            for own, wish in zip(lists, wishes, strict=True)
         ]
-        for own, some, future in zip(
-            lists, layers, hold_until_waiting(engine, scheduler, calls), strict=True
+        for own, (some, token_ids), future in zip(
+            lists, wishes, hold_until_waiting(engine, scheduler, calls), strict=True
         ):
             output = future.result(PATIENCE)
             for index, sequence in enumerate(own):
-                expected = echo(sequence, Point(0, len(sequence) - 1, (1, 2)))
-                assert np.array_equal(output.token_logits[index], expected)
+                expected = echo(sequence, len(sequence) - 1, token_ids)
+                assert np.array_equal(output.token_logits(np.array([index]))[0], expected)
                 if some:
-                    assert output.states[index][:, 0].tolist() == [*some]
+                    assert output.states[index].tolist() == [[layer, sequence[0]] for layer in some]
     finally:
         scheduler.stop()
 
@@ -157,7 +165,7 @@ def test_a_shared_prefix_is_not_cut_into_single_sequences():
     """Sequences with a long common prefix are taken together until their new tokens are as many as the prefix, so that
     at most half of the work is repeated."""
     stem = tuple(range(1000))
-    job = Job.of(Ticket(1), *job_of([(*stem, number) for number in range(3000)]))
+    job = Job(Ticket(1), *job_of([(*stem, number) for number in range(3000)]))
     taken, size = job.take(64)
     assert len(taken) == 1000
     assert size == 2000
@@ -213,8 +221,8 @@ def test_a_failure_stays_with_its_request(scheduled):
             lambda: scheduler.read(Ticket(PATIENCE), *job_of([(4,)])),
         ],
     )
-    assert len(good.result(PATIENCE).token_logits) == 2
-    assert len(other.result(PATIENCE).token_logits) == 1
+    assert len(good.result(PATIENCE).logits) == 2 * 2
+    assert len(other.result(PATIENCE).logits) == 2
     with pytest.raises(ValueError, match="poisoned"):
         bad.result(PATIENCE)
     assert scheduler.alive
@@ -267,7 +275,7 @@ def test_concurrent_answers_equal_those_alone(scheduled, family: str):
     reader = tiny_reader(family)
     passes: list[Pass] = []
     engine = HeldEngine(reader.engine)
-    scheduler = scheduled(ListedEngine(engine), report=passes.append)
+    scheduler = scheduled(engine, report=passes.append)
     cases = CASES if family == "llama" else IN_FEW_WORDS
 
     def rank(case: dict[str, Any], own: Reader) -> ccrank.Ranking:
@@ -290,7 +298,7 @@ def test_concurrent_answers_equal_those_alone(scheduled, family: str):
 @pytest.mark.real
 def test_concurrent_answers_of_the_default_model_equal_those_alone(scheduled, default_reader: Reader):
     """The default model gives the same order, and scores within 1e-4, to requests that share passes."""
-    scheduler = scheduled(ListedEngine(default_reader.engine))
+    scheduler = scheduled(default_reader.engine)
     cases = [CASES[0], CASES[1], CASES[7]]
     expected = [ccrank.rank(**case, model=default_reader) for case in cases]
     with ThreadPoolExecutor(len(cases)) as pool:
@@ -301,7 +309,7 @@ def test_concurrent_answers_of_the_default_model_equal_those_alone(scheduled, de
         assert scores_by_item(one) == pytest.approx(scores_by_item(alone), abs=1e-4)
 
 
-def test_computing_is_interrupted_at_the_deadline():
+def test_computing_stops_at_its_next_check():
     """Work that reads nothing, such as a long fit, is stopped in its thread when the ticket ends; the thread is then
     free for other work."""
     ticket = Ticket(PATIENCE)
@@ -310,7 +318,7 @@ def test_computing_is_interrupted_at_the_deadline():
     def busy() -> None:
         started.set()
         while True:
-            sum(range(100))
+            check()
 
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(ticket.run, busy)
@@ -319,55 +327,6 @@ def test_computing_is_interrupted_at_the_deadline():
         with pytest.raises(Cancelled):
             future.result(PATIENCE)
         assert pool.submit(Ticket(PATIENCE).run, lambda: 42).result(PATIENCE) == 42
-
-
-def test_an_interrupt_is_not_lost_while_the_work_begins():
-    """A ticket that is cancelled between its last check and the first instruction of the work stops that work."""
-    cancelling: list[threading.Thread] = []
-
-    class Beginning(Ticket):
-        def check(self) -> None:
-            super().check()
-            cancelling.append(threading.Thread(target=self.cancel))
-            cancelling[0].start()
-            # The other thread is done, or it waits for the lock that is held here.
-            until(lambda: self._cancelled and (self._lock.locked() or not cancelling[0].is_alive()))
-
-    def busy() -> None:
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            sum(range(100))
-
-    with ThreadPoolExecutor(1) as pool, pytest.raises(Cancelled):
-        pool.submit(Beginning(PATIENCE).run, busy).result(PATIENCE)
-    cancelling[0].join()
-
-
-def test_an_interrupt_that_comes_last_does_not_meet_other_work():
-    """If the exception is raised when the work has just ended, stopping the request again leaves its thread alone."""
-
-    class Interrupted:
-        """A lock; where the work has ended, the exception comes instead."""
-
-        def __init__(self) -> None:
-            self.lock, self.begun = threading.Lock(), False
-
-        def __enter__(self) -> None:
-            if self.begun and threading.current_thread() is not threading.main_thread():
-                raise Cancelled
-            self.begun = True
-            self.lock.acquire()
-
-        def __exit__(self, *_: object) -> None:
-            self.lock.release()
-
-    ticket = Ticket(PATIENCE)
-    ticket._lock = Interrupted()  # type: ignore[assignment]
-    with ThreadPoolExecutor(1) as pool:
-        with pytest.raises(Cancelled):
-            pool.submit(ticket.run, lambda: 42).result(PATIENCE)
-        ticket.cancel()
-        assert pool.submit(lambda: sum(sum(range(1000)) for _ in range(100))).result(PATIENCE) > 0
 
 
 def test_a_pass_is_reported_before_its_requests_know(scheduled):
@@ -389,7 +348,7 @@ def test_workers_do_not_take_the_threads_of_a_pass(scheduled):
     seen: list[int] = []
 
     class Watched(EchoEngine):
-        def run(self, *arguments: Any, **more: Any) -> PointOutputs:
+        def run(self, *arguments: Any, **more: Any) -> EngineOutput:
             seen.append(torch.get_num_threads())
             return super().run(*arguments, **more)
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
+from tiny import tiny_reader
 
 from ccrank.server.app import create_app
 from ccrank.server.settings import ServerSettings
-from tiny import tiny_reader
 
 EXAMPLES = 25
 """Requests of each kind; benchmarks/serve_fuzz.py sends 10,000."""
 
-app = create_app(ServerSettings(most_items=50, most_prompts=2000), {"tiny": tiny_reader()})
+app = create_app(
+    ServerSettings(hosts=("testserver",), most_items=50, most_prompts=2000), {"tiny": tiny_reader()}
+)
 schema = schemathesis.openapi.from_asgi("/openapi.json", app)
 
 

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
+from completion_server import PATIENCE, StandIn, serving
 from fastapi.testclient import TestClient
+from live_server import until
+from tiny import tiny_model, tiny_reader
 
 from ccrank.api import rank, rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader
+from ccrank.models import Reader
+from ccrank.models.remote import client as remote_client
+from ccrank.models.remote.client import REQUESTS_VARIABLE
+from ccrank.models.remote.remote_reader import METHODS
 from ccrank.reader_options import ReaderOptions
-from ccrank.remote import client as remote_client
-from ccrank.remote.client import REQUESTS_VARIABLE
-from ccrank.remote.reader import METHODS
-from ccrank.server import upstream
 from ccrank.server.app import create_app
-from ccrank.server.models import open_readers
-from ccrank.server.rerank_routes import relevance_scores
+from ccrank.server.routes.rerank import relevance_scores
 from ccrank.server.settings import ServerSettings
+from ccrank.server.work import upstream
+from ccrank.server.work.open_models import open_readers
 from ccrank.task import Criterion, Task
-from completion_server import PATIENCE, StandIn, serving
-from live_server import until
-from tiny import tiny_model, tiny_reader
 
 ITEMS = ["Russia", "Monaco", "Chad"]
 BODY: dict[str, Any] = {"items": ITEMS, "by": "size", "poles": ["small", "large"], "method": "poles"}
@@ -49,7 +54,9 @@ def stand_in() -> Iterator[StandIn]:
 
 def app_of(one: StandIn, **more: Any) -> TestClient:
     """A client of a ranking server in front of it, without a cache."""
-    return TestClient(create_app(ServerSettings(models=(f"openai:{one.url}",), cache=False, **more)))
+    return TestClient(
+        create_app(ServerSettings(models=(f"openai:{one.url}",), cache=False, **more)), "http://localhost"
+    )
 
 
 @pytest.fixture
@@ -225,3 +232,58 @@ def test_names_of_served_models(stand_in: StandIn) -> None:
         open_readers(ServerSettings(models=(address, address), cache=False))
     with pytest.raises(CcrankError, match=r"--dtype .*is for models that ccrank loads itself"):
         open_readers(ServerSettings(models=(address,), reader=ReaderOptions(dtype="float16")))
+
+
+@pytest.mark.parametrize("odd", [float("nan"), "-1.5", 7.0])
+def test_a_server_whose_answers_cannot_be_used_is_502(
+    odd: Any, client: TestClient, stand_in: StandIn
+) -> None:
+    """It is no fault of the client, and no ranking of ties."""
+
+    def twist(path: str, found: Any) -> Any:
+        for choice in found.get("choices", ()):
+            numbers = choice["logprobs"]["token_logprobs"]
+            choice["logprobs"]["token_logprobs"] = [None, *(odd for _ in numbers[1:])]
+        return found
+
+    stand_in.twist = twist
+    reply = client.post("/v1/rank", json=BODY)
+    assert (reply.status_code, reply.json()["error"]["type"]) == (502, "model_server_error")
+
+
+def test_many_who_ask_whether_it_is_ready_ask_the_server_once(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a model's server drips, those who wait take the answer of the one who asks."""
+    monkeypatch.setattr(upstream, "READY_SECONDS", PATIENCE)
+    monkeypatch.setattr(upstream, "READY_TIMEOUT", 0.5)
+    with app_of(stand_in) as client, ThreadPoolExecutor(20) as pool:
+        stand_in.dripping = "/v1/models"
+        replies = list(pool.map(lambda _: client.get("/readyz"), range(20)))
+    assert [reply.json()["reasons"] for reply in replies] == [["model failed"]] * 20
+    assert stand_in.dripped == ["/v1/models"]
+
+
+def test_sigterm_ends_a_server_whose_upstream_drips(stand_in: StandIn) -> None:
+    """While requests and /readyz wait for a model's server that sends byte after byte, SIGTERM ends the process when
+    it has drained, and with 0."""
+    command = [sys.executable, "-m", "ccrank", "serve", "--port", "0", "--drain", "1", "--no-cache"]
+    process = subprocess.Popen([*command, "-m", f"openai:{stand_in.url}"], stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        url = next(found[1] for line in process.stderr if (found := re.search(r"listening on (\S+)", line)))
+        stand_in.dripping = "/v1/"
+        with ThreadPoolExecutor(4) as pool:
+            asked = [pool.submit(httpx.post, f"{url}/v1/rank", json=BODY, timeout=PATIENCE) for _ in range(3)]
+            until(lambda: stand_in.drips > 0)
+            asked.append(pool.submit(httpx.get, f"{url}/readyz", timeout=PATIENCE))
+            until(lambda: "/v1/models" in stand_in.dripped)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE) == 0
+            for one in asked:
+                one.exception(PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()

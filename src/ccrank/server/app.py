@@ -8,28 +8,23 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
-from ccrank.remote import OpenModel
-from ccrank.server import health_routes, page_routes, rank_routes, rerank_routes
-from ccrank.server.gate import Gate
+from ccrank.models.remote import OpenModel
 from ccrank.server.metrics import Metrics
-from ccrank.server.models import ServedModels, open_readers
-from ccrank.server.replies import JSONReply, add_error_replies
+from ccrank.server.middleware import Gate
+from ccrank.server.responses import JSONReply, add_error_replies
+from ccrank.server.routes import health as health_routes
+from ccrank.server.routes import page as page_routes
+from ccrank.server.routes import rank as rank_routes
+from ccrank.server.routes import rerank as rerank_routes
 from ccrank.server.settings import ServerSettings
 from ccrank.server.state import ServerState
-from ccrank.server.work import Workers
+from ccrank.server.work.open_models import ServedModels, open_readers
+from ccrank.server.work.worker_pool import Workers
 from ccrank.version import __version__
 
 
 def create_app(settings: ServerSettings, readers: Mapping[str, OpenModel] | None = None) -> FastAPI:
-    """The application, with its models open.
-
-    Parameters
-    ----------
-    settings
-        The server's settings.
-    readers
-        Models that are open already, by the names that requests use; otherwise those of the settings are opened.
-    """
+    """The application, with its models open."""
     opened = open_readers(settings) if readers is None else readers
     metrics = Metrics()
 
@@ -52,6 +47,8 @@ def create_app(settings: ServerSettings, readers: Mapping[str, OpenModel] | None
         summary="Rank any list of items by any criterion with a language model.",
         lifespan=lifetime,
         default_response_class=JSONReply,
+        docs_url=None,  # FastAPI's pages load their scripts from elsewhere
+        redoc_url=None,
     )
     add_error_replies(app, settings.log_items)
     app.add_middleware(Gate, settings=settings, metrics=metrics)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.methods import Method
+from ccrank.methods.registry import Method
+from ccrank.task import is_finite_number
 
 RANGES: dict[str, tuple[float, float]] = {
     "seeds": (1, 32),
@@ -30,15 +30,7 @@ LONGEST = 200
 
 
 def checked_options(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, parsed; an error for a wrong type or an extreme value.
-
-    Parameters
-    ----------
-    method
-        The method.
-    given
-        Option → value, from the request, without labels.
-    """
+    """The options, parsed; an error for a wrong type or an extreme value."""
     if "labels" in given:
         raise CcrankError('labels are not an option; send them as "labels" beside the items')
     for name, value in given.items():
@@ -63,7 +55,7 @@ def _check_type(where: str, name: str, value: Any, default: Any) -> None:
     elif isinstance(default, int):
         fits = isinstance(value, int)
     elif isinstance(default, float):
-        fits = isinstance(value, int | float) and math.isfinite(value)
+        fits = is_finite_number(value)
     elif name in WORDS_OR_NUMBERS:
         fits = isinstance(value, str | int)
     else:
@@ -73,15 +65,7 @@ def _check_type(where: str, name: str, value: Any, default: Any) -> None:
 
 
 def prompts_needed(method: Method, options: Mapping[str, Any], count: int) -> float:
-    """About how many prompts a method reads for a list.
-
-    Parameters
-    ----------
-    method, options
-        The method and its options.
-    count
-        The number of items.
-    """
+    """About how many prompts a method reads for a list."""
     repeats = options.get(method.repeats_option or "", 1)
     pairs = str(options.get("pairs", "auto"))
     if pairs == "all":

@@ -14,7 +14,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from ccrank.server.scheduler import Pass
+from ccrank.server.work.scheduler import Pass
 
 SECONDS = (0.005, 0.02, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 COUNTS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -64,40 +64,18 @@ class Metrics:
         )
 
     def watch(self, active: Callable[[], int], waiting: Callable[[], int]) -> None:
-        """Where the gauges get their values when they are read.
-
-        Parameters
-        ----------
-        active, waiting
-            The number of requests in each state.
-        """
+        """Where the gauges get their values when they are read."""
         self.active.set_function(active)
         self.waiting.set_function(waiting)
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A request was answered.
-
-        Parameters
-        ----------
-        method, route, status
-            What was asked for, as the route's pattern, and the HTTP status.
-        seconds
-            How long it took.
-        """
+        """A request was answered."""
         known = method if method in ("GET", "HEAD", "POST", "OPTIONS") else "other"
         self.requests.labels(known, route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
     def count_pass(self, model: str, done: Pass) -> None:
-        """A forward pass was run.
-
-        Parameters
-        ----------
-        model
-            The name of the model.
-        done
-            What the pass was.
-        """
+        """A forward pass was run."""
         self.passes.labels(model).inc()
         self.tokens.labels(model).inc(done.tokens)
         self.pass_seconds.labels(model).observe(done.seconds)

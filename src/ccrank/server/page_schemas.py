@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ccrank.server.schemas import Texts
+
 
 class UnderstandBody(BaseModel):
     """A criterion as it is being typed."""
@@ -21,10 +23,10 @@ class QuestionBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    items: Annotated[list[str], Field(min_length=2, description="The texts to rank.")]
+    items: Annotated[Texts, Field(min_length=2, description="The texts to rank.")]
     by: Annotated[str, Field(min_length=1, description="The criterion.")]
     poles: Annotated[
-        list[str] | None,
+        Texts | None,
         Field(min_length=2, max_length=2, description="Words for the low and the high pole."),
     ] = None
     comparative: Annotated[str | None, Field(description="How the higher item compares: larger.")] = None
@@ -32,7 +34,8 @@ class QuestionBody(BaseModel):
     labels: Annotated[
         dict[str, Any] | list[Any] | None, Field(description="All labels so far, as in /v1/rank.")
     ] = None
-    skipped: Annotated[list[str] | None, Field(description="Items that should not be asked about again.")] = (
-        None
-    )
+    skipped: Annotated[
+        Texts | None,
+        Field(description="Items that should not be asked about again."),
+    ] = None
     model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None

@@ -14,7 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from ccrank.errors import CcrankError, UnavailableError
-from ccrank.remote.client import RefusedError
+from ccrank.models.remote.client import BadAnswerError, RefusedError
+from ccrank.util.text import shortened
 
 RETRY_AFTER = 5
 """Seconds after which a refused client should try again."""
@@ -25,24 +26,12 @@ class JSONReply(JSONResponse):
     """JSON in UTF-8; a lone surrogate, which UTF-8 lacks, is escaped."""
 
     def render(self, content: Any) -> bytes:
-        """The bytes of a value.
-
-        Parameters
-        ----------
-        content
-            What JSON can hold; NaN and infinities are a bug.
-        """
+        """The bytes of a value."""
         return json_bytes(content)
 
 
 def json_bytes(content: Any) -> bytes:
-    """A value as JSON in UTF-8.
-
-    Parameters
-    ----------
-    content
-        What JSON can hold.
-    """
+    """A value as JSON in UTF-8."""
     text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.encode("utf-8", "backslashreplace")
 
@@ -79,15 +68,7 @@ class RequestError(Exception):
 
 
 def refusal_of(error: BaseException, log_items: bool) -> RequestError:
-    """The answer to a request whose work raised an error.
-
-    Parameters
-    ----------
-    error
-        What was raised.
-    log_items
-        Whether the log may hold the error's message, which may hold texts of the request.
-    """
+    """The answer to a request whose work raised an error."""
     if isinstance(error, RequestError):
         return error
     if isinstance(error, UnavailableError):
@@ -100,6 +81,13 @@ def refusal_of(error: BaseException, log_items: bool) -> RequestError:
             return RequestError(502, "model_server_error", message)
         message = "the model's server cannot be read at present; try again later"
         return RequestError(503, "model_unavailable", message, RETRY_AFTER)
+    if isinstance(error, BadAnswerError):
+        log.warning("a model's server cannot be read: %s", error)
+        return RequestError(
+            502,
+            "model_server_error",
+            "the model's server gave an answer that cannot be used; this server's log has it",
+        )
     if isinstance(error, RefusedError):
         return RequestError(422, "bad_request", f"the model's server {error.problem}")
     if isinstance(error, CcrankError):
@@ -121,15 +109,7 @@ def refusal_of(error: BaseException, log_items: bool) -> RequestError:
 
 
 def add_error_replies(app: FastAPI, log_items: bool) -> None:
-    """Give every error the form {"error": {"type", "message"}}.
-
-    Parameters
-    ----------
-    app
-        The application.
-    log_items
-        Whether logs may hold texts of requests.
-    """
+    """Give every error the form {"error": {"type", "message"}}."""
 
     async def refused(request: Request, error: Exception) -> Response:
         return refusal_of(error, log_items).reply()
@@ -158,8 +138,5 @@ def _explained(errors: Sequence[Any]) -> list[str]:
 
 
 def _explained_one(error: Mapping[str, Any]) -> str:
-    if error["type"] == "json_invalid":
-        return f"the body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
-    if tuple(error["loc"]) == ("body",) and isinstance(error.get("input"), bytes):
-        return "the body is not read as JSON; send it with the header Content-Type: application/json"
-    return f"{'.'.join(map(str, error['loc'][:6]))}: {error['msg']}"
+    where = (shortened(str(part), 40) for part in error["loc"][:6])
+    return f"{'.'.join(where)}: {error['msg']}"

@@ -12,6 +12,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from ccrank.server.connections import BACKLOG, protocol_for
 from ccrank.server.settings import ServerSettings
 
 KEEP_ALIVE = 75
@@ -45,23 +46,21 @@ class Server(uvicorn.Server):
 
 
 def serve(app: FastAPI, settings: ServerSettings, bound: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT; requests in progress are finished.
+    """Serve until SIGTERM or SIGINT; requests in progress are finished."""
+    Server(configured(app, settings)).run(sockets=[bound])
 
-    Parameters
-    ----------
-    app
-        The application, from `create_app`.
-    settings
-        Its settings.
-    bound
-        The socket to listen on.
-    """
-    config = uvicorn.Config(
+
+def configured(app: FastAPI, settings: ServerSettings) -> uvicorn.Config:
+    """How uvicorn serves an application."""
+    return uvicorn.Config(
         app,
+        http=protocol_for(settings),
+        ws="none",
+        lifespan="on",
         log_config=None,
         access_log=False,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=max(1, round(settings.drain)),
         timeout_keep_alive=KEEP_ALIVE,
         server_header=False,
     )
-    Server(config).run(sockets=[bound])

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+MAX_OPTIONS = 50
+
+
+def _few(given: Any) -> Any:
+    """At most `MAX_OPTIONS` entries, since each wrong one makes several errors."""
+    if isinstance(given, dict) and len(given) > MAX_OPTIONS:
+        raise ValueError(f"{len(given):,} options; a method has a few")
+    return given
+
+
+Texts = Annotated[list[str], Field(fail_fast=True)]
+"""One error is enough: there could be millions."""
 Value = str | int | float | bool | None
 
 
@@ -14,7 +26,7 @@ class RankBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    items: Annotated[list[str], Field(min_length=2, description="The texts to rank; equal ones are tied.")]
+    items: Annotated[Texts, Field(min_length=2, description="The texts to rank; equal ones are tied.")]
     by: Annotated[
         str | None, Field(min_length=1, description="The criterion: size, cheapest, least risky …")
     ] = None
@@ -23,7 +35,7 @@ class RankBody(BaseModel):
         Field(min_length=1, description="In place of a criterion: what documents are relevant to."),
     ] = None
     poles: Annotated[
-        list[str] | None,
+        Texts | None,
         Field(min_length=2, max_length=2, description="Words for the low and the high pole."),
     ] = None
     comparative: Annotated[str | None, Field(description="How the higher item compares: larger.")] = None
@@ -37,7 +49,9 @@ class RankBody(BaseModel):
         ),
     ] = None
     method: Annotated[str | None, Field(description="See /v1/methods.")] = None
-    options: Annotated[dict[str, Value] | None, Field(description="The method's own options.")] = None
+    options: Annotated[
+        dict[str, Value] | None, BeforeValidator(_few), Field(description="The method's own options.")
+    ] = None
     model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None
     stream: Annotated[bool, Field(description="Answer with server-sent events: progress, then result.")] = (
         False
@@ -69,7 +83,8 @@ class RerankBody(BaseModel):
     model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None
     query: Annotated[str, Field(min_length=1, description="A question or keywords.")]
     documents: Annotated[
-        list[str | Document], Field(min_length=1, description="Texts, or objects with a text.")
+        list[str | Document],
+        Field(fail_fast=True, min_length=1, description="Texts, or objects with a text."),
     ]
     top_n: Annotated[int | None, Field(ge=1, description="Only the first so many results.")] = None
     return_documents: Annotated[bool, Field(description="Whether results repeat the documents.")] = False

@@ -20,7 +20,14 @@ class ServerSettings:
     """Keep readings on disk, so that no prompt is computed twice."""
     keys: tuple[str, ...] = ()
     """API keys; a request must have one of them as its bearer token. Empty: none is needed."""
+    hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "[::1]")
+    """Names that requests may have in their Host header, lower case and without a port; "*" allows all, IP all IP
+    addresses. Pages under any other name cannot be made to reach the server, as by DNS rebinding."""
+    origins: tuple[str, ...] = ()
+    """Names whose pages may send requests when a proxy has changed the Host header."""
     most_body_bytes: int = 8 << 20
+    most_held_bytes: int = 256 << 20
+    """Bytes of the bodies of all requests together; beyond it large ones are refused."""
     most_items: int = 10_000
     """Items of one request."""
     most_item_characters: int = 20_000
@@ -37,6 +44,12 @@ class ServerSettings:
     """Seconds after which a request ends with 504 and its work stops."""
     body_timeout: float = 30.0
     """Seconds in which a request's body must arrive."""
+    head_timeout: float = 10.0
+    """Seconds in which a request's head must arrive."""
+    write_timeout: float = 60.0
+    """Seconds in which a client must take some of its answer."""
+    most_connections: int = 1000
+    """Open connections; fewer where the process may not open as many files."""
     drain: float = 30.0
     """Seconds that requests in progress have after SIGTERM."""
     threads: int | None = None

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from starlette.requests import HTTPConnection
 
 from ccrank.server.metrics import Metrics
-from ccrank.server.models import ServedModels
 from ccrank.server.settings import ServerSettings
-from ccrank.server.teaching import ReadLists
-from ccrank.server.work import Workers
+from ccrank.server.work.active_labels import ReadLists
+from ccrank.server.work.open_models import ServedModels
+from ccrank.server.work.worker_pool import Workers
 
 
 @dataclass
@@ -23,18 +23,23 @@ class ServerState:
     metrics: Metrics
     lists: ReadLists = field(default_factory=ReadLists)
     """What was read of the lists that questions are asked about."""
-    draining: bool = False
-    """Whether the server is about to stop, so that no new work should come."""
+    _draining: bool = False
+
+    @property
+    def draining(self) -> bool:
+        """Whether the server is about to stop, so that no new work should come."""
+        return self._draining
+
+    @draining.setter
+    def draining(self, value: bool) -> None:
+        if value and not self._draining:
+            # A little earlier than connections are closed, so that every client, and every stream, is told why.
+            self.workers.drain(max(1.0, self.settings.drain) - min(2.0, max(1.0, self.settings.drain) / 2))
+        self._draining = value
 
 
 def state_of(request: HTTPConnection) -> ServerState:
-    """The state of the application that serves a request.
-
-    Parameters
-    ----------
-    request
-        Any request.
-    """
+    """The state of the application that serves a request."""
     found = request.app.state.server
     assert isinstance(found, ServerState)
     return found

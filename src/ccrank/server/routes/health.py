@@ -8,18 +8,29 @@ from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import PlainTextResponse, Response
 
-from ccrank.server.replies import JSONReply
+from ccrank.server.responses import JSONReply
 from ccrank.server.state import state_of
 from ccrank.version import __version__
 
 router = APIRouter()
 
 
-@router.get("/healthz", responses={503: {"description": "A model cannot be read."}})
+@router.get("/healthz", responses={503: {"description": "The process must be restarted."}})
 async def healthz(request: Request) -> Response:
-    """200 while the process works and every model can be read, else 503."""
-    alive = state_of(request).models.alive
-    return JSONReply({"status": "ok" if alive else "failed", "version": __version__}, 200 if alive else 503)
+    """200 while the process works, 503 with reasons when it must be restarted.
+
+    A model fails when the thread that reads it has died; passes stall when requests wait and no pass ends; a worker
+    hangs when it does not end work that must end. An idle server and one with long passes are healthy.
+    """
+    state = state_of(request)
+    reasons = {
+        "model failed": not state.models.alive,
+        "passes stalled": state.models.stalled(state.settings.timeout),
+        "worker stuck": state.workers.stuck,
+    }
+    found = [reason for reason, holds in reasons.items() if holds]
+    content = {"status": "failed" if found else "ok", "reasons": found, "version": __version__}
+    return JSONReply(content, 503 if found else 200)
 
 
 @router.get("/readyz", responses={503: {"description": "No new work is taken."}})

@@ -9,40 +9,48 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from ccrank.criterion_phrase import criterion_of
-from ccrank.lexicon import poles_of
-from ccrank.server.page_bodies import QuestionBody, UnderstandBody
-from ccrank.server.page_files import page_reply, report_index, report_names, report_reply
-from ccrank.server.rank_routes import ERRORS
-from ccrank.server.replies import JSONReply, json_bytes
+from ccrank.criteria import criterion_of
+from ccrank.criteria.lexicon import poles_of
+from ccrank.server.page_schemas import QuestionBody, UnderstandBody
+from ccrank.server.parsing import BodyRoute
+from ccrank.server.responses import JSONReply, json_bytes
+from ccrank.server.routes.api_page import api_page
+from ccrank.server.routes.page_files import page_reply, report_index, report_reply, reports_in
+from ccrank.server.routes.rank import ERRORS
 from ccrank.server.state import ServerState, state_of
-from ccrank.server.stopping import Ticket
-from ccrank.server.teaching import TeachWork
+from ccrank.server.work.active_labels import TeachWork
+from ccrank.server.work.request_cancellation import Ticket
 from ccrank.version import __version__
 
-router = APIRouter()
+router = APIRouter(route_class=BodyRoute)
 
 
 @router.get("/", include_in_schema=False)
-async def page(request: Request) -> Response:
+def page(request: Request) -> Response:
     """The page."""
     return page_reply(request, "index.html")
 
 
+@router.get("/docs", include_in_schema=False)
+def docs(request: Request) -> Response:
+    """The routes, with forms to try them."""
+    return api_page(request.app.openapi())
+
+
 @router.get("/page/{name}", include_in_schema=False)
-async def page_file(request: Request, name: str) -> Response:
+def page_file(request: Request, name: str) -> Response:
     """Its scripts and styles."""
     return page_reply(request, name)
 
 
 @router.get("/reports/", include_in_schema=False)
-async def reports(request: Request) -> Response:
+def reports(request: Request) -> Response:
     """The reports of studies."""
     return report_index(_folder(state_of(request)))
 
 
 @router.get("/reports/{name:path}", include_in_schema=False)
-async def report(request: Request, name: str) -> Response:
+def report(request: Request, name: str) -> Response:
     """A study's report."""
     return report_reply(_folder(state_of(request)), name)
 
@@ -54,27 +62,19 @@ def _folder(state: ServerState) -> Path | None:
 
 
 @router.get("/v1/page", include_in_schema=False)
-async def about(request: Request) -> Response:
+def about(request: Request) -> Response:
     """What the page shows of the server."""
-    return JSONReply({"version": __version__, "reports": len(report_names(_folder(state_of(request))))})
+    return JSONReply({"version": __version__, "reports": len(reports_in(_folder(state_of(request))))})
 
 
 @router.post("/v1/understand", responses=ERRORS)
-async def understand(body: UnderstandBody) -> Response:
+def understand(body: UnderstandBody) -> Response:
     """What a criterion is taken to mean, with words for its poles. No model is asked."""
     return JSONReply(understanding(body.by, body.category))
 
 
 def understanding(phrase: str, category: str | None) -> Mapping[str, Any]:
-    """What a phrase means: the JSON of `Understood`, any doubt about it, and pairs of words for the poles.
-
-    Parameters
-    ----------
-    phrase
-        The criterion.
-    category
-        What the items are.
-    """
+    """What a phrase means: the JSON of `Understood`, any doubt about it, and pairs of words for the poles."""
     criterion = criterion_of(phrase, category=category)
     found = criterion.understood
     assert found is not None
@@ -99,7 +99,8 @@ async def question(request: Request, body: QuestionBody) -> Response:
     """
     state = state_of(request)
     model = state.models.get(body.model)
-    work = TeachWork(body, state.settings)
+    state.workers.check_room()
+    work = await state.workers.prepare(lambda: TeachWork(body, state.settings))
 
     def run(ticket: Ticket) -> bytes:
         return json_bytes(work.run(model.reader_for(ticket), model.name, state.lists))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -13,7 +14,7 @@ from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ccrank.server.replies import RequestError
+from ccrank.server.responses import RequestError
 
 TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -66,15 +67,7 @@ def page_files() -> dict[str, PageFile]:
 
 
 def page_reply(request: Request, name: str) -> Response:
-    """A file of the page; 304 if the browser has it.
-
-    Parameters
-    ----------
-    request
-        The request.
-    name
-        The file's name.
-    """
+    """A file of the page; 304 if the browser has it."""
     file = page_files().get(name)
     if file is None:
         raise RequestError(404, "not_found", f"the page has no file {name[:100]!r}")
@@ -92,38 +85,36 @@ def page_reply(request: Request, name: str) -> Response:
     return Response(file.content, headers=headers)
 
 
-def report_names(folder: Path | None) -> list[str]:
-    """The reports in a folder and the folders below it, as paths relative to it.
+def reports_in(folder: Path | None) -> dict[str, Path]:
+    """The reports in a folder and the folders below it, by their paths relative to it.
 
-    Parameters
-    ----------
-    folder
-        The folder; without one there are none.
+    Where a name is not UTF-8, U+FFFD stands for the bytes that are not, as in the path of a request.
     """
     if folder is None:
-        return []
+        return {}
     found = (path for depth in range(DEEPEST + 1) for path in folder.glob("*/" * depth + "*.html"))
-    return sorted(
-        path.relative_to(folder).as_posix() for path in found if _inside(path, folder) and path.is_file()
-    )
+    paths = sorted(path for path in found if _inside(path, folder) and path.is_file())
+    return {
+        os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "replace"): path for path in paths
+    }
 
 
 def _inside(path: Path, folder: Path) -> bool:
     """Whether a path stays in the folder when links are followed."""
-    return path.resolve().is_relative_to(folder.resolve())
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # links that lead to each other
+        return False
 
 
 def report_reply(folder: Path | None, name: str) -> Response:
-    """One report. Only names that the list of reports has can be opened.
-
-    Parameters
-    ----------
-    folder
-        The folder of reports.
-    name
-        As `report_names` has it.
-    """
-    if folder is None or name not in report_names(folder):
+    """One report. Only names that the list of reports has can be opened."""
+    path = reports_in(folder).get(name)
+    try:
+        content = None if path is None else path.read_bytes()
+    except OSError:  # it was removed meanwhile, or may not be read
+        content = None
+    if content is None:
         raise RequestError(404, "not_found", "there is no such report; /reports/ lists them")
     headers = {
         **HEADERS,
@@ -131,18 +122,12 @@ def report_reply(folder: Path | None, name: str) -> Response:
         "Content-Security-Policy": REPORT_POLICY,
         "Content-Type": TYPES[".html"],
     }
-    return Response((folder / name).read_bytes(), headers=headers)
+    return Response(content, headers=headers)
 
 
 def report_index(folder: Path | None) -> Response:
-    """A page with links to all reports.
-
-    Parameters
-    ----------
-    folder
-        The folder of reports.
-    """
-    names = report_names(folder)
+    """A page with links to all reports."""
+    names = [*reports_in(folder)]
     rows = Markup("").join(
         Markup('<li><a href="{}">{}</a></li>').format(quote(name), name.removesuffix(".html"))
         for name in names

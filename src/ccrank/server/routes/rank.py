@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from ccrank.lm.watch import Watcher
-from ccrank.server.bodies import ErrorReply, RankBody
-from ccrank.server.ranking import RankWork, served_methods
-from ccrank.server.replies import JSONReply, json_bytes, refusal_of
+from ccrank.models.reading import PartialProgress
+from ccrank.server.parsing import BodyRoute
+from ccrank.server.responses import JSONReply, json_bytes, refusal_of
+from ccrank.server.schemas import ErrorReply, RankBody
 from ccrank.server.state import state_of
-from ccrank.server.stopping import Ticket
-from ccrank.server.teaching import watched
-from ccrank.server.watching import Reports
+from ccrank.server.work.active_labels import watched
+from ccrank.server.work.progress_events import Reports
+from ccrank.server.work.request_cancellation import Ticket
+from ccrank.server.work.run_request import RankWork, served_methods
 
-router = APIRouter()
+router = APIRouter(route_class=BodyRoute)
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorReply, "description": description}
     for status, description in {
         400: "The body is not JSON.",
         401: "The API key is missing or wrong.",
+        403: "A page of another site sent the request.",
         404: "The server has no such model.",
         408: "The body came too slowly.",
         413: "The body, the number of items or a text is too large.",
+        415: "The body was not sent as application/json.",
+        421: "The server does not answer for the host that the request names.",
         422: "The request has a mistake, which the message names.",
         429: "Too many requests are waiting; see Retry-After.",
         502: "The server of a model behind another server refuses to be read.",
@@ -73,7 +78,8 @@ async def rank(request: Request, body: RankBody) -> Response:
     """
     state = state_of(request)
     model = state.models.get(body.model)
-    work = RankWork(body, state.settings)
+    state.workers.check_room()
+    work = await state.workers.prepare(lambda: RankWork(body, state.settings))
     state.workers.check_room()
     state.metrics.items.labels("/v1/rank").inc(len(body.items))
     if body.stream:
@@ -89,42 +95,38 @@ async def rank(request: Request, body: RankBody) -> Response:
     return Response(await state.workers.run(request, run), media_type="application/json")
 
 
-async def _events(request: Request, work: RankWork, model: str | None, partial: bool) -> AsyncIterator[bytes]:
+async def _events(
+    request: Request, work: RankWork, model: str | None, watched_too: bool
+) -> AsyncIterator[bytes]:
     state = state_of(request)
     served = state.models.get(model)
     total: list[int | None] = [None]
 
-    def run(ticket: Ticket, reports: Reports) -> dict[str, Any]:
+    def run(ticket: Ticket, reports: Reports) -> bytes:
         reader = served.reader_for(ticket)
         total[0] = work.tokens(reader)
-        if partial:
-            watcher = Watcher(reports, reports.partial)
-            return watched(work, reader, watcher, served.name, state.lists).to_json()
-        return work.run(reader, reports).to_json()
+        if watched_too:
+            watcher = PartialProgress(reports, reports.partial)
+            return json_bytes(watched(work, reader, watcher, served.name, state.lists).to_json())
+        return json_bytes(work.run(reader, reports).to_json())
 
     try:
         async for kind, value in state.workers.stream(run):
             if kind == "progress":
-                value = {"done": value, "total": None if total[0] is None else max(total[0], value)}
+                known = None if total[0] is None else max(total[0], value)
+                yield event(kind, json_bytes({"done": value, "total": known}))
             elif kind == "partial":
-                value = {"scores": value}
-            yield event(kind, value)
+                yield event(kind, await state.workers.prepare(partial(json_bytes, {"scores": value})))
+            else:
+                yield event(kind, value)
     except Exception as error:
         refused = refusal_of(error, state.settings.log_items)
-        yield event("error", {**refused.content(), "status": refused.status})
+        yield event("error", json_bytes({**refused.content(), "status": refused.status}))
 
 
-def event(kind: str, value: Any) -> bytes:
-    """One server-sent event.
-
-    Parameters
-    ----------
-    kind
-        Its name.
-    value
-        What JSON can hold; it stands on one line.
-    """
-    return b"event: " + kind.encode() + b"\ndata: " + json_bytes(value) + b"\n\n"
+def event(kind: str, line: bytes) -> bytes:
+    """One server-sent event."""
+    return b"event: " + kind.encode() + b"\ndata: " + line + b"\n\n"
 
 
 @router.get("/v1/models")

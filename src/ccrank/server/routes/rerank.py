@@ -4,32 +4,40 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Request
 from scipy.special import expit
+from starlette.responses import Response
 
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost
-from ccrank.remote import OpenModel
-from ccrank.server.bodies import Document, RerankBody, RerankReply, RerankResult
-from ccrank.server.rank_routes import ERRORS
-from ccrank.server.ranking import check_texts
-from ccrank.server.replies import RequestError
+from ccrank.models import Cost
+from ccrank.models.remote import OpenModel
+from ccrank.server.parsing import BodyRoute
+from ccrank.server.responses import JSONReply, RequestError, json_bytes
+from ccrank.server.routes.rank import ERRORS
+from ccrank.server.schemas import Document, RerankBody, RerankReply, RerankResult
+from ccrank.server.settings import ServerSettings
 from ccrank.server.state import state_of
-from ccrank.server.stopping import Ticket
+from ccrank.server.work.request_cancellation import Ticket
+from ccrank.server.work.run_request import check_texts
 from ccrank.task import Task, is_blank, normal_form
 
-router = APIRouter()
+ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {"model": RerankReply, "description": "The documents, the most relevant first."},
+    **ERRORS,
+}
+router = APIRouter(route_class=BodyRoute)
 METHOD = "query-likelihood"
 FILLER = ("An empty page.", "A blank page.")
 """A ranking needs two documents. A document's score does not depend on the others, so these stand in."""
 
 
-@router.post("/v2/rerank", responses=ERRORS, response_model_exclude_none=True)
-@router.post("/v1/rerank", responses=ERRORS, response_model_exclude_none=True)
-async def rerank(request: Request, body: RerankBody) -> RerankReply:
+@router.post("/v2/rerank", responses=ANSWERS, response_class=JSONReply)
+@router.post("/v1/rerank", responses=ANSWERS, response_class=JSONReply)
+async def rerank(request: Request, body: RerankBody) -> Response:
     """Rerank documents by their relevance to a query, the most relevant first.
 
     `relevance_score` is σ(g), with g the score of the method query-likelihood: how much more likely the document makes
@@ -37,19 +45,33 @@ async def rerank(request: Request, body: RerankBody) -> RerankReply:
     """
     state = state_of(request)
     model = state.models.get(body.model)
-    texts = [one if isinstance(one, str) else one.text for one in body.documents]
-    check_texts(state.settings, texts, query=body.query)
-    if is_blank(body.query):
-        raise CcrankError("the query is empty; send a question or keywords")
-    if len(texts) > state.settings.most_prompts:
-        raise RequestError(413, "too_many_items", f"{len(texts):,} documents; send fewer")
     state.workers.check_room()
+    texts = await state.workers.prepare(lambda: checked_texts(body, state.settings))
     state.metrics.items.labels("/v1/rerank").inc(len(texts))
 
-    def run(ticket: Ticket) -> tuple[np.ndarray, Cost]:
-        return relevance_scores(body.query, texts, model.reader_for(ticket))
+    def run(ticket: Ticket) -> bytes:
+        scores, cost = relevance_scores(body.query, texts, model.reader_for(ticket))
+        reply = reply_to(body, texts, scores, cost, model.name)
+        return json_bytes(reply.model_dump(exclude_none=True))
 
-    scores, cost = await state.workers.run(request, run)
+    return Response(await state.workers.run(request, run), media_type="application/json")
+
+
+def checked_texts(body: RerankBody, settings: ServerSettings) -> list[str]:
+    """The documents of a request that the server takes."""
+    texts = [one if isinstance(one, str) else one.text for one in body.documents]
+    check_texts(settings, texts, query=body.query)
+    if is_blank(body.query):
+        raise CcrankError("the query is empty; send a question or keywords")
+    if len(texts) > settings.most_prompts:
+        raise RequestError(413, "too_many_items", f"{len(texts):,} documents; send fewer")
+    return texts
+
+
+def reply_to(
+    body: RerankBody, texts: Sequence[str], scores: np.ndarray, cost: Cost, model: str
+) -> RerankReply:
+    """The answer to a request."""
     order = sorted(range(len(texts)), key=lambda index: -scores[index])[: body.top_n]
     results = [
         RerankResult(
@@ -61,7 +83,7 @@ async def rerank(request: Request, body: RerankBody) -> RerankReply:
     ]
     return RerankReply(
         id=str(uuid.uuid4()),
-        model=model.name,
+        model=model,
         results=results,
         meta={"api_version": {"version": "2"}, "billed_units": {"search_units": 1}},
         usage={"total_tokens": cost.distinct_tokens, "prompt_tokens": cost.distinct_tokens},
@@ -69,17 +91,7 @@ async def rerank(request: Request, body: RerankBody) -> RerankReply:
 
 
 def relevance_scores(query: str, documents: Sequence[str], reader: OpenModel) -> tuple[np.ndarray, Cost]:
-    """The relevance of each document, from 0 to 1, and what reading them cost; a blank document has 0.
-
-    Parameters
-    ----------
-    query
-        A question or keywords.
-    documents
-        The documents; equal ones get equal scores.
-    reader
-        An open model.
-    """
+    """The relevance of each document, from 0 to 1, and what reading them cost; a blank document has 0."""
     distinct = {normal_form(text): text for text in documents if not is_blank(text)}
     scores = np.zeros(len(documents))
     if not distinct:

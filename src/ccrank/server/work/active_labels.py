@@ -8,30 +8,26 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
-from ccrank.api import ranking_of
-from ccrank.criterion_phrase import resolved
-from ccrank.inflection import comparative_of
-from ccrank.labelfree.rankers import label_free_states
-from ccrank.labelfree.with_labels import with_labels
-from ccrank.labelled.kernel import States
-from ccrank.labelled.session import Session
+from ccrank.criteria.inflection import comparative_of
 from ccrank.labels import Labels
-from ccrank.lm import Reader
-from ccrank.lm.reader import Progress
-from ccrank.lm.watch import Watcher
-from ccrank.methods import DEFAULT_METHOD, get_method
-from ccrank.opposites import opposite_proposer
+from ccrank.methods.labelfree.rankers import label_free_states
+from ccrank.methods.labelled.lists import with_labels
+from ccrank.methods.labelled.prior import States
+from ccrank.methods.labelled.session import Session
+from ccrank.methods.registry import get_method
+from ccrank.models import Reader
+from ccrank.models.reading import PartialProgress, Progress
+from ccrank.models.remote import OpenModel
+from ccrank.models.remote.remote_reader import no_states
 from ccrank.prompts import load_templates
-from ccrank.ranking import Answer, Ranking, canonical
-from ccrank.remote import OpenModel, RemoteReader
-from ccrank.remote.reader import no_states
-from ccrank.rows import Rows, rows_of_items
-from ccrank.server.page_bodies import QuestionBody
-from ccrank.server.ranking import RankWork, check_texts, task_by
-from ccrank.server.replies import RequestError
+from ccrank.ranking import Answer, Ranking
+from ccrank.request import DEFAULT_METHOD, PreparedTask
+from ccrank.server.page_schemas import QuestionBody
+from ccrank.server.responses import RequestError
 from ccrank.server.settings import ServerSettings
-from ccrank.task import Task, check_text, normal_form
-from ccrank.understood import Understood
+from ccrank.server.work.run_request import RankWork, request_of
+from ccrank.task import Task, Understood, normal_form
+from ccrank.util.cancellation import held
 
 MOST_ITEMS = 3000
 """Of a longer list, the states take too much memory to be kept between answers."""
@@ -45,10 +41,7 @@ AMOUNTS = {"low": "lower", "high": "higher", "few": "lower", "many": "higher"}
 class ReadList:
     """A list as the model has read it: all that questions and labels need."""
 
-    task: Task
-    """With its criterion resolved, and the items as they were given."""
-    order: list[int]
-    """For each item of the canonical task, its index in `task`."""
+    prepared: PreparedTask
     answer: Answer
     """Of `auto` without labels, about the canonical task."""
     states: States
@@ -59,22 +52,15 @@ class ReadList:
 
     @classmethod
     def read(cls, task: Task, reader: Reader, progress: Progress | None = None) -> ReadList:
-        """Read a list.
+        """Read a list."""
+        prepared = PreparedTask.of(task, reader)
+        answer, states = label_free_states(prepared.canonical, reader, load_templates(), progress)
+        return cls(prepared, answer, states, reader)
 
-        Parameters
-        ----------
-        task
-            The list and its criterion.
-        reader
-            The request's reader.
-        progress
-            As in `rank_tasks`.
-        """
-        check_text(task)
-        task = replace(task, criterion=resolved(task.criterion, opposite_proposer(reader)))
-        ordered, order = canonical(task)
-        answer, states = label_free_states(ordered, reader, load_templates(), progress)
-        return cls(task, order, answer, states, reader)
+    @property
+    def task(self) -> Task:
+        """The task, with its criterion resolved and its items as they were given."""
+        return self.prepared.task
 
     @property
     def size(self) -> int:
@@ -82,35 +68,28 @@ class ReadList:
         return sum(one.nbytes for one in self.states)
 
     def ranking(self, labels: Labels) -> Ranking:
-        """The ranking that `ccrank.rank` gives with these labels.
-
-        Parameters
-        ----------
-        labels
-            Any number of labels.
-        """
+        """The ranking that `ccrank.rank` gives with these labels."""
         answer = self.answer
         if len(labels):
             labels.check(self.task.items)
-            task = canonical(self.task)[0]
-            given = ([task], self.reader, load_templates(), [labels], [answer], {0: self.states})
+            given = (
+                [self.prepared.canonical],
+                self.reader,
+                load_templates(),
+                [labels],
+                [answer],
+                {0: self.states},
+            )
             [answer] = with_labels(*given)
-        return ranking_of(self.task, self.order, answer, get_method(DEFAULT_METHOD), self.reader.name)
+        return self.prepared.ranking(answer, get_method(DEFAULT_METHOD), self.reader)
 
     def question(self, labels: Labels, skipped: Sequence[str]) -> tuple[str, str] | None:
-        """The two items whose order would teach most; None if there are none left.
-
-        Parameters
-        ----------
-        labels
-            What is known.
-        skipped
-            Items that should not be asked about.
-        """
-        with self.lock:
+        """The two items whose order would teach most; None if there are none left."""
+        with held(self.lock):
             if self.session is None:
-                task, _ = canonical(self.task)
-                start = Ranking(task, self.answer.scores, DEFAULT_METHOD, self.reader.name, True)
+                start = Ranking(
+                    self.prepared.canonical, self.answer.scores, DEFAULT_METHOD, self.reader.name, True
+                )
                 self.session = Session(start, self.states, "pair")
             self.session.resume(labels.rows, skipped)
             found = self.session.question()
@@ -131,18 +110,10 @@ class ReadLists:
         self._lock = Lock()
 
     def get(self, key: Hashable, read: Callable[[], ReadList]) -> ReadList:
-        """A list by its key, read if it is not at hand.
-
-        Parameters
-        ----------
-        key
-            The model, the items and the criterion.
-        read
-            Reads it.
-        """
+        """A list by its key, read if it is not at hand."""
         with self._lock:
             turn = self._reading.setdefault(key, Lock())
-        with turn:
+        with held(turn):
             with self._lock:
                 if key in self._lists:
                     self._lists.move_to_end(key)
@@ -166,31 +137,19 @@ class ReadLists:
         return len(self._lists)
 
 
-def watched(work: RankWork, reader: OpenModel, watcher: Watcher, model: str, lists: ReadLists) -> Ranking:
-    """A ranking whose reading is watched; where questions may follow, what was read is kept for them.
-
-    Parameters
-    ----------
-    work
-        The request to rank.
-    reader
-        The request's reader.
-    watcher
-        Given the progress and the scores so far.
-    model
-        The name of the model in requests.
-    lists
-        What was read earlier.
-    """
+def watched(
+    work: RankWork, reader: OpenModel, watcher: PartialProgress, model: str, lists: ReadLists
+) -> Ranking:
+    """A ranking whose reading is watched; where questions may follow, what was read is kept for them."""
     plain = work.method.name == DEFAULT_METHOD and work.options.keys() <= {"labels"}
     long = len(work.task.items) > MOST_ITEMS
     if not plain or work.task.query is not None or work.task.context or long:
         return work.run(reader, watcher)
-    if isinstance(reader, RemoteReader):
+    if not reader.gives_states:
         raise no_states(reader.name)
     key = (model, work.task.criterion, work.task.items)
     found = lists.get(key, lambda: ReadList.read(work.task, reader, watcher))
-    return replace(found.ranking(Labels.parse(work.options.get("labels") or {})), rows=work.rows)
+    return replace(found.ranking(Labels.parse(work.options.get("labels") or {})), rows=work.request.rows)
 
 
 class TeachWork:
@@ -205,62 +164,39 @@ class TeachWork:
     """
 
     def __init__(self, body: QuestionBody, settings: ServerSettings) -> None:
-        check_texts(settings, body.items, by=body.by, comparative=body.comparative, category=body.category)
+        self.request = request_of(body, settings)
         if len(body.items) > MOST_ITEMS:
             raise RequestError(
                 413,
                 "too_many_items",
                 f"{len(body.items):,} items; questions are asked about lists of up to {MOST_ITEMS:,}",
             )
-        self.rows: Rows = rows_of_items(body.items)
-        self.task: Task = task_by(body.by, body, self.rows)
+        self.task = self.request.task
         self.labels = Labels.parse(body.labels or {})
         self.labels.check(self.task.items)
         self.skipped = body.skipped or []
 
     def run(self, reader: OpenModel, model: str, lists: ReadLists) -> Mapping[str, Any]:
-        """The ranking with the labels so far, and the next question.
-
-        Parameters
-        ----------
-        reader
-            The request's reader.
-        model
-            The name of the model in requests.
-        lists
-            What was read earlier.
-        """
-        if isinstance(reader, RemoteReader):
+        """The ranking with the labels so far, and the next question."""
+        if not reader.gives_states:
             raise no_states(reader.name)
         key = (model, self.task.criterion, self.task.items)
         found = lists.get(key, lambda: ReadList.read(self.task, reader))
         pair = found.question(self.labels, self.skipped)
-        ranking = replace(found.ranking(self.labels), rows=self.rows)
+        ranking = replace(found.ranking(self.labels), rows=self.request.rows)
         asked = None if pair is None else {"question": question_about(found.task), "items": list(pair)}
         return {"question": asked, "ranking": ranking.to_json()}
 
 
 def question_about(task: Task) -> str:
-    """The question about two items, in words: "Which is larger?".
-
-    Parameters
-    ----------
-    task
-        A task whose criterion is resolved.
-    """
+    """The question about two items, in words: "Which is larger?"."""
     understood = task.criterion.understood
     assert understood is not None
     return f"Which is {comparison(understood)}?"
 
 
 def comparison(understood: Understood) -> str:
-    """How the higher of two items compares with the other.
-
-    Parameters
-    ----------
-    understood
-        What the criterion means.
-    """
+    """How the higher of two items compares with the other."""
     high = understood.poles[1]
     if not understood.comparative.startswith("more in terms of"):
         return understood.comparative

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader, ReadingCache
-from ccrank.lm.hub import Say
-from ccrank.lm.listed import ListedEngine
-from ccrank.remote import OpenModel, RemoteReader, is_remote, shown_name
-from ccrank.remote.options import check_options
-from ccrank.server.replies import RequestError
-from ccrank.server.scheduler import Pass, Scheduler, SharedEngine
+from ccrank.models import Reader, ReadingCache
+from ccrank.models.load.known_models import StatusCallback, choices_of
+from ccrank.models.remote import OpenModel, is_remote, shown_name
+from ccrank.models.remote.address import check_options
+from ccrank.server.responses import RequestError
 from ccrank.server.settings import ServerSettings
-from ccrank.server.stopping import Ticket
-from ccrank.server.upstream import UpstreamModel, open_upstream
+from ccrank.server.work.request_cancellation import Ticket
+from ccrank.server.work.scheduler import Pass, Scheduler, SharedEngine
+from ccrank.server.work.upstream import UpstreamModel, open_upstream
 
 
 @dataclass(frozen=True)
@@ -28,19 +28,17 @@ class ServedModel:
     scheduler: Scheduler
 
     def reader_for(self, ticket: Ticket) -> Reader:
-        """A reader for one request, whose passes are shared with other requests.
-
-        Parameters
-        ----------
-        ticket
-            The request.
-        """
+        """A reader for one request, whose passes are shared with other requests."""
         return self.reader.with_engine(SharedEngine(self.scheduler, ticket))
 
     @property
     def alive(self) -> bool:
         """Whether the model can be read."""
         return self.scheduler.alive
+
+    def stalled(self, most: float) -> bool:
+        """Whether requests wait for passes and none ends; see `Scheduler.stalled`."""
+        return self.scheduler.stalled(most)
 
     def ready(self) -> bool:
         """Whether the model can be read now."""
@@ -87,16 +85,14 @@ class ServedModels:
     ) -> None:
         self._models: dict[str, AnyModel] = {}
         for name, reader in readers.items():
-            if isinstance(reader, RemoteReader):
+            if reader.behind_server:
                 self._models[name] = UpstreamModel(name, reader)
                 continue
 
             def tell(done: Pass, name: str = name) -> None:
                 report(name, done)
 
-            self._models[name] = ServedModel(
-                name, reader, Scheduler(ListedEngine(reader.engine), threads, tell)
-            )
+            self._models[name] = ServedModel(name, reader, Scheduler(reader.engine, threads, tell))
 
     @property
     def names(self) -> list[str]:
@@ -108,6 +104,10 @@ class ServedModels:
         """Whether every model can be read."""
         return all(model.alive for model in self._models.values())
 
+    def stalled(self, most: float) -> bool:
+        """Whether requests wait for passes of some model and none ends."""
+        return any(isinstance(model, ServedModel) and model.stalled(most) for model in self._models.values())
+
     def ready(self) -> bool:
         """Whether every model can be read now, those behind other servers included, which are asked."""
         return all(model.ready() for model in self._models.values())
@@ -117,13 +117,7 @@ class ServedModels:
         return [*self._models.values()]
 
     def get(self, name: str | None) -> AnyModel:
-        """A model by its name; only those named at start can be reached.
-
-        Parameters
-        ----------
-        name
-            The name; None is the default model.
-        """
+        """A model by its name; only those named at start can be reached."""
         if name is None:
             return self.all()[0]
         if name not in self._models:
@@ -138,28 +132,28 @@ class ServedModels:
             model.stop()
 
 
-def open_readers(settings: ServerSettings, say: Say = lambda _: None) -> dict[str, OpenModel]:
-    """Open the models of the settings: name → reader. All share one cache of readings.
-
-    Parameters
-    ----------
-    settings
-        Names the models and how to load them.
-    say
-        Called with a short status message before anything slow.
-    """
+def open_readers(settings: ServerSettings, say: StatusCallback = lambda _: None) -> dict[str, OpenModel]:
+    """Open the models of the settings: name → reader. All share one cache of readings."""
     cache = ReadingCache() if settings.cache else None
     readers: dict[str, OpenModel] = {}
     named = [_named(given) for given in settings.models]
     check_options([model for _, model in named], settings.reader)
     for alias, model in named:
-        name, reader = alias or model, None
+        folder = None if is_remote(model) or choices_of(model) else Path(model).expanduser()
+        local = folder is not None and folder.exists()
+        # Clients need not know where a model lies on this machine.
+        name = alias or (folder.resolve().name if folder is not None and local else model)
+        reader: OpenModel | None = None
         if is_remote(model):
             say(f"looking at {shown_name(model)}")
             name, reader = open_upstream(model, alias, cache)
         if name in readers:
             raise CcrankError(f"--model {name!r} is given twice; give one of them another name: ALIAS=MODEL")
-        readers[name] = reader or Reader.open(model, settings.reader, cache=cache, say=say)
+        if reader is None:
+            reader = Reader.open(model, settings.reader, cache=cache, say=say)
+            if local:
+                reader.loaded = replace(reader.loaded, name=name)
+        readers[name] = reader
     if not readers:
         raise CcrankError("no model to serve; give one with --model")
     return readers

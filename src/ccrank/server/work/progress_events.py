@@ -18,11 +18,5 @@ class Reports:
         self.tokens += tokens
 
     def partial(self, scores: Mapping[str, float]) -> None:
-        """Take the scores so far.
-
-        Parameters
-        ----------
-        scores
-            By item.
-        """
+        """Take the scores so far."""
         self.scores = scores

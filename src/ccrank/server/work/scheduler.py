@@ -1,7 +1,7 @@
 """One forward pass for many requests.
 
 Each request runs its method in a thread of its own, on a reader whose engine is a `SharedEngine`. What the method reads
-comes here as a `Job`: token sequences and the points to read in them. One thread takes sequences of all waiting jobs,
+comes here as a `Job`: inputs of the model and the points to read in them. One thread takes inputs of all waiting jobs,
 by turns, up to a pass's number of tokens, and runs them as one batch of the model. So requests share passes, a request
 of 10,000 items does not delay one of three, and between passes a request can be cancelled or run out of time.
 """
@@ -13,87 +13,97 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from ccrank.lm.backbone import Backbone
-from ccrank.lm.engine import Progress
-from ccrank.lm.listed import ListedEngine, Point, PointOutputs, as_arrays, as_lists
-from ccrank.lm.points import EngineOutput, Inputs, Points
-from ccrank.lm.tree import shared_prefix
-from ccrank.server.stopping import Cancelled, Ticket
+from ccrank.models.engine.backbone import Backbone
+from ccrank.models.engine.engine import EngineLike, InputProgress
+from ccrank.models.engine.layout import Sorted
+from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
+from ccrank.models.tokenize.ragged import ranges
+from ccrank.models.tokenize.splice import common_prefix
+from ccrank.server.work.request_cancellation import Cancelled, Ticket
+from ccrank.util.cancellation import POLL_SECONDS
 
 log = logging.getLogger(__name__)
 
 LEAST_SHARE = 256
 """Tokens that a job gets of a pass at least while others wait: cutting a job finer repeats the prefixes that its
 prompts share, and most jobs are smaller than this."""
+MIN_STALL_SECONDS = 60.0
+"""A shorter pass is never taken for one that hangs."""
+STALL_FACTOR = 10.0
+"""A pass hangs if it takes so much longer than the longest one before it."""
+MAX_JOIN_SECONDS = 10.0
+"""How long the end of the last pass is waited for when the server stops; a pass that hangs must not keep it alive."""
 
 
-@dataclass(eq=False)
 class Job:
-    """The sequences and points of one call of `SharedEngine.run`, and what was read so far."""
+    """The inputs and points of one call of `SharedEngine.run`, and what was read so far."""
 
-    ticket: Ticket
-    sequences: Sequence[Any]
-    points: Sequence[Point]
-    layers: tuple[int, ...]
-    output: PointOutputs
-    order: list[int]
-    """Sequences in lexicographic order, so that neighbours share prefixes."""
-    by_sequence: dict[int, list[int]]
-    """Sequence → its points."""
-    news: queue.SimpleQueue = field(default_factory=queue.SimpleQueue)
-    """For the waiting thread: the number of sequences just read, or the error that ended the job."""
-    place: int = 0
-    """How many sequences of `order` were taken."""
-
-    @classmethod
-    def of(
-        cls, ticket: Ticket, sequences: Sequence[Any], points: Sequence[Point], layers: Sequence[int]
-    ) -> Job:
-        by_sequence: dict[int, list[int]] = {}
-        for index, point in enumerate(points):
-            by_sequence.setdefault(point.sequence, []).append(index)
-        output = PointOutputs(
-            [np.zeros(0, np.float32)] * len(points), np.zeros(len(points), np.float32), [None] * len(points)
-        )
-        order = sorted(by_sequence, key=lambda index: sequences[index])
-        return cls(ticket, sequences, points, tuple(layers), output, order, by_sequence)
+    def __init__(self, ticket: Ticket, inputs: Inputs, points: Points, layers: Sequence[int]) -> None:
+        self.ticket, self.inputs, self.points, self.layers = ticket, inputs, points, tuple(layers)
+        self.output = EngineOutput.empty(points)
+        self.news: queue.SimpleQueue[int | BaseException] = queue.SimpleQueue()
+        """For the waiting thread: the number of inputs just read, or the error that ended the job."""
+        self.place = 0
+        """How many inputs of `order` were taken."""
+        self.by_input = np.argsort(points.sequence, kind="stable")
+        """The points, those of the first input first."""
+        self.edges = np.searchsorted(points.sequence[self.by_input], np.arange(len(inputs) + 1))
+        """Where the points of each input start in `by_input`."""
+        if inputs.sources is None or inputs.source_of is None:
+            # In lexicographic order neighbours share prefixes.
+            ordered = inputs.ordered or Sorted(inputs.tokens)
+            self.order, shared, lengths = ordered.order, ordered.shared, inputs.tokens.lengths
+        else:
+            self.order = np.argsort(inputs.source_of, kind="stable")
+            shared = np.zeros_like(self.order)
+            lengths = inputs.tokens.lengths + inputs.sources.lengths[inputs.source_of]
+        self._lengths: list[int] = lengths[self.order].tolist()
+        self._shared: list[int] = shared.tolist()
 
     @property
     def left(self) -> bool:
-        """Whether sequences remain to be taken."""
+        """Whether inputs remain to be taken."""
         return self.place < len(self.order)
 
+    @property
+    def next_tokens(self) -> list[int]:
+        """The tokens of the next input."""
+        tokens: list[int] = self.inputs.tokens[self.order[self.place]].tolist()
+        return tokens
+
     def take(self, tokens: int) -> tuple[list[int], int]:
-        """The next sequences of about so many distinct tokens, at least one; and their distinct tokens.
+        """The next inputs of about so many distinct tokens, at least one; and their distinct tokens.
 
         Like rows of a tree, a share grows up to twice the prefix that the next share would have to compute again.
         """
-        taken: list[int] = []
-        size = 0
+        start, size = self.place, 0
         while self.left:
-            index = self.order[self.place]
-            common = _shared(self.sequences[taken[-1]], self.sequences[index]) if taken else 0
-            added = _length(self.sequences[index]) - common
-            if taken and size + added > max(tokens, 2 * common):
+            common = self._shared[self.place] if self.place > start else 0
+            added = self._lengths[self.place] - common
+            if self.place > start and size + added > max(tokens, 2 * common):
                 break
-            taken.append(index)
             size += added
             self.place += 1
-        return taken, size
+        return self.order[start : self.place].tolist(), size
+
+    def points_of(self, inputs: np.ndarray) -> tuple[np.ndarray, Points]:
+        """The points of these inputs: their indices, and themselves with the inputs numbered from 0."""
+        counts = self.edges[inputs + 1] - self.edges[inputs]
+        indices = self.by_input[ranges(self.edges[inputs], counts)]
+        return indices, self.points.take(indices, np.repeat(np.arange(len(inputs)), counts))
 
 
 @dataclass
 class Share:
-    """The sequences of one job in a pass."""
+    """The inputs of one job in a pass."""
 
     job: Job
-    sequences: list[int]
+    inputs: list[int]
 
 
 @dataclass(frozen=True)
@@ -120,7 +130,7 @@ class Scheduler:
 
     def __init__(
         self,
-        engine: ListedEngine,
+        engine: EngineLike,
         threads: int | None = None,
         report: Callable[[Pass], None] = lambda _: None,
     ) -> None:
@@ -131,6 +141,9 @@ class Scheduler:
         self._in_pass: list[Job] = []
         self._changed = threading.Condition()
         self._stopping = False
+        self._longest = 0.0
+        self._busy_since: float | None = None
+        """When the last pass ended, or when the first job came after it; None while no job waits or is read."""
         self._thread = threading.Thread(target=self._loop, name="ccrank-scheduler", daemon=True)
         self._ready = threading.Event()
         self._thread.start()
@@ -147,42 +160,54 @@ class Scheduler:
         with self._changed:  # not in the middle of choosing a pass
             return len(self._jobs)
 
+    def stalled(self, most: float) -> bool:
+        """Whether jobs wait and no pass ends. Takes no lock, which may be what hangs.
+
+        The bound is ten times the longest pass so far, at least a minute; `most` before the first pass, and at most.
+        """
+        since, longest = self._busy_since, self._longest
+        bound = min(most, max(MIN_STALL_SECONDS, STALL_FACTOR * longest)) if longest else most
+        return since is not None and time.monotonic() - since > bound
+
     def stop(self) -> None:
         """End the thread; waiting jobs are cancelled."""
-        with self._changed:
-            self._stopping = True
+        # Without the lock if that is what hangs: the process must end all the same.
+        locked = self._changed.acquire(timeout=MAX_JOIN_SECONDS)
+        self._stopping = True
+        if locked:
             self._changed.notify()
-        self._thread.join()
+            self._changed.release()
+            self._thread.join(MAX_JOIN_SECONDS)
+        if self._thread.is_alive():
+            log.error("a forward pass did not end within %g s; stopping without it", MAX_JOIN_SECONDS)
 
     def read(
         self,
         ticket: Ticket,
-        sequences: Sequence[Any],
-        points: Sequence[Point],
+        inputs: Inputs,
+        points: Points,
         layers: Sequence[int],
-        progress: Progress | None = None,
-    ) -> PointOutputs:
-        """Read points in passes that other requests may share; called in the request's own thread.
-
-        Parameters
-        ----------
-        ticket
-            Ends the reading when it is cancelled or its deadline passes.
-        sequences, points, layers, progress
-            As of `Engine.run`.
-        """
+        progress: InputProgress | None = None,
+    ) -> EngineOutput:
+        """Read points in passes that other requests may share; called in the request's own thread."""
         ticket.check()
-        job = Job.of(ticket, sequences, points, layers)
-        if not job.order:
+        job = Job(ticket, inputs, points, layers)
+        if not job.left:
             return job.output
         with self._changed:
             if self._stopping:
                 raise Cancelled
             self._jobs.append(job)
+            if self._busy_since is None:
+                self._busy_since = time.monotonic()
             self._changed.notify()
         done = 0
         while done < len(job.order):
-            news = job.news.get()
+            try:
+                news = job.news.get(timeout=POLL_SECONDS)
+            except queue.Empty:
+                ticket.check()  # also in the middle of a pass: what it still reads for this job is dropped
+                continue
             if isinstance(news, BaseException):
                 raise news
             done += news
@@ -210,6 +235,7 @@ class Scheduler:
         self._ready.set()
         while True:
             with self._changed:
+                self._busy_since = time.monotonic() if self._jobs else None
                 while not self._jobs and not self._stopping:
                     self._changed.wait()
                 if self._stopping:
@@ -223,7 +249,7 @@ class Scheduler:
                 self._run(shares)
 
     def _next_pass(self) -> list[Share]:
-        """Sequences of the waiting jobs, by turns, up to the budget of a pass; jobs that must stop are dropped.
+        """Inputs of the waiting jobs, by turns, up to the budget of a pass; jobs that must stop are dropped.
 
         Jobs that were served go to the back, so the first is the one that has waited longest.
         """
@@ -238,7 +264,7 @@ class Scheduler:
             quantum = max(LEAST_SHARE, budget // len(waiting))
             for job in waiting:
                 taken, size = job.take(min(quantum, max(budget, 1)))
-                shares.setdefault(id(job), Share(job, [])).sequences.extend(taken)
+                shares.setdefault(id(job), Share(job, [])).inputs.extend(taken)
                 budget -= size
                 if budget <= 0:
                     break
@@ -261,14 +287,18 @@ class Scheduler:
                     type(error).__name__,
                 )
                 for share in shares:
+                    self._busy_since = time.monotonic()
                     self._run([share])
                 return
             self._fail(shares[0].job, error)
             return
         # Before the requests learn of it: whoever has an answer finds its passes in the metrics.
-        self.report(Pass(len(shares), computed, time.monotonic() - start))
+        seconds = time.monotonic() - start
+        self._longest = max(self._longest, seconds)
+        self._busy_since = time.monotonic()
+        self.report(Pass(len(shares), computed, seconds))
         for share in shares:
-            share.job.news.put(len(share.sequences))
+            share.job.news.put(len(share.inputs))
 
     def _fail(self, job: Job, error: Exception) -> None:
         with self._changed:
@@ -276,41 +306,22 @@ class Scheduler:
         job.news.put(error)
 
     def _read(self, shares: Sequence[Share]) -> int:
-        """Run the shares' sequences as one batch and hand each job its outputs; returns the computed tokens."""
+        """Run the shares' inputs as one batch and hand each job its outputs; returns the computed tokens."""
         layers = sorted({layer for share in shares for layer in share.job.layers})
-        column = {layer: place for place, layer in enumerate(layers)}
-        sequences: list[Any] = []
-        points: list[Point] = []
-        owners: list[tuple[Job, int]] = []
-        for share in shares:
-            job = share.job
-            for index in share.sequences:
-                place = len(sequences)
-                sequences.append(job.sequences[index])
-                for own in job.by_sequence[index]:
-                    point = job.points[own]
-                    points.append(
-                        Point(
-                            place,
-                            point.position,
-                            point.token_ids,
-                            point.normaliser,
-                            point.states,
-                            point.encoder,
-                        )
-                    )
-                    owners.append((job, own))
-        read = self.engine.run(sequences, points, layers)
-        for place, (job, own) in enumerate(owners):
-            job.output.token_logits[own] = read.token_logits[place]
-            job.output.normalisers[own] = read.normalisers[place]
-            states = read.states[place]
-            if states is not None:
-                wanted = [column[layer] for layer in job.layers]
-                job.output.states[own] = states if len(wanted) == len(layers) else states[wanted]
-        total = max(1, sum(len(share.sequences) for share in shares))
-        for share in shares:
-            share.job.output.computed += round(read.computed * len(share.sequences) / total)
+        numbers = [np.sort(share.inputs) for share in shares]
+        parts = [share.job.points_of(inputs) for share, inputs in zip(shares, numbers, strict=True)]
+        read = self.engine.run(
+            Inputs.joined([share.job.inputs.take(own) for share, own in zip(shares, numbers, strict=True)]),
+            Points.joined([points for _, points in parts], [len(inputs) for inputs in numbers]),
+            layers,
+        ).collect()
+        start, total = 0, sum(map(len, numbers))
+        for share, (indices, points) in zip(shares, parts, strict=True):
+            output = share.job.output
+            columns = [layers.index(layer) for layer in share.job.layers]
+            output.store_part(indices, points.states, read, start, columns)
+            output.computed += round(read.computed * len(share.inputs) / total)
+            start += len(indices)
         return read.computed
 
 
@@ -344,34 +355,16 @@ class SharedEngine:
         return self.scheduler.engine.budget
 
     def run(
-        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Progress | None = None
+        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: InputProgress | None = None
     ) -> EngineOutput:
-        """As `Engine.run`.
-
-        Parameters
-        ----------
-        inputs, points, layers, progress
-            As of `Engine.run`.
-        """
-        sequences, listed = as_lists(inputs, points)
-        return as_arrays(self.scheduler.read(self.ticket, sequences, listed, layers, progress), points)
+        """As `Engine.run`."""
+        return self.scheduler.read(self.ticket, inputs, points, layers, progress)
 
 
 def _with_alike_prompts_first(jobs: list[Job]) -> list[Job]:
     """The first job, then those whose next prompts share most tokens with its own: a pass computes these once."""
-    if len(jobs) < 3:
+    if len(jobs) < 3 or jobs[0].inputs.sources is not None:  # encoders compute no common prefix
         return jobs
     head, *rest = jobs
-    first = head.sequences[head.order[head.place]]
-    return [head, *sorted(rest, key=lambda job: -_shared(first, job.sequences[job.order[job.place]]))]
-
-
-def _length(sequence: Any) -> int:
-    return (
-        len(sequence[0]) + len(sequence[1]) if sequence and isinstance(sequence[0], tuple) else len(sequence)
-    )
-
-
-def _shared(first: Any, second: Any) -> int:
-    """The tokens that two sequences share; those of encoder-decoder models share none."""
-    return 0 if first and isinstance(first[0], tuple) else shared_prefix(first, second)
+    first = head.next_tokens
+    return [head, *sorted(rest, key=lambda job: -common_prefix([first, job.next_tokens]))]

@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.lm import ReadingCache
-from ccrank.remote import Address, Client, RemoteReader
-from ccrank.remote.client import POLL
-from ccrank.remote.reader import METHODS
-from ccrank.remote.server import Server, served_model
-from ccrank.server.stopping import Ticket
+from ccrank.models import ReadingCache
+from ccrank.models.remote import Address, Client, RemoteReader
+from ccrank.models.remote.client import POLL
+from ccrank.models.remote.remote_reader import METHODS
+from ccrank.models.remote.server import ModelServer, served_model
+from ccrank.server.work.request_cancellation import Ticket
 
 ATTEMPTS = 3
 """A request to the model's server is sent up to so many times: a client of this server waits meanwhile."""
@@ -41,7 +41,7 @@ class UpstreamModel:
     def __init__(self, name: str, reader: RemoteReader) -> None:
         self.name = name
         self._reader = reader
-        self._lock = threading.Lock()
+        self._lock, self._ready_lock = threading.Lock(), threading.Lock()
         self._ready: tuple[float, bool] | None = None
         self._asking = Client(
             reader.server.client.address, requests=1, timeout=READY_TIMEOUT, attempts=1, first_wait=0.0
@@ -58,13 +58,7 @@ class UpstreamModel:
         return True
 
     def reader_for(self, ticket: Ticket) -> RemoteReader:
-        """The reader of a request.
-
-        Parameters
-        ----------
-        ticket
-            The request.
-        """
+        """The reader of a request."""
         while not self._lock.acquire(timeout=POLL):
             ticket.check()
         try:
@@ -76,16 +70,17 @@ class UpstreamModel:
 
     def ready(self) -> bool:
         """Whether the model's server says that it has the model; asked every few seconds at most."""
-        now, known = time.monotonic(), self._ready
-        if known is not None and now - known[0] < READY_SECONDS:
-            return known[1]
-        try:
-            served_model(self._asking)
-            found = True
-        except CcrankError:
-            found = False
-        self._ready = (now, found)
-        return found
+        with self._ready_lock:  # those that wait take the answer of the one that asks
+            known = self._ready
+            if known is not None and time.monotonic() - known[0] < READY_SECONDS:
+                return known[1]
+            try:
+                served_model(self._asking)
+                found = True
+            except CcrankError:
+                found = False
+            self._ready = (time.monotonic(), found)
+            return found
 
     def about(self) -> dict[str, Any]:
         """What /v1/models says of it."""
@@ -107,18 +102,8 @@ class UpstreamModel:
 
 
 def open_upstream(address: str, alias: str | None, cache: ReadingCache | None) -> tuple[str, RemoteReader]:
-    """The name in requests and the reader of a model behind another server.
-
-    Parameters
-    ----------
-    address
-        openai:URL#NAME
-    alias
-        The name in requests; None takes the model's own.
-    cache
-        Where readings are stored on disk.
-    """
-    server = Server.of(Client(Address.parse(address), attempts=ATTEMPTS))
+    """The name in requests and the reader of a model behind another server."""
+    server = ModelServer.of(Client(Address.parse(address), attempts=ATTEMPTS))
     name = alias or server.model
     # Clients of this server need not know where the other one is.
     return name, RemoteReader(server, cache=cache, check_after=CHECK_SECONDS, shown_as=name)

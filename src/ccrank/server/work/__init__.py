@@ -1,0 +1,1 @@
+"""How the server does its work: threads, shared forward passes, open models."""
