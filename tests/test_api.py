@@ -8,17 +8,17 @@ import re
 
 import numpy as np
 import pytest
+from fake import FakeReader, logits_among, random_logits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import save_model, scores_by_item, tiny_reader
 
 import ccrank
 from ccrank.api import rank, rank_tasks
-from ccrank.cli.cost import costs
+from ccrank.cli.commands.methods import costs
 from ccrank.errors import CcrankError
-from ccrank.methods import METHODS
+from ccrank.methods.registry import METHODS
 from ccrank.task import Criterion, Task
-from fake import FakeReader, logits_among, random_logits
-from tiny import save_model, scores_by_item, tiny_reader
 
 ASKING = [name for name in METHODS if name.startswith("prompt-")]
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco", "the tower")
@@ -133,7 +133,8 @@ def test_public_names():
         ("one text", "size", "items must be a list of texts"),
         (["a"], "size", "at least 2 items"),
         ([], "size", "at least 2 items"),
-        (["a", "b"], "", "needs a name"),
+        (["a", "b"], "", "no criterion"),
+        (["a", "b"], None, "no criterion"),
         (["a", "a "], "size", "all 2 items are the same, 'a'"),
         (["a", ""], "size", "item 2 is empty"),
         (["a", 3], "size", "item 2 is not text"),

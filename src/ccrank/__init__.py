@@ -12,39 +12,66 @@ from ccrank.task import Criterion, Task
 from ccrank.version import __version__
 
 if TYPE_CHECKING:
-    from ccrank.api import ask, load, rank, rank_tasks
-    from ccrank.datasets import load_dataset
-    from ccrank.lm import Reader
+    from ccrank.api import Ranker, ask, load, rank, rank_tasks
+    from ccrank.io.taskfiles import read_tasks
+    from ccrank.jobs import rank_file
+    from ccrank.methods.labelled.session import Question, Session
+    from ccrank.methods.probing.probe import Probe
+    from ccrank.methods.registry import Method, register
+    from ccrank.models import Reader
+    from ccrank.prompts import load_templates
     from ccrank.ranking import Ranking
-    from ccrank.results import load_results
+    from ccrank.study import run_study
+    from ccrank.study.datasets import load_dataset
+    from ccrank.study.results import load_results
 
 __all__ = [
     "CcrankError",
     "CcrankWarning",
     "Criterion",
+    "Method",
+    "Probe",
+    "Question",
+    "Ranker",
     "Ranking",
     "Reader",
     "ReaderOptions",
+    "Session",
     "Task",
     "__version__",
     "ask",
     "load",
     "load_dataset",
     "load_results",
+    "load_templates",
     "rank",
+    "rank_file",
     "rank_tasks",
+    "read_tasks",
+    "register",
+    "run_study",
 ]
 
 # Importing torch takes seconds, so names that need it are imported on first access.
 _LAZY = {
+    "Method": "ccrank.methods.registry",
+    "Probe": "ccrank.methods.probing.probe",
+    "Question": "ccrank.methods.labelled.session",
+    "Ranker": "ccrank.api",
     "Ranking": "ccrank.ranking",
-    "Reader": "ccrank.lm",
-    "load": "ccrank.api",
+    "Reader": "ccrank.models",
+    "Session": "ccrank.methods.labelled.session",
     "ask": "ccrank.api",
-    "load_dataset": "ccrank.datasets",
-    "load_results": "ccrank.results",
+    "load": "ccrank.api",
+    "load_dataset": "ccrank.study.datasets",
+    "load_results": "ccrank.study.results",
+    "load_templates": "ccrank.prompts",
     "rank": "ccrank.api",
+    "rank_file": "ccrank.jobs",
     "rank_tasks": "ccrank.api",
+    "read_tasks": "ccrank.io.taskfiles",
+    "register": "ccrank.methods.registry",
+    "run_study": "ccrank.study",
 }
 
 

@@ -5,42 +5,26 @@ from __future__ import annotations
 import difflib
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
-import numpy as np
-
-from ccrank.criterion_phrase import criterion_of, resolved
-from ccrank.errors import CcrankError, CcrankWarning
-from ccrank.labelfree.rankers import label_free_states
-from ccrank.labelled.session import Asked, Session
-from ccrank.labels import Labels
-from ccrank.lm import ReadingCache
-from ccrank.lm.reader import Progress
-from ccrank.methods import DEFAULT_METHOD, Method, get_method
-from ccrank.opposites import opposite_proposer
+from ccrank.errors import CcrankError, CcrankWarning, check_kind
+from ccrank.io import rows_of_items
+from ccrank.labels import LabelRow, Labels
+from ccrank.methods.labelfree.rankers import label_free_states
+from ccrank.methods.labelled.session import Session, SessionKind
+from ccrank.models import ReadingCache
+from ccrank.models.reading import Progress
+from ccrank.models.remote import OpenModel, open_model
 from ccrank.prompts import Templates, load_templates
-from ccrank.ranking import (
-    Answer,
-    Ranking,
-    canonical,
-    from_canonical,
-    margins_from_canonical,
-    uncertainty_from_canonical,
-)
+from ccrank.ranking import Ranking
 from ccrank.reader_options import ReaderOptions
-from ccrank.remote import OpenModel, RemoteReader, open_model
-from ccrank.rows import rows_of_items
-from ccrank.task import Criterion, Task, check_text
+from ccrank.request import DEFAULT_METHOD, GivenLabels, PreparedTask, RankRequest
+from ccrank.task import Criterion, Task
 
 P = ParamSpec("P")
 T = TypeVar("T")
-UNDIRECTED = (
-    "the direction is unknown, so the order may be reversed: compare two items that you know, or use --method auto "
-    "(method='auto')"
-)
 
 
 class Ranker:
@@ -51,19 +35,19 @@ class Ranker:
 
     def rank(
         self,
-        items: Iterable[Any],
+        items: Iterable[object],
         by: str | Criterion | None = None,
         *,
         query: str | None = None,
-        column: Any | None = None,
+        column: Hashable | None = None,
         comparative: str | None = None,
         poles: tuple[str, str] | None = None,
         category: str | None = None,
         context: str | None = None,
-        labels: Labels | Mapping[str, Any] | Sequence[Any] | None = None,
+        labels: GivenLabels | None = None,
         method: str = DEFAULT_METHOD,
         templates: Templates | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> Ranking:
         """Rank items by a criterion.
 
@@ -92,30 +76,69 @@ class Ranker:
         return f"<Ranker on {self.reader.name}>"
 
 
-def load(model: str = "default", options: ReaderOptions | None = None, *, cache: bool = True) -> Ranker:
+def load(
+    model: str = "default", *, reader_options: ReaderOptions | None = None, cache: bool = True
+) -> Ranker:
     """Load a model once, to rank many lists with it.
 
     Parameters
     ----------
     model
         A short name, a hub id, a folder, a .gguf file, or openai:URL#NAME for a model behind a server.
-    options
+    reader_options
         Device, precision and the like.
     cache
         Keep readings on disk, so that no prompt is computed twice.
     """
-    return Ranker(open_model(model, options, cache=ReadingCache() if cache else None))
+    check_kind("model", model, str, "the name of a model")
+    check_kind("reader_options", reader_options, (ReaderOptions, type(None)), "ReaderOptions")
+    check_kind("cache", cache, int, "true or false")
+    return Ranker(open_model(model, reader_options, cache=ReadingCache() if cache else None))
+
+
+@runtime_checkable
+class _Open(Protocol):
+    """What can be read, whatever its class."""
+
+    def read(self, *arguments: Any, **options: Any) -> Any:
+        """As in `Reader`."""
 
 
 @lru_cache(maxsize=1)
-def _last_loaded(model: str) -> OpenModel:
+def _last_loaded(model: str, reader_options: ReaderOptions | None) -> OpenModel:
     """The model of the last call stays in memory, so that repeated calls do not load it again."""
-    return load(model).reader
+    return load(model, reader_options=reader_options).reader
 
 
-def _suggesting(function: Callable[P, T]) -> Callable[P, T]:
-    """A misspelled keyword is reported with the nearest parameter."""
-    known = list(inspect.signature(function).parameters)
+def opened(model: str | OpenModel, reader_options: ReaderOptions | None = None) -> OpenModel:
+    """A model by its name, or one that is open already."""
+    if isinstance(model, str):
+        return _last_loaded(model, reader_options)
+    if reader_options is not None:
+        raise CcrankError(
+            "reader_options are for loading a model by its name, and this one is open; leave them out"
+        )
+    return model
+
+
+_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "tasks": ((Iterable,), "a list of tasks"),
+    "by": ((str, Criterion), "a phrase or a Criterion"),
+    "labels": ((Labels, Mapping, Sequence), "labels of items, or a list of orders"),
+    "answers": ((list, tuple), "the rows of an earlier session"),
+    "method": ((str,), "the name of a method"),
+    "templates": ((Templates,), "Templates"),
+    "options": ((Mapping,), "a mapping of names to values"),
+    "reader_options": ((ReaderOptions,), "ReaderOptions"),
+    "model": ((str, _Open), "the name of a model, or an open reader"),
+}
+"""Parameter → what it may be, besides its default."""
+
+
+def _checked(function: Callable[P, T]) -> Callable[P, T]:
+    """A misspelled keyword is reported with the nearest parameter, and an argument of another kind by its name."""
+    signature = inspect.signature(function)
+    known = list(signature.parameters)
 
     @wraps(function)
     def checked(*arguments: P.args, **keywords: P.kwargs) -> T:
@@ -127,14 +150,17 @@ def _suggesting(function: Callable[P, T]) -> Callable[P, T]:
                     f"{function.__name__}() has no parameter {name!r}; {hint} "
                     "(a method's own options go into options={...})"
                 )
+        for name, value in signature.bind(*arguments, **keywords).arguments.items():
+            if name in _KINDS and value is not signature.parameters[name].default:
+                check_kind(name, value, *_KINDS[name])
         return function(*arguments, **keywords)
 
     return checked
 
 
-@_suggesting
+@_checked
 def rank(
-    items: Iterable[Any],
+    items: Iterable[object],
     by: str | Criterion | None = None,
     *,
     comparative: str | None = None,
@@ -142,12 +168,13 @@ def rank(
     category: str | None = None,
     query: str | None = None,
     context: str | None = None,
-    column: Any | None = None,
-    labels: Labels | Mapping[str, Any] | Sequence[Any] | None = None,
+    column: Hashable | None = None,
+    labels: GivenLabels | None = None,
     model: str | OpenModel = "default",
+    reader_options: ReaderOptions | None = None,
     method: str = DEFAULT_METHOD,
     templates: Templates | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> Ranking:
     """Rank items by a criterion, or documents by their relevance to a query, with a language model, without labels.
 
@@ -179,6 +206,8 @@ def rank(
     model
         A short name, a hub id, a folder, a .gguf file, openai:URL#NAME for a model behind a server (docs/remote.md),
         or an open `Reader`.
+    reader_options
+        Device, precision and the like, for a model that is given by its name.
     method
         A method's name; `ccrank methods` lists them.
     templates
@@ -195,36 +224,32 @@ def rank(
     rows = rows_of_items(items, column)
     if rows.unranked:
         warnings.warn(rows.notes()[0], CcrankWarning, stacklevel=3)
-    words = {"by": by, "comparative": comparative, "poles": poles, "category": category}
-    if query is not None:
-        if given_too := [name for name, value in words.items() if value is not None]:
-            raise CcrankError(f"a query is the criterion; leave out {', '.join(given_too)}, or the query")
-        task = rows.task_of_query(query, context, id="ranking by relevance")
-    elif by is None:
-        raise CcrankError(
-            "no criterion: give one, such as by='size', or a query that documents are ranked for"
-        )
-    else:
-        criterion = by
-        if not isinstance(criterion, Criterion):
-            criterion = criterion_of(criterion, comparative=comparative, poles=poles, category=category)
-        task = rows.task(criterion, context, id=f"ranking by {criterion.name}")
-    reader = _last_loaded(model) if isinstance(model, str) else model
-    given = dict(options or {})
-    if labels is not None:
-        given["labels"] = labels
-    [ranking] = _rank_tasks([task], reader, method, templates, given, None)
-    _warn(ranking)
-    return replace(ranking, rows=rows)
+    request = RankRequest(
+        items=rows,
+        by=by,
+        comparative=comparative,
+        poles=poles,
+        category=category,
+        query=query,
+        context=context,
+        labels=labels,
+        method=method,
+        options=options or {},
+        templates=templates or load_templates(),
+    )
+    [ranking] = _run(request, model, reader_options)
+    return ranking
 
 
+@_checked
 def rank_tasks(
     tasks: Sequence[Task],
-    reader: OpenModel,
+    model: str | OpenModel = "default",
     method: str = DEFAULT_METHOD,
     templates: Templates | None = None,
     *,
-    options: Mapping[str, Any] | None = None,
+    reader_options: ReaderOptions | None = None,
+    options: Mapping[str, object] | None = None,
     progress: Progress | None = None,
 ) -> list[Ranking]:
     """Rank many tasks together, which shares model passes between them.
@@ -233,8 +258,8 @@ def rank_tasks(
     ----------
     tasks
         The tasks, in any order.
-    reader
-        An open model.
+    model, reader_options
+        As in `rank`.
     method
         A method's name.
     templates
@@ -249,82 +274,23 @@ def rank_tasks(
     list of Ranking
         One for each task, in the order of the tasks. Each that has `warnings` is warned of as a `CcrankWarning`.
     """
-    rankings = _rank_tasks(tasks, reader, method, templates, options, progress)
+    request = RankRequest(
+        items=tuple(tasks), method=method, options=options or {}, templates=templates or load_templates()
+    )
+    return _run(request, model, reader_options, progress)
+
+
+def _run(
+    request: RankRequest,
+    model: str | OpenModel,
+    reader_options: ReaderOptions | None,
+    progress: Progress | None = None,
+) -> list[Ranking]:
+    _ = request.tasks, request.parsed_options  # mistakes are said before a model is loaded
+    rankings = request.run(opened(model, reader_options), progress)
     for ranking in rankings:
         _warn(ranking)
     return rankings
-
-
-def _rank_tasks(
-    tasks: Sequence[Task],
-    reader: OpenModel,
-    method: str,
-    templates: Templates | None,
-    options: Mapping[str, Any] | None,
-    progress: Progress | None,
-) -> list[Ranking]:
-    chosen = get_method(method)
-    parsed = chosen.parse_options(options or {})
-    if not tasks:
-        return []
-    for task in tasks:
-        check_text(task)
-    # A server would be asked for hundreds of words one by one.
-    propose = None if isinstance(reader, RemoteReader) else opposite_proposer(reader)
-    tasks = [replace(task, criterion=resolved(task.criterion, propose)) for task in tasks]
-    sorted_tasks, orders = zip(*(canonical(task) for task in tasks), strict=True)
-    answers = chosen.run(sorted_tasks, reader, templates or load_templates(), progress=progress, **parsed)
-    return [
-        ranking_of(task, order, answer, chosen, reader.name)
-        for task, order, answer in zip(tasks, orders, answers, strict=True)
-    ]
-
-
-def ranking_of(task: Task, order: Sequence[int], answer: Answer, method: Method, model: str) -> Ranking:
-    """The ranking that a method's answer makes.
-
-    Parameters
-    ----------
-    task
-        The task as it was given.
-    order
-        For each item of the canonical task, which the answer is about, its index in `task`.
-    answer
-        The method's answer.
-    method
-        The method.
-    model
-        The model's name.
-    """
-    directed = method.directed if answer.directed is None else answer.directed
-    return Ranking(
-        task,
-        from_canonical(answer.scores, order),
-        method.name,
-        model,
-        directed,
-        answer.consistency,
-        answer.cost,
-        answer.details,
-        answer.probe,
-        uncertainty=uncertainty_from_canonical(answer.uncertainty, order),
-        warnings=_warnings(task, answer, directed),
-        confidence=answer.confidence,
-        pair_margins=margins_from_canonical(answer.pair_margins, order),
-        runs=None if answer.runs is None else np.stack([from_canonical(run, order) for run in answer.runs]),
-    )
-
-
-def _warnings(task: Task, answer: Answer, directed: bool) -> tuple[str, ...]:
-    """Doubts about what the criterion means, the method's own warnings, a low confidence and an unknown direction."""
-    understood, confidence = task.criterion.understood, answer.confidence
-    found = (
-        None if understood is None else understood.warning,
-        *answer.warnings,
-        None if confidence is None else confidence.warning(),
-        None if directed else UNDIRECTED,
-    )
-    return tuple(one for one in found if one)
 
 
 def _warn(ranking: Ranking) -> None:
@@ -337,6 +303,7 @@ def _warn(ranking: Ranking) -> None:
     warnings.warn(f"{ranking.task.id}: {'; '.join(ranking.warnings)}", CcrankWarning, stacklevel=depth + 1)
 
 
+@_checked
 def ask(
     items: Iterable[str],
     by: str | Criterion,
@@ -344,9 +311,10 @@ def ask(
     comparative: str | None = None,
     poles: tuple[str, str] | None = None,
     category: str | None = None,
-    kind: Asked = "both",
-    answers: Sequence[tuple[str, str, str]] = (),
+    kind: SessionKind = "both",
+    answers: Sequence[LabelRow] = (),
     model: str | OpenModel = "default",
+    reader_options: ReaderOptions | None = None,
     templates: Templates | None = None,
     progress: Progress | None = None,
 ) -> Session:
@@ -354,7 +322,7 @@ def ask(
 
     Parameters
     ----------
-    items, by, comparative, poles, category, model, templates
+    items, by, comparative, poles, category, model, reader_options, templates
         As in `rank`.
     kind
         grade: an item's value, such as a grade from 1 to 5; pair: which of two items is higher; both, by turns.
@@ -368,23 +336,29 @@ def ask(
     Session
         An iterator over questions, with the `ranking` so far, the `labels`, and `undo`.
     """
-    given = by
-    if not isinstance(given, Criterion):
-        given = criterion_of(given, comparative=comparative, poles=poles, category=category)
-    task, _ = canonical(rows_of_items(items).task(given, None, id=f"ranking by {given.name}"))
-    check_text(task)
-    reader = _last_loaded(model) if isinstance(model, str) else model
-    propose = None if isinstance(reader, RemoteReader) else opposite_proposer(reader)
-    task = replace(task, criterion=resolved(task.criterion, propose))
-    answer, states = label_free_states(task, reader, templates or load_templates(), progress)
-    start = Ranking(
-        task,
-        answer.scores,
-        DEFAULT_METHOD,
-        reader.name,
-        True,
-        answer.consistency,
-        answer.cost,
-        answer.details,
+    request = RankRequest(
+        items=rows_of_items(items),
+        by=by,
+        comparative=comparative,
+        poles=poles,
+        category=category,
+        templates=templates or load_templates(),
     )
+    _ = request.task  # mistakes are said before a model is loaded
+    return ask_about(request, opened(model, reader_options), kind, answers, progress)
+
+
+def ask_about(
+    request: RankRequest,
+    reader: OpenModel,
+    kind: SessionKind = "both",
+    answers: Sequence[LabelRow] = (),
+    progress: Progress | None = None,
+) -> Session:
+    """A session about the list of a request."""
+    task = PreparedTask.of(request.task, reader).canonical
+    answer, states = label_free_states(task, reader, request.templates, progress)
+    details = {**answer.details, "weights": dict(reader.loaded.weights)}
+    how = (answer.consistency, answer.cost, details)
+    start = Ranking(task, answer.scores, DEFAULT_METHOD, reader.name, True, *how)
     return Session(start, states, kind, answers)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tiny import save_model, tiny_model
 
 from ccrank.cli import main
-from tiny import save_model, tiny_model
 
 
 @dataclass(frozen=True)

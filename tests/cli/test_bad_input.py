@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ccrank.cli.cost import check_context
+from ccrank.cli.commands.methods import check_context
 from ccrank.errors import CcrankError
 
 
@@ -69,7 +69,7 @@ def refused(result, *words):
         (["--file", "nowhere.txt", "--by", "size"], ["there is no file nowhere.txt"]),
         (["--file", ".", "--by", "size"], ["is a folder"]),
         (["--by", "size"], ["standard input contains no items"]),
-        (["a", "b", "--by", "size", "--context", "nowhere.txt"], ["there is no file nowhere.txt"]),
+        (["a", "b", "--by", "size", "--context", "@nowhere.txt"], ["there is no file nowhere.txt"]),
         (["--tasks", "x.jsonl", "--by", "size"], ["--tasks contains items and criteria", "remove --by"]),
         (["--tasks", "x.jsonl", "--column", "c", "a"], ["remove items, --column"]),
         (["--tasks", "nowhere.jsonl"], ["there is no file nowhere.jsonl"]),
@@ -163,7 +163,7 @@ def test_a_damaged_model(ccrank, tmp_path):
         (["data", "list"], ["CCRANK_DATA is set to /nowhere/data", "not a folder", "unset it"]),
         (["methods", "magic"], ["unknown method 'magic'"]),
         (["data", "show", "magic"], ["magic", "worldlists"]),
-        (["data", "show", "worldlists", "-o", "magic=1"], ["unknown option 'magic'"]),
+        (["data", "show", "worldlists", "-o", "magic=1"], ["has no option 'magic'"]),
         (["data", "show", "worldlists", "--tasks", "-1"], ["--tasks"]),
         (["models", "info", "magic"], ["no model 'magic'"]),
         (["models", "pull", "default", "--from", "moon"], ["not 'moon'"]),
@@ -180,8 +180,15 @@ def test_other_commands(ccrank, monkeypatch, arguments, words):
 def test_an_empty_context(rank, tmp_path, content):
     """It is refused instead of ranking without the context that was asked for."""
     (tmp_path / "story.txt").write_bytes(content)
-    result = rank("a", "b", "--by", "size", "--context", tmp_path / "story.txt")
+    result = rank("a", "b", "--by", "size", "--context", f"@{tmp_path}/story.txt")
     assert refused(result, "story.txt is empty", "leave --context out")
+
+
+def test_a_context_that_names_a_file(rank, tmp_path):
+    """The name of a file is not taken for the text itself."""
+    (tmp_path / "story.txt").write_text("The tower is high.")
+    result = rank("a", "b", "--by", "size", "--context", "story.txt")
+    assert refused(result, "story.txt is the name of a file", "--context @story.txt")
 
 
 def test_a_context_beyond_the_window(ccrank, model_folder):

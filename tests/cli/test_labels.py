@@ -107,7 +107,7 @@ def test_a_session(ccrank, model_folder, rank):
     assert "a grade from 1 to 5; s skip" in first.out
     assert "undone: pair, " in first.out
     assert "1 answer in asked.csv" in first.out
-    second = ccrank(*command, "--ask", "pair", stdin=b"2\n")
+    second = ccrank(*command, "--kind", "pair", stdin=b"2\n")
     assert "continuing with 1 answer in asked.csv" in second.out
     header, *rows = Path("asked.csv").read_text().splitlines()
     assert header == "kind,item,value"
@@ -124,9 +124,9 @@ def test_a_session(ccrank, model_folder, rank):
     [
         (
             ("--method", "prompt-pair"),
-            "prompt-pair uses no labels; remove --labels, or use --method auto",
+            "prompt-pair uses no labels; leave them out, or use the method auto",
         ),
-        (("--probe", "probe.safetensors"), "probe uses no labels; remove --labels, or use --method auto"),
+        (("--probe", "probe.safetensors"), "probe uses no labels; leave them out, or use the method auto"),
         (
             ("--method", "auto", "--labels", "other.csv"),
             "labels contain 'Mars', which is not one of the items",
@@ -162,7 +162,7 @@ def test_answers_of_earlier_sessions_are_undone_after_a_yes(ccrank, model_folder
         model_folder,
         "--labels",
         "asked.csv",
-        "--ask",
+        "--kind",
         "grade",
     )
     ccrank(*command, stdin=b"4\n2\nq\n")
@@ -195,7 +195,7 @@ def test_where_files_are_is_checked_first(ccrank):
 
 def test_a_session_needs_a_criterion_and_items(ccrank):
     """Code 2 and a remedy, before a model is loaded."""
-    assert "no criterion: give one, such as --by size" in ccrank("label", *ITEMS).err
+    assert "no criterion: give one (by='size', --by size)" in ccrank("label", *ITEMS).err
     assert "arguments or with --file" in ccrank("label", "--by", "size").err
 
 
@@ -204,14 +204,14 @@ def test_a_session_checks_its_arguments_first(ccrank):
     given = ("--by", "size", "--model", "no-such-model")
     assert (
         "questions are grade, pair or both, not 'stars'"
-        in ccrank("label", *ITEMS, *given, "--ask", "stars").err
+        in ccrank("label", *ITEMS, *given, "--kind", "stars").err
     )
     assert "a ranking needs at least 2 items, got 1" in ccrank("label", "Russia", *given).err
 
 
 def test_a_session_goes_on_after_an_empty_line(ccrank, model_folder):
     """Only q or the end of the input ends it; when every item is graded, it says so."""
-    command = ("label", *ITEMS, "--by", "size", "--model", model_folder, "--ask", "grade")
+    command = ("label", *ITEMS, "--by", "size", "--model", model_folder, "--kind", "grade")
     done = ccrank(*command, stdin=b"4\n\n2\n")
     assert done.out.startswith("s skip, u undo, o show the order, q quit\n")
     assert "expected a grade from 1 to 5; s skip" in done.out
@@ -240,20 +240,4 @@ def test_labels_of_tasks_without_values(rank, tmp_path):
     for given in (["--tasks", "bare.jsonl"], ["Russia", "Chad", "--by", "size"]):
         result = rank(*given, "--labels", "tasks")
         assert result.code == 2
-        assert "takes the values of tasks, and none has any" in " ".join(result.err.split())
-
-
-def test_old_spellings_still_work_with_a_notice(rank):
-    """--gold, --more and --parts give what --labels, --comparative and --signals give, and name the new spelling."""
-    Path("labels.csv").write_text("Russia,17\nChad,1.3\n")
-    new = rank(*ITEMS, "--by", "size", "--comparative", "larger", "--signals", "--labels", "labels.csv")
-    old = rank(
-        *ITEMS, "--by", "size", "--more", "larger", "--parts", "--gold", "labels.csv", "--method", "auto"
-    )
-    assert (new.code, new.err) == (0, "")
-    assert old.out == new.out
-    for spelling in ("--gold is now --labels", "--more is now --comparative", "--parts is now --signals"):
-        assert spelling in old.err
-    both = rank(*ITEMS, "--by", "size", "--gold", "labels.csv", "--labels", "labels.csv")
-    assert both.code == 2
-    assert "--gold is the old spelling of --labels; give only one of them" in both.err
+        assert "no task has values" in " ".join(result.err.split())

@@ -103,7 +103,8 @@ def test_a_full_disk(show):
 )
 def test_a_full_disk_elsewhere(error, message):
     """Where a download or a temporary file fails, the standard output is not blamed."""
-    code = f"import errno, ccrank.methods\ndef full(*_):\n    raise {error}\nccrank.methods.get_method = full\n{MAIN}"
+    patch = f"def full(*_):\n    raise {error}\nregistry.get_method = full\n"
+    code = f"import errno\nfrom ccrank.methods import registry\n{patch}{MAIN}"
     process = start("rank", "a", "b", "--by", "size", code=code)
     out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out, err) == (2, b"", b"ccrank: " + message + b": No space left\n")
@@ -116,7 +117,7 @@ def test_an_interrupt(model_folder):
     code = (
         "import os, signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from ccrank.lm.engine import Engine\n"
+        "from ccrank.models.engine.engine import Engine\n"
         "run = Engine.run\n"
         "def interrupted(*arguments, **options):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"

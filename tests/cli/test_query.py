@@ -113,8 +113,8 @@ def test_a_study_of_documents(ccrank, model_folder, tasks, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("a", "b", "--query", "x", "--by", "size"), "--query is the criterion; remove --by"),
-        (("a", "b"), "no criterion: give one, .*or --query"),
+        (("a", "b", "--query", "x", "--by", "size"), "a query is the criterion; leave out by, or the query"),
+        (("a", "b"), "no criterion: give one .*--by size.*, or a query"),
         (("a", "b", "--query", " "), "query must be a question or keywords"),
         (("a", "b", "--by", "size", "--first-stage", "bm25"), "has none: give --query"),
         (("a", "b", "--query", "x", "--first-stage", "no.run"), "there is no file 'no.run'"),

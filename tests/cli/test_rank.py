@@ -153,11 +153,13 @@ def test_stdin(rank):
 
 
 def test_context(rank, tmp_path):
-    """The text of a file precedes each prompt: more tokens, possibly other scores, the same items."""
+    """A text, or that of a file, precedes each prompt: more tokens, possibly other scores, the same items."""
     (tmp_path / "story.txt").write_text("The tower is high. " * 5)
     plain = json.loads(rank("a", "b", "--by", "size", "--json").out)
-    found = json.loads(rank("a", "b", "--by", "size", "--json", "--context", tmp_path / "story.txt").out)
+    found = json.loads(rank("a", "b", "--by", "size", "--json", "--context", f"@{tmp_path}/story.txt").out)
     assert found["cost"]["prompt_tokens"] > plain["cost"]["prompt_tokens"] + 2 * 20
+    text = rank("a", "b", "--by", "size", "--json", "--context", "The tower is high. " * 5).out
+    assert json.loads(text)["items"] == found["items"]
 
 
 def test_own_templates(rank, tmp_path):

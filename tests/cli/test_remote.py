@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
 from completion_server import KEY, StandIn, serving
 from tiny import tiny_reader
 

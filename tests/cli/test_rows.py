@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from ccrank.rows import read_rows
+from ccrank.io import read_rows
 
 PEOPLE = 'id,name,code\n1,"Doe, J",007\n2,Roe,\n3,"two\nlines",1.0\n\n4,,x\n5,Roe,y\n'
 

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from ccrank.cli.results import COLUMNS, _cells
+from ccrank.cli.commands.results import COLUMNS, _cells
 from ccrank.cli.screen import Column, bar, fitted_table, reading_progress, spelled_out, terminal_text
 
 ROW = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyarrow import Table, parquet
 
-from ccrank import stream as stream_module
+from ccrank.cli.commands import rank_stream as stream_module
 
 WORDS = ("old", "new", "tall", "red", "stone", "glass")
 ITEMS = [f"{first} {second}" for first in WORDS for second in WORDS if first != second]
@@ -85,7 +85,7 @@ def test_options_of_a_stream_reach_it(ccrank, model_folder, table):
         (["--input", "none.csv", "--by", "size", "--out", "x.parquet"], ["there is no file none.csv"]),
         (["a", "b", "--input", "TABLE", "--by", "size", "--out", "x.parquet"], ["remove items"]),
         (["--input", "TABLE", "--by", "size", "--json", "--out", "x.parquet"], ["remove --json"]),
-        (["--input", "TABLE", "--by", "size", "--parts", "--out", "x.parquet"], ["--parts is now", "remove --signals"]),
+        (["--input", "TABLE", "--by", "size", "--signals", "--out", "x.parquet"], ["remove --signals"]),
         (["a", "b", "--by", "size", "--sample", "5"], ["--sample is for --input"]),
         (["a", "b", "--by", "size", "--refine", "none"], ["--refine is for --input"]),
         (["a", "b", "--by", "size", "--engine", "spark"], ["local or ray", "'spark'"]),
@@ -143,12 +143,12 @@ def test_an_interrupt_says_how_to_go_on(ccrank, model_folder, table, monkeypatch
     """What is stored is named, with the way to resume; where nothing is stored, nothing is promised."""
 
     def interrupted(stored):
-        def rank_file(path, out, *_, **__):
+        def run_job(path, out, *_, **__):
             if stored:
                 Path(f"{out}.job").mkdir()
             raise KeyboardInterrupt
 
-        return rank_file
+        return run_job
 
     given = (
         "--input",
@@ -163,7 +163,7 @@ def test_an_interrupt_says_how_to_go_on(ccrank, model_folder, table, monkeypatch
         model_folder,
     )
     for stored in (False, True):
-        monkeypatch.setattr(stream_module, "rank_file", interrupted(stored))
+        monkeypatch.setattr(stream_module, "run_job", interrupted(stored))
         done = ccrank("rank", *given)
         assert done.code == 130
         assert ("what is finished is in out.parquet.job; the same command resumes" in done.err) == stored

@@ -16,6 +16,8 @@ EXIT_INTERRUPTED = 130
 EXIT_CLOSED_PIPE = 141
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of a device that takes no more."""
+BAD_NAMES = (errno.ENAMETOOLONG, errno.ELOOP)
+"""Errors of a name that no file can have."""
 PRINTING = ("ccrank.cli", "rich", "typer", "click")
 """The modules that write to the standard output."""
 
@@ -56,10 +58,11 @@ def main() -> None:
             _leave_quietly()
         raise
     except OSError as error:
-        if error.errno not in FULL:
+        if error.errno not in FULL + BAD_NAMES:
             raise
         _say(f"ccrank: {_failed_device(error)}: {error.strerror}")
-        _close_stdout()
+        if error.errno in FULL:
+            _close_stdout()
         sys.exit(EXIT_BAD_INPUT)
     except Exception as error:
         _usage_or_raise(error)
@@ -109,8 +112,10 @@ def _say(text: str) -> None:
 def _failed_device(error: OSError) -> str:
     """Which device takes no more. Output files are checked where they are written; there are also the standard output,
     downloaded models and temporary files."""
+    from ccrank.util.text import shortened
+
     if error.filename is not None:
-        return f"cannot read or write {error.filename}"
+        return f"cannot read or write {shortened(str(error.filename), 200)}"
     *_, (innermost, _) = walk_tb(error.__traceback__)
     if str(innermost.f_globals.get("__name__")).startswith(PRINTING):
         return "cannot write to the standard output"

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ccrank.cli import bench, cache, cost, data, label, list_methods, models, rank, results, serve
+from ccrank.cli.commands import bench, data, label, methods, models, rank, results, serve
+from ccrank.cli.options import brief_help
 from ccrank.cli.screen import unwrapped
 from ccrank.version import __version__
 
@@ -20,17 +21,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: ccrank rank pizza broccoli candy apple rice --by healthiness --category food",
 )
-app.command("rank")(rank.rank_command)
-app.command("label")(label.label_command)
-app.command("methods")(list_methods.methods_command)
-app.command("cost")(cost.cost_command)
-app.command("bench")(bench.bench_command)
+app.command("rank", cls=brief_help(*rank.SHOWN_FIRST))(rank.rank_command)
+app.command("label", cls=brief_help(*label.SHOWN_FIRST))(label.label_command)
+app.command("methods")(methods.methods_command)
+app.command("cost")(methods.cost_command)
+app.command("bench", cls=brief_help(*bench.SHOWN_FIRST))(bench.bench_command)
 app.command("results")(results.results_command)
-app.command("serve")(serve.serve_command)
+app.command("serve", cls=brief_help(*serve.SHOWN_FIRST))(serve.serve_command)
 app.add_typer(data.app, name="data")
 app.add_typer(models.app, name="models")
-app.add_typer(cache.app, name="cache")
-for _group in (app, data.app, models.app, cache.app):
+app.add_typer(data.cache_app, name="cache")
+for _group in (app, data.app, models.app, data.cache_app):
     for _command in _group.registered_commands:
         # The parser would keep the line breaks of a docstring; so its paragraphs are wrapped as the terminal needs it.
         _command.help = unwrapped(inspect.getdoc(_command.callback) or "")

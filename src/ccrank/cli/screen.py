@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,9 +40,18 @@ def counted(count: int, noun: str) -> str:
 
 
 def json_text(value: Any, indent: int | None = 2) -> str:
-    """A JSON value and a newline; characters that the output encoding may lack are escaped."""
+    """A JSON value and a newline; characters that the output encoding may lack are escaped, numbers that JSON cannot
+    express are null."""
     plain = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
-    return json.dumps(value, ensure_ascii=not plain, indent=indent, allow_nan=False) + "\n"
+    return json.dumps(_finite(value), ensure_ascii=not plain, indent=indent, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_json(value: Any) -> None:
@@ -70,22 +80,7 @@ class Column:
 def fitted_table(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None = None
 ) -> tuple[Table, set[str]]:
-    """A borderless table that fits the terminal: columns are dropped, words never broken.
-
-    Parameters
-    ----------
-    columns
-        The columns, and which of them can be dropped.
-    rows
-        The cells of each row.
-    width
-        The width of the terminal; that of the standard output if None.
-
-    Returns
-    -------
-    table, titles
-        The table, and the titles of the columns that it kept.
-    """
+    """A borderless table that fits the terminal: columns are dropped, words never broken."""
     room = out().width if width is None else width
     cells = [[terminal_text(cell) for cell in row] for row in rows]
     widths = [
@@ -208,15 +203,7 @@ SLOW = 10.0
 
 @contextmanager
 def reading_progress(tokens: int, per_second: float) -> Iterator[Callable[[int], None]]:
-    """A progress bar in tokens over everything that a command reads, on a terminal; nothing elsewhere.
-
-    Parameters
-    ----------
-    tokens
-        The approximate number of tokens to read.
-    per_second
-        The approximate reading speed. If the job is long, both are reported first.
-    """
+    """A progress bar in tokens over everything that a command reads, on a terminal; nothing elsewhere."""
     console = err()
     if tokens / per_second > SLOW:
         sys.stderr.write(

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ccrank.cli.relevance import show_relevance
 from ccrank.cli.screen import Column, bar, fitted_table, out
 from ccrank.confidence import RIGHT, Confidence
-from ccrank.rows import cell_text
-from ccrank.text import one_line
+from ccrank.io import cell_text
+from ccrank.util.text import one_line
 
 if TYPE_CHECKING:
     from ccrank.ranking import Ranking
@@ -69,15 +68,7 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
 
 
 def understood_line(ranking: Ranking, reverse: bool = False) -> str:
-    """What the criterion was taken to mean: "by price: cheapest first".
-
-    Parameters
-    ----------
-    ranking
-        The ranking.
-    reverse
-        Whether it is shown from its end.
-    """
+    """What the criterion was taken to mean: "by price: cheapest first"."""
     by = f"by {one_line(ranking.task.criterion.name)}"
     if ranking.understood is None or not ranking.directed:
         return by
@@ -86,7 +77,7 @@ def understood_line(ranking: Ranking, reverse: bool = False) -> str:
 
 def consistency_line(ranking: Ranking) -> str:
     """One line about the ranking's consistency and direction."""
-    from ccrank.methods import get_method
+    from ccrank.methods.registry import get_method
 
     phrases = get_method(ranking.method).describe(ranking.consistency, ranking.details)
     direction = [] if ranking.directed else ["direction unknown: the order may be reversed"]
@@ -102,20 +93,58 @@ def _show_summary(rankings: Sequence[Ranking]) -> None:
     """Print metrics with chance levels for tasks with gold."""
     import numpy as np
 
-    from ccrank.metrics import evaluate, summarise
+    from ccrank.metrics import evaluate, mean_with_interval
 
-    show_relevance([one for one in rankings if one.task.query is not None and one.task.values is not None])
-    found = [
+    _show_relevance(
+        [
+            ranking
+            for ranking in rankings
+            if ranking.task.query is not None and ranking.task.values is not None
+        ]
+    )
+    evaluations = [
         evaluate(ranking.scores, ranking.task.values)
         for ranking in rankings
         if ranking.task.values is not None and ranking.task.query is None
     ]
-    if not found:
+    if not evaluations:
         return
-    summary = summarise(found, np.random.default_rng(0))
-    between = f" [{summary.tau.low:+.3f}, {summary.tau.high:+.3f}]" if len(found) > 1 else ""
+    tau = mean_with_interval([task.tau for task in evaluations], np.random.default_rng(0))
+    between = f" [{tau.low:+.3f}, {tau.high:+.3f}]" if len(evaluations) > 1 else ""
+    names = ("abs_tau", "chance_abs_tau", "accuracy")
+    abs_tau, chance, accuracy = (np.mean([getattr(task, name) for task in evaluations]) for name in names)
     out().print(
-        f"\n{summary.n_tasks} task{'s' if len(found) > 1 else ''} with gold: τ {summary.tau.mean:+.3f}{between} "
-        f"(chance 0), |τ| {summary.abs_tau.mean:.3f} (chance {summary.chance_abs_tau.mean:.3f}), "
-        f"pairwise accuracy {summary.accuracy.mean:.1%} (chance 50%)"
+        f"\n{len(evaluations)} task{'s' if len(evaluations) > 1 else ''} with gold: τ {tau.mean:+.3f}{between} "
+        f"(chance 0), |τ| {abs_tau:.3f} (chance {chance:.3f}), pairwise accuracy {accuracy:.1%} (chance 50%)"
+    )
+
+
+def _show_relevance(rankings: Sequence[Ranking]) -> None:
+    """Print metrics of retrieval for documents with grades of relevance."""
+    from ccrank.errors import install_line
+    from ccrank.metrics.retrieval import (
+        chance_relevance,
+        evaluate_relevance,
+        have_measures,
+        mean_relevance,
+    )
+
+    if not rankings:
+        return
+    if not have_measures():
+        out().print(
+            f"\nfor nDCG and other metrics of the {len(rankings)} queries: {install_line('relevance')}",
+            markup=False,
+        )
+        return
+    gold = [ranking.task.values or () for ranking in rankings]
+    measured = mean_relevance(
+        [evaluate_relevance(ranking.scores, grades) for ranking, grades in zip(rankings, gold, strict=True)]
+    )
+    chance = mean_relevance([chance_relevance(grades) for grades in gold])
+    plural = "ies" if len(rankings) > 1 else "y"
+    out().print(
+        f"\n{len(rankings)} quer{plural} with grades: nDCG@10 {measured.ndcg:.3f} (chance {chance.ndcg:.3f}), "
+        f"MRR {measured.mrr:.3f} ({chance.mrr:.3f}), MAP {measured.map:.3f} ({chance.map:.3f}), "
+        f"recall@10 {measured.recall:.3f} ({chance.recall:.3f})"
     )

@@ -6,16 +6,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
 from ccrank.cli.screen import SLOW, counted, duration, err
 
 if TYPE_CHECKING:
-    from ccrank.experiment.execute import Outcome
-    from ccrank.experiment.units import Unit
-    from ccrank.lm import Cost
+    from ccrank.models import Cost
+    from ccrank.study.experiment.execute import Outcome
+    from ccrank.study.experiment.runner import StudyWatcher
+    from ccrank.study.experiment.units import Unit
 
 
 class Pace:
@@ -60,12 +61,12 @@ def clock(seconds: float) -> str:
 
 
 @contextmanager
-def study_view() -> Iterator[Any]:
+def study_view() -> Iterator[StudyWatcher]:
     """A watcher of a study, live on a terminal."""
     # The watcher's class imports torch; the command has shown a status message for that by now.
-    from ccrank.experiment.runner import Watcher
+    from ccrank.study.experiment.runner import StudyWatcher
 
-    class Lines(Watcher):
+    class Lines(StudyWatcher):
         """One line for each unit."""
 
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""`ccrank data`: the datasets."""
+"""`ccrank data` and `ccrank cache`: the datasets, and the cache of readings on disk."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import typer
 
 from ccrank.cli.options import AsJson, parse_pairs
 from ccrank.cli.screen import out, print_json, print_json_line, simple_table
-from ccrank.errors import CcrankError
 
 app = typer.Typer(help="Datasets of ranking tasks with gold orders.", no_args_is_help=True)
+cache_app = typer.Typer(
+    help="Show or clear the cache of readings, which spares computing a prompt twice.", no_args_is_help=True
+)
 
 DataDir = Annotated[
     Path | None,
@@ -24,8 +26,8 @@ DataDir = Annotated[
 @app.command("list")
 def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     """List the datasets, with their numbers of tasks and items, here and in the paper."""
-    from ccrank.datasets import counts, datasets
-    from ccrank.datasets.files import find
+    from ccrank.study.datasets import counts, datasets
+    from ccrank.study.datasets.locate import find
 
     rows: list[dict[str, Any]] = []
     for dataset in datasets().values():
@@ -69,11 +71,10 @@ def show_command(
     as_json: AsJson = False,
 ) -> None:
     """Show a dataset's description, counts and first tasks, or all tasks as JSON lines."""
-    from ccrank.datasets import counts, get_dataset
+    from ccrank.study.datasets import counts, get_dataset
 
     dataset = get_dataset(name)
-    options = {key: _value(key, text, dataset.options) for key, text in parse_pairs(option).items()}
-    loaded = dataset.load(data_dir, **options)
+    loaded = dataset.load(data_dir, **dataset.parse_options(parse_pairs(option)))
     if export:
         for task in loaded:
             print_json_line(task.to_json())
@@ -113,12 +114,36 @@ def show_command(
         typer.echo("  gold, highest first: " + " > ".join(task.order or task.items))
 
 
-def _value(key: str, text: str, known: Any) -> Any:
-    if key not in known:
-        raise CcrankError(f"unknown option {key!r}; options: {', '.join(known) or 'none'}")
-    if text.lower() in ("none", "true", "false"):
-        return {"none": None, "true": True, "false": False}[text.lower()]
-    try:
-        return int(text)
-    except ValueError:
-        return text
+@cache_app.command("info")
+def info_command(as_json: AsJson = False) -> None:
+    """Show the location and size of the cache.
+
+    The variable CCRANK_CACHE sets its folder, CCRANK_CACHE_LIMIT its maximal size in GiB.
+    """
+    from ccrank.models.cache.store import ReadingCache
+
+    info = ReadingCache().info()
+    if as_json:
+        print_json(
+            {"path": str(info.path), "entries": info.entries, "bytes": info.bytes, "limit_bytes": info.limit}
+        )
+        return
+    typer.echo(f"{info.path}\n{info.entries:,} readings, {_size(info.bytes)} of at most {_size(info.limit)}")
+
+
+@cache_app.command("clear")
+def clear_command() -> None:
+    """Delete all readings. Models and data are kept."""
+    from ccrank.models.cache.store import ReadingCache
+
+    typer.echo(f"{_size(ReadingCache().clear())} freed")
+
+
+def _size(count: int) -> str:
+    """A human-readable number of bytes."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

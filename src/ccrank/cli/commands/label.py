@@ -3,51 +3,46 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ccrank.cli import options as shared
-from ccrank.cli.rank_input import named_criterion
-from ccrank.cli.rank_output import check_place
 from ccrank.cli.screen import counted, out, spinner
 from ccrank.errors import CcrankError
-from ccrank.text import one_line
+from ccrank.util.text import one_line
 
 if TYPE_CHECKING:
-    from ccrank.labelled.session import Question, Session
-    from ccrank.labels import Row
+    from ccrank.labels import LabelRow
+    from ccrank.methods.labelled.session import Question, Session
     from ccrank.ranking import Ranking
 
 HELP = "s skip, u undo, o show the order, q quit"
+SHOWN_FIRST = ("items", "by", "labels", "kind", "category", "poles", "file", "column", "model")
 SHOWN = 5
 """Items at the top and at the bottom that are shown after each answer."""
 
 
-@shared.with_reader_flags
+@shared.with_flags
 def label_command(
     items: Annotated[
         list[str] | None, typer.Argument(help="The items; without any, they come from --file.")
     ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option("--by", help="The criterion: size, sentiment …", rich_help_panel=shared.WHAT_PANEL),
-    ] = None,
+    *,
     labels: Annotated[
         Path, typer.Option("--labels", help="The CSV file of labels; an existing one is continued.")
     ] = Path("labels.csv"),
     kind: Annotated[
-        str, typer.Option("--ask", help="What to ask for: grade, pair, or both in turn.")
+        str, typer.Option("--kind", help="What to ask for: grade, pair, or both in turn.")
     ] = "both",
-    comparative: shared.Comparative = None,
-    poles: shared.Poles = None,
-    category: shared.Category = None,
-    file: shared.ItemFile = None,
-    column: shared.ItemColumn = None,
-    model: shared.Model = "default",
-    reader_flags: shared.ReaderFlags = shared.NO_FLAGS,
-    no_cache: shared.NoCache = False,
+    criterion: shared.CriterionFlags,
+    source: shared.ItemFlags,
+    model: shared.LoadedModelName = "default",
+    reader_flags: shared.ReaderFlags,
+    cache: shared.UseCache = True,
+    help_all: shared.HelpAll = False,
 ) -> None:
     """Label the most informative items, one question at a time.
 
@@ -57,34 +52,28 @@ def label_command(
     (and asks before it undoes one of an earlier session), o shows the order, q quits. Every answer is saved at once;
     `ccrank rank --labels labels.csv` uses them.
     """
-    criterion = named_criterion(by)
-    if bool(items) == (file is not None):
+    if bool(items) == (source.file is not None):
         raise CcrankError("give the items as arguments or with --file; the answers come from the terminal")
-    from ccrank.criterion_phrase import criterion_of
-    from ccrank.labelfiles import read_answers
-    from ccrank.labelled.session import check_kind
-    from ccrank.rows import rows_of_items
-    from ccrank.task import check_text
-    from ccrank.taskfiles import read_items
+    from ccrank.cli.commands.rank_output import check_place
+    from ccrank.io import rows_of_items
+    from ccrank.io.labelfiles import read_answers
+    from ccrank.io.taskfiles import read_items
+    from ccrank.request import RankRequest
 
-    # Validate the arguments before any slow work.
-    check_kind(kind)
-    texts = list(items) if items else read_items(file or "", column)
-    meant = criterion_of(criterion, comparative=comparative, poles=poles, category=category)
-    check_text(rows_of_items(texts).task(meant))
+    # The arguments are validated before any slow work.
+    texts = list(items) if items else read_items(source.file or "", source.column)
+    request = RankRequest(items=rows_of_items(texts), **asdict(criterion))
     check_place(labels)
     earlier = read_answers(labels, texts) if labels.exists() else []
-    reader = shared.open_reader(model, reader_flags.options(), use_cache=not no_cache)
-    with spinner("reading the items"):
-        from ccrank.api import ask
+    with spinner("starting"):
+        from ccrank.api import ask_about
+        from ccrank.methods.labelled.session import check_kind
 
-        session = ask(
-            texts,
-            meant,
-            kind=kind,  # type: ignore[arg-type]
-            answers=earlier,
-            model=reader,
-        )
+        asked = check_kind(kind)
+    _ = request.task  # mistakes in the items are said before the model is loaded
+    reader = shared.open_reader(model, reader_flags.options(), cache)
+    with spinner("reading the items"):
+        session = ask_about(request, reader, asked, earlier)
     if earlier:
         out().print(f"continuing with {counted(len(earlier), 'answer')} in {labels}")
     out().print(HELP)
@@ -93,7 +82,7 @@ def label_command(
 
 def converse(session: Session, path: Path) -> None:
     """Ask until the answers end; each one is written to the file before the next question."""
-    from ccrank.labelfiles import write_labels
+    from ccrank.io.labelfiles import write_labels
 
     console = out()
     while (question := session.question()) is not None:
@@ -123,7 +112,7 @@ def converse(session: Session, path: Path) -> None:
     console.print(f"{counted(len(session.rows), 'answer')} in {path}")
 
 
-def _undo(session: Session) -> Row | None:
+def _undo(session: Session) -> LabelRow | None:
     """Take the last answer back, one of an earlier session only after a yes."""
     if not session.rows:
         out().print("nothing to undo")
@@ -136,7 +125,7 @@ def _undo(session: Session) -> Row | None:
     return session.undo(earlier=True) if _read() in ("y", "yes") else None
 
 
-def _row_text(row: Row) -> str:
+def _row_text(row: LabelRow) -> str:
     return ", ".join(one_line(cell) for cell in row if cell)
 
 

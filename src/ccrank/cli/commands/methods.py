@@ -1,29 +1,65 @@
-"""`ccrank cost`: the model calls and tokens of each method by number of items."""
+"""`ccrank methods` and `ccrank cost`: the methods, their options, and how much each reads."""
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccrank.cli import options as shared
-from ccrank.cli.screen import out, print_json, simple_table
+from ccrank.cli.options import AsJson, LoadedModelName, Revision, method_names, open_reader
+from ccrank.cli.screen import out, print_json, simple_table, unwrapped
 from ccrank.errors import CcrankError
 from ccrank.reader_options import ReaderOptions
 
 if TYPE_CHECKING:
-    from ccrank.lm import Reader
+    from ccrank.models import Reader
     from ccrank.task import Task
 
-MOST_CONTEXT_TOKENS = 32_768
+MAX_CONTEXT_TOKENS = 32_768
 """Bounds memory and time for models with a larger window, or none."""
+
+
+def methods_command(
+    name: Annotated[
+        str | None, typer.Argument(help="Show this method with its options.", autocompletion=method_names)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the methods, or describe one and its options."""
+    from ccrank.methods.registry import METHODS, get_method
+
+    chosen = [get_method(name)] if name else list(METHODS.values())
+    if as_json:
+        print_json([method.to_json() for method in chosen])
+        return
+    table = simple_table("method", "what it does", "family", "directed", "model calls")
+    for method in chosen:
+        table.add_row(
+            method.name, method.summary, method.family, "yes" if method.directed else "no", method.calls
+        )
+    out().print(table)
+    if name:
+        out().print("\n" + unwrapped(inspect.getdoc(chosen[0].run) or ""), highlight=False)
+        options = chosen[0].options
+        typer.echo("\nOptions (--option NAME=VALUE), with their defaults:" if options else "\nNo options.")
+        for option, default in options.items():
+            typer.echo(f"  {option.replace('_', '-')}={_as_typed(default)}")
+
+
+def _as_typed(value: object) -> str:
+    """A default as a user would type it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else str(value)
 
 
 def cost_command(
     sizes: Annotated[str, typer.Option("--items", help="Numbers of items, comma-separated.")] = "5,10,20,50",
     context_tokens: Annotated[int, typer.Option(help="Tokens of a context before each prompt.", min=0)] = 0,
-    model: shared.Model = "default",
-    as_json: shared.AsJson = False,
+    model: LoadedModelName = "default",
+    revision: Revision = "auto",
+    as_json: AsJson = False,
 ) -> None:
     """Count the model calls and tokens of each method, without running the model.
 
@@ -36,7 +72,7 @@ def cost_command(
         raise CcrankError(f"--items takes numbers, such as 5,10,20, not {sizes!r}") from None
     if min(counts) < 2:
         raise CcrankError(f"a ranking needs at least 2 items, got {min(counts)}")
-    reader = shared.open_reader(model, ReaderOptions(device="cpu"), use_cache=False)
+    reader = open_reader(model, ReaderOptions(device="cpu", revision=revision), cache=False)
     check_context(context_tokens, reader.loaded.window)
     rows = [row for count in counts for row in costs(reader, count, context_tokens)]
     if as_json:
@@ -61,16 +97,8 @@ def cost_command(
 
 
 def check_context(context_tokens: int, window: int | None) -> None:
-    """Refuse a context that the model cannot read.
-
-    Parameters
-    ----------
-    context_tokens
-        The length asked for.
-    window
-        The model's window in tokens; None if it has no limit.
-    """
-    most = MOST_CONTEXT_TOKENS if window is None else min(window, MOST_CONTEXT_TOKENS)
+    """Refuse a context that the model cannot read."""
+    most = MAX_CONTEXT_TOKENS if window is None else min(window, MAX_CONTEXT_TOKENS)
     if context_tokens > most:
         reason = "the model's window" if most == window else "the most that is counted"
         raise CcrankError(f"--context-tokens must be at most {most} ({reason}), got {context_tokens}")
@@ -78,8 +106,8 @@ def check_context(context_tokens: int, window: int | None) -> None:
 
 def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any]]:
     """One row per method, or per group of methods with the same prompts, for a list of `count` items."""
-    from ccrank.lm import Cost
-    from ccrank.methods import METHODS
+    from ccrank.methods.registry import METHODS
+    from ccrank.models import Cost
     from ccrank.prompts import load_templates
 
     templates = load_templates()
@@ -105,7 +133,7 @@ def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any
 
 def sample_task(reader: Reader, count: int, context_tokens: int) -> Task:
     """Names of typical length from the packaged lists, and a context of the given length."""
-    from ccrank.datasets import load_dataset
+    from ccrank.study.datasets import load_dataset
     from ccrank.task import Criterion, Task
 
     lists = sorted(load_dataset("worldlists"), key=lambda task: task.criterion.category != "country")

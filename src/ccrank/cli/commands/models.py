@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccrank.cli.options import NO_FLAGS, AllowPickle, AsJson, ReaderFlags, with_reader_flags
+from ccrank.cli.options import AllowPickle, AsJson, ReaderFlags, Revision, with_flags
 from ccrank.cli.screen import Column, fitted_table, out, print_json, simple_table, spinner
-from ccrank.errors import CcrankError
 
 if TYPE_CHECKING:
-    from ccrank.lm import Reader
-    from ccrank.lm.check import Verdict
+    from ccrank.models import Reader
+    from ccrank.models.check.model_check import Verdict
 
 app = typer.Typer(help="List, check and download language models.", no_args_is_help=True)
 
@@ -30,7 +28,8 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """List models by size: memory, licence, speed and τ where measured, and whether they are on this machine."""
-    from ccrank.lm.ladder import SHOWN, hub_rungs, named_rungs
+    from ccrank.models.load.catalog import SHOWN, hub_rungs, named_rungs
+    from ccrank.models.load.known_models import names_for_several
 
     rungs = hub_rungs() if hub else named_rungs()
     if as_json:
@@ -45,7 +44,9 @@ def list_command(
                     "context": rung.context,
                     "licence": rung.licence,
                     "gated": rung.gated,
-                    "hub": rung.hub,
+                    "hub": rung.hub or None,
+                    "precision": rung.precision or None,
+                    "default": rung.default,
                     "language_model_head": rung.head,
                     "speed": rung.speed,
                     "tau": dict(rung.tau),
@@ -81,6 +82,10 @@ def list_command(
     ]
     table, _ = fitted_table(columns, rows)
     out().print(table)
+    if not hub:
+        default = next((f"{rung.name}, which is here" for rung in rungs if rung.default), "")
+        fetched = " or else ".join(names_for_several()["default"])
+        typer.echo(f"\ndefault stands for {default or f'{fetched}, the first that can be fetched'}.")
     typer.echo("\nGiB of the weights at each precision. --json has all columns; --hub lists more models.")
     typer.echo(
         "--model takes any hub id, folder or .gguf file, or auto: the best one here that fits in memory."
@@ -88,7 +93,7 @@ def list_command(
 
 
 @app.command("check")
-@with_reader_flags
+@with_flags
 def check_command(
     name: Name = "default",
     again: Annotated[
@@ -96,28 +101,30 @@ def check_command(
     ] = False,
     as_json: AsJson = False,
     *,
-    reader_flags: ReaderFlags = NO_FLAGS,
+    reader_flags: ReaderFlags,
 ) -> None:
-    """Check that a model reads plain text as a language model should, and measure its speed."""
+    """Check that a model reads plain text as a language model should, and measure its speed. The exit status is 1 for a
+    suspect model."""
     with spinner("starting") as say:
-        from ccrank.lm import Reader
-        from ccrank.lm.checked import verdict_of
-        from ccrank.lm.ladder import known_speed, measure_speed
+        from ccrank.models import Reader
+        from ccrank.models.capacity import known_speed, measure_speed
+        from ccrank.models.check.verdict_store import verdict_of
 
         options = reader_flags.options()
         reader = Reader.load(name, options, say=say)
-        name = reader.name  # what auto stands for
+        name = reader.name  # what auto or default stands for
         verdict = verdict_of(reader, again=again, say=say)
         speed = None if again else known_speed(name, reader)
         if speed is None:
             say("measuring its speed")
             speed = measure_speed(reader)
     if as_json:
-        print_json({"name": name, **finite(asdict(verdict)), "speed": dict(speed)})
+        weights = dict(reader.loaded.weights)
+        print_json({"name": name, "weights": weights, **asdict(verdict), "speed": dict(speed)})
     else:
         _show_verdict(name, verdict, speed)
-    if options.strict and verdict.status == "suspect":
-        raise CcrankError(f"{name}: {verdict.message}")
+    if verdict.status == "suspect":
+        raise typer.Exit(1)
 
 
 def _show_verdict(name: str, verdict: Verdict, speed: Mapping[str, Any]) -> None:
@@ -146,16 +153,9 @@ def _show_verdict(name: str, verdict: Verdict, speed: Mapping[str, Any]) -> None
     for fact, value in facts.items():
         if value is not None:
             out().print(f"{fact}: {value:.0%}")
+    if verdict.difference is not None:
+        out().print(f"bits of a sentence, off those measured for {name}: at most {verdict.difference:.2%}")
     out().print(f"tokens/s: {speed['tokens_per_second']:,} ({speed['device']}, {speed['dtype']})")
-
-
-def finite(value: Any) -> Any:
-    """A JSON value in which numbers that JSON cannot express are null."""
-    if isinstance(value, dict):
-        return {key: finite(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _count(parameters: int) -> str:
@@ -172,13 +172,16 @@ def pull_command(
         ),
     ] = "auto",
     allow_pickle: AllowPickle = False,
+    revision: Revision = "auto",
 ) -> None:
     """Download a model now, so that later commands start immediately."""
     with spinner("starting") as say:
-        from ccrank.lm.hub import locate
+        from ccrank.models.load.hub import find_model
 
-        folder = locate(name, allow_pickle=allow_pickle, source=source, say=say)
-    typer.echo(folder)
+        found = find_model(name, allow_pickle=allow_pickle, source=source, revision=revision, say=say)
+    if found.name != name:
+        typer.echo(f"ccrank: {name} is {found.name}", err=True)
+    typer.echo(found.folder)
 
 
 @app.command("info")
@@ -187,22 +190,24 @@ def info_command(
         str, typer.Argument(help="A short name, a hub id, a folder, a .gguf file or openai:URL#NAME.")
     ] = "default",
     allow_pickle: AllowPickle = False,
+    revision: Revision = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Show a model's properties and how ccrank reads it."""
     with spinner("starting") as say:
+        from ccrank.models.remote import open_model
         from ccrank.reader_options import ReaderOptions
-        from ccrank.remote import RemoteReader, open_model
 
-        reader = open_model(name, ReaderOptions(allow_pickle=allow_pickle), say=say)
-    _show(reader.about() if isinstance(reader, RemoteReader) else _about(name, reader), as_json)
+        reader = open_model(name, ReaderOptions(allow_pickle=allow_pickle, revision=revision), say=say)
+    _show(reader.about() if reader.behind_server else _about(reader), as_json)
 
 
-def _about(name: str, reader: Reader) -> dict[str, Any]:
+def _about(reader: Reader) -> dict[str, Any]:
     """The properties of a model that was loaded here."""
     loaded = reader.loaded
     return {
-        "name": name,
+        "name": reader.name,
+        "weights": dict(loaded.weights),
         "folder": str(loaded.folder),
         "family": loaded.model.config.model_type,
         "form": loaded.form,
@@ -222,12 +227,25 @@ def _about(name: str, reader: Reader) -> dict[str, Any]:
     }
 
 
+def _plain(value: Any) -> str:
+    """A table of facts is shown on one line."""
+    return (
+        ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, Mapping) else str(value)
+    )
+
+
 def _show(facts: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
     table = simple_table("", "")
     for key, value in facts.items():
-        table.add_row(key.replace("_", " "), f"{value:,}" if type(value) is int else str(value))
+        inner = (
+            {f"{key} {name}": one for name, one in value.items()}
+            if isinstance(value, Mapping)
+            else {key: value}
+        )
+        for name, one in inner.items():
+            table.add_row(name.replace("_", " "), f"{one:,}" if type(one) is int else _plain(one))
     table.show_header = False
     out().print(table)

@@ -4,102 +4,68 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ccrank.cli import options as shared
-from ccrank.cli.screen import duration, err, spinner
-from ccrank.cli.warn import write_warnings_beside
-from ccrank.errors import CcrankError
-from ccrank.files import read_text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-if TYPE_CHECKING:
-    from ccrank.reader_options import ReaderOptions
-    from ccrank.task import Task
+from ccrank.cli.commands.rank import FileJobFlags, OutputFlags, SourceFlags
+from ccrank.cli.commands.rank_output import write_warnings_beside
+from ccrank.cli.options import ClusterFlags
+from ccrank.cli.screen import duration, err
+from ccrank.io.blocks import open_source
+from ccrank.jobs import StreamOptions, StreamResult, Watcher, run_job
+from ccrank.jobs.job_folder import JobFolder
+from ccrank.models import Reader
+from ccrank.request import RankRequest
+from ccrank.task import Task
 
 SECONDS_BETWEEN_LINES = 30.0
 """How often progress is reported where there is no terminal."""
 
 
 def rank_stream(
-    path: Path,
-    output: Path | None,
-    criterion: tuple[str | None, str | None, tuple[str, str] | None, str | None],
-    context: Path | None,
-    *,
-    method: str | None,
-    option: Sequence[str] | None,
-    layer: str | None,
-    probe: Path | None,
-    labels: Path | None,
-    model: str,
-    reader_options: ReaderOptions,
-    wording: tuple[Path | None, Sequence[str] | None],
-    use_cache: bool,
-    given: Mapping[str, Any],
-    cluster: shared.Cluster,
+    request: RankRequest,
+    source: SourceFlags,
+    shown: OutputFlags,
+    job: FileJobFlags,
+    cluster: ClusterFlags,
+    opened: Callable[[], Reader],
 ) -> None:
     """Rank the rows of a file into a Parquet file, with a progress bar."""
-    from ccrank.cli.rank_input import context_text, given_templates, method_and_options, named_criterion
-    from ccrank.cli.rank_output import check_output, refuse_overwriting
-    from ccrank.criterion_phrase import criterion_of
-
-    if output is None:
-        raise CcrankError("--input writes a file: give one with --out, such as --out ranked.parquet")
-    refuse_overwriting(output, path)
-    if check_output(output, None) != "parquet":
-        raise CcrankError(f"--input writes Parquet; rename {output.name} to {output.stem}.parquet")
-    by, comparative, poles, category = criterion
-    wanted = criterion_of(named_criterion(by), comparative=comparative, poles=poles, category=category)
-    text = context_text(context)
-    with spinner("starting"):
-        from ccrank.methods import get_method
-        from ccrank.stream import StreamOptions, rank_file
-        from ccrank.stream.folder import JobFolder
-        from ccrank.stream.source import open_source
-    chosen, options = method_and_options(method, option, layer, probe)
-    if labels is not None:
-        if "labels" not in get_method(chosen).options:
-            raise CcrankError(f"{chosen} uses no labels; remove --labels, or use --method auto")
-        # A missing file is refused before the model is loaded; its rows are checked with the items.
-        read_text(labels)
-    settings = StreamOptions(**{name: value for name, value in given.items() if value is not None})
-    settings = replace(settings, labels=labels)
-    open_source(path, settings.column, settings.format)  # a bad file is refused before the model is loaded
-    templates = given_templates(*wording, options)
-    reader = shared.open_reader(model, reader_options, use_cache=use_cache, cluster=cluster)
+    assert source.input is not None
+    assert shown.out is not None
+    given = {name: value for name, value in asdict(job).items() if value is not None}
+    options = StreamOptions(
+        column=source.column,
+        format=source.format,
+        top=shown.top,
+        reverse=shown.reverse,
+        labels=source.labels,
+        **given,
+    )
+    open_source(source.input, source.column, source.format)  # refused before the model is loaded
+    reader = opened()
     engine: dict[str, Any] = {}
     if cluster.engine == "ray":
-        from ccrank.distributed import cluster_engine
+        from ccrank.jobs.distributed import cluster_engine
 
         engine = {"engine": cluster_engine}
     start = time.perf_counter()
     try:
         with _view() as watcher:
-            result = rank_file(
-                path,
-                output,
-                wanted,
-                reader,
-                context=text,
-                method=chosen,
-                options=options,
-                templates=templates,
-                stream=settings,
-                watcher=watcher,
-                **engine,
-            )
+            result = run_job(source.input, shown.out, request, reader, options, watcher=watcher, **engine)
     except KeyboardInterrupt:
-        if (job := JobFolder(output).path).exists():
-            sys.stderr.write(f"ccrank: what is finished is in {job}; the same command resumes\n")
+        if (folder := JobFolder(shown.out).path).exists():
+            sys.stderr.write(f"ccrank: what is finished is in {folder}; the same command resumes\n")
         raise
-    _report(result, output, time.perf_counter() - start)
+    _report(result, shown.out, time.perf_counter() - start)
 
 
-def _report(result: Any, output: Path, seconds: float) -> None:
+def _report(result: StreamResult, output: Path, seconds: float) -> None:
     lines = []
     if result.resumed:
         lines.append(f"{result.resumed} of {result.blocks} blocks were finished by an earlier run")
@@ -117,12 +83,8 @@ def _report(result: Any, output: Path, seconds: float) -> None:
 
 
 @contextmanager
-def _view() -> Iterator[Any]:
+def _view() -> Iterator[Watcher]:
     """A watcher that shows rows and the remaining time: a bar on a terminal, a line now and then elsewhere."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from ccrank.stream import Watcher
-
     console = err()
     columns = (
         TextColumn("{task.description}"),

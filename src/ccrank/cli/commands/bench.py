@@ -1,0 +1,225 @@
+"""`ccrank bench`: run or resume a whole study with one command."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import typer
+
+from ccrank.cli import options as shared
+from ccrank.cli.commands.data import DataDir
+from ccrank.cli.options import flag
+from ccrank.cli.screen import counted, err, out, spinner
+from ccrank.cli.study_view import study_view
+from ccrank.errors import CcrankError, needs_extra
+
+if TYPE_CHECKING:
+    from ccrank.models.remote import OpenModel
+    from ccrank.study.experiment.runner import StudyReport
+    from ccrank.study.experiment.study import Study
+
+EXIT_WITH_FAILURES = 3
+SHOWN_FAILURES = 10
+SHOWN_FIRST = (
+    *("folder", "preset", "config", "models", "datasets", "methods", "seeds", "limit", "data_dir"),
+    *("retry", "report"),
+)
+
+
+@dataclass(frozen=True)
+class StudyFlags:
+    """What is compared; None if a flag was not given, so that a preset's or a file's value applies."""
+
+    panel: ClassVar = "What to compare"
+    preset: str | None = flag("A packaged study: quick, paper, reproduction or sizes.")
+    config: Path | None = flag("A study as a TOML file.")
+    models: str | None = flag("Models, comma-separated; openai:URL#NAME is one behind a server.")
+    datasets: str | None = flag("Datasets and JSONL task files, comma-separated.")
+    methods: str | None = flag(
+        "NAME\\[@VARIANT]\\[:SPLIT], comma-separated; splits are same-task, leave-one-out, across-tasks."
+    )
+    seeds: int | None = flag("Number of seeds per probe.", min=1)
+    layers: str | None = flag(
+        "last, all, numbers such as 12,20, or auto: for each probe one layer, chosen without labels."
+    )
+    limit: int | None = flag("Maximal number of tasks per dataset.", min=1)
+    option: list[str] | None = flag("An option of a method, METHOD.NAME=VALUE.", "--option", "-o")
+    dataset_option: list[str] | None = flag(
+        "An option of a dataset, DATASET.NAME=VALUE, such as entsalience.words=none for whole articles."
+    )
+    skip_unsupported: bool | None = flag(
+        "Leave out methods that a model behind a server cannot run, instead of refusing the study.",
+        show_default="for the methods of a preset",
+    )
+
+
+@dataclass(frozen=True)
+class RunFlags:
+    """How the study is run."""
+
+    panel: ClassVar = "The run"
+    cache: Path | None = flag("Folder of cached readings; default: `cache` in the study's folder.")
+    force_new: bool = flag("Move an existing, different study aside.", "--force-new", default=False)
+    retry: bool = flag("Repeat units with failed tasks.", "--retry", default=False)
+    report: bool = flag("Write figures and an HTML report at the end.", default=True)
+
+
+@shared.with_flags
+def bench_command(
+    folder: Annotated[Path, typer.Option("--out", help="The study's folder, for results and progress.")],
+    *,
+    study_flags: StudyFlags,
+    data_dir: DataDir = None,
+    reader_flags: shared.ReaderFlags,
+    templates: shared.TemplateFlags,
+    run: RunFlags,
+    cluster: shared.ClusterFlags,
+    help_all: shared.HelpAll = False,
+) -> None:
+    """Compare models, datasets and methods: the paper's study, or your own.
+
+    [bold]ccrank bench --preset quick --out quick[/bold]
+
+    [bold]ccrank bench --models default,gemma-3-270m --datasets reviews,mine.jsonl --methods auto,pca --out mine[/bold]
+
+    After an interruption, the same command resumes the study. Exit codes: 0 done, 3 done, but some tasks failed
+    (listed in failures.jsonl), 2 bad input, 130 interrupted.
+    """
+    with spinner("starting"), needs_extra("report", "ccrank bench"):
+        from ccrank.study.experiment.runner import run_study
+
+        if run.report:  # what is missing is said before the study, not after it
+            from ccrank.study.report.write_report import write_report
+    study = study_of(folder, study_flags, templates, reader_flags.given())
+    start = time.perf_counter()
+    with study_view() as watcher:
+        done = run_study(
+            study,
+            folder,
+            data_dir=data_dir,
+            cache=run.cache,
+            force_new=run.force_new,
+            retry=run.retry,
+            watcher=watcher,
+            open_reader=_on_cluster(cluster, study) if cluster.engine == "ray" else None,
+        )
+    page = None
+    if run.report and done.rows:
+        with spinner("writing the report"):
+            page = write_report(folder)
+    _print_outcome(folder, done, page, time.perf_counter() - start)
+    if done.failures:
+        raise typer.Exit(EXIT_WITH_FAILURES)
+
+
+def _on_cluster(cluster: shared.ClusterFlags, study: Study) -> Callable[[str], OpenModel]:
+    """Opens each model of a study on the workers of a cluster, after those of the model before it have ended."""
+    from ccrank.jobs.distributed import ClusterReader, Pool, connect
+    from ccrank.models.remote import is_remote
+    from ccrank.reader_options import ReaderOptions
+    from ccrank.study.experiment.runner import check_models
+
+    if remote := [name for name in study.addresses if is_remote(name)]:
+        raise CcrankError(
+            f"--engine ray is for models that ccrank loads itself, and {remote[0]} is behind a server: remove one of "
+            "them"
+        )
+    check_models(study)
+    options = ReaderOptions(**study.reader)
+    open_pools: list[Pool] = []
+
+    def opened(name: str) -> OpenModel:
+        while open_pools:
+            open_pools.pop().close()
+        open_pools.append(connect(cluster.address, cluster.workers, name, options))
+        return ClusterReader.open(open_pools[-1], name, options)
+
+    return opened
+
+
+def study_of(
+    folder: Path, flags: StudyFlags, templates: shared.TemplateFlags, reader: Mapping[str, Any]
+) -> Study:
+    """The study that the flags describe: a preset, a file or the folder's own, overridden by the flags given."""
+    from ccrank.study.experiment.study import Study, preset
+    from ccrank.util.files import parse_toml
+
+    name, config = flags.preset, flags.config
+    names = ("models", "datasets", "methods", "seeds", "layers", "limit", "skip_unsupported")
+    given = {key: value for key in names if (value := getattr(flags, key)) is not None}
+    if templates.templates is not None:
+        given["templates"] = str(templates.templates)
+    if templates.template:
+        given["template"] = templates.template
+    tables = {
+        "options": dotted_options(flags.option, "prompt-pair.calibration=none"),
+        "dataset_options": dotted_options(flags.dataset_option, "entsalience.words=none"),
+    }
+    if name and config:
+        raise CcrankError("--preset and --config are mutually exclusive")
+    stored = folder / "config.toml"
+    where = "the study"
+    if name:
+        base: dict[str, Any] = preset(name)
+    elif config:
+        base, where = parse_toml(config), str(config)
+    elif "datasets" in given:
+        base = {"methods": preset("quick")["methods"]}
+    elif stored.exists():
+        base, where = parse_toml(stored), str(stored)
+    else:
+        raise CcrankError(
+            "no study given: use --preset quick (minutes) or paper (hours), --config FILE, or --datasets"
+        )
+    if (name or "datasets" in given) and not config and "methods" not in given:
+        given.setdefault("skip_unsupported", True)  # nobody asked for each single method of a preset
+    before = {kind: base.get(kind, {}) for kind in ("options", "dataset_options")}
+    if name and "methods" in given:
+        # A preset's options of methods that the flag leaves out are left out too.
+        named = {text.strip().partition(":")[0].partition("@")[0] for text in given["methods"].split(",")}
+        before["options"] = {key: value for key, value in before["options"].items() if key in named}
+    for kind, table in before.items():
+        options = tables[kind]
+        given[kind] = {key: {**table.get(key, {}), **options.get(key, {})} for key in {**table, **options}}
+    given["reader"] = {**base.get("reader", {}), **reader}
+    return Study.parse({**base, **given}, where)
+
+
+def dotted_options(pairs: Sequence[str] | None, example: str) -> dict[str, dict[str, str]]:
+    """OWNER.NAME=VALUE options by owner, a method or a dataset."""
+    parsed: dict[str, dict[str, str]] = {}
+    for key, value in shared.parse_pairs(pairs).items():
+        owner, dot, name = key.rpartition(".")
+        if not dot:
+            raise CcrankError(f"such an option must be written like {example}, got {key!r}")
+        parsed.setdefault(owner, {})[name] = value
+    return parsed
+
+
+def _print_outcome(folder: Path, done: StudyReport, page: Path | None, seconds: float) -> None:
+    fresh = done.units - done.done_before
+    before = f", {done.done_before} of them done before" if done.done_before else ""
+    see = f"; see `ccrank results {folder}`" if done.rows else ""
+    out().print(
+        f"{counted(done.units, 'unit')}{before}; {fresh} took {seconds:,.0f} s. {counted(done.rows, 'row')} in "
+        f"{folder / 'results.parquet'}{see}"
+    )
+    if page is not None:
+        out().print(f"report: {page}")
+    if not done.failures:
+        return
+    lines = [
+        f"{counted(len(done.failures), 'failure')}, listed in {folder / 'failures.jsonl'}; --retry repeats the units:"
+    ]
+    for entry in done.failures[:SHOWN_FAILURES]:
+        task = "" if entry["task"] is None else f" · task {entry['task']}"
+        lines.append(
+            f"  {entry['model']} · {entry['dataset']} · {entry['method']} ({entry['split']}){task}: {entry['reason']}"
+        )
+    if len(done.failures) > SHOWN_FAILURES:
+        lines.append(f"  and {len(done.failures) - SHOWN_FAILURES} more")
+    err().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,167 @@
+"""What the flags of `ccrank rank` name: items, criterion, method and labels."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccrank.cli.commands.rank import OF_TASKS, MethodFlags, SourceFlags
+from ccrank.cli.options import CriterionFlags, TemplateFlags, parse_pairs
+from ccrank.errors import CcrankError
+from ccrank.io import Rows, read_rows, rows_of_items
+from ccrank.io.labelfiles import read_labels
+from ccrank.io.taskfiles import read_tasks
+from ccrank.io.trec import read_run
+from ccrank.request import DEFAULT_METHOD, RankRequest
+from ccrank.util.files import read_text
+
+if TYPE_CHECKING:
+    from ccrank.labels import Labels
+
+SAVED_PROBE = "probe"
+"""The method that applies a saved probe."""
+
+
+def given_request(
+    items: Sequence[str] | None,
+    criterion: CriterionFlags,
+    source: SourceFlags,
+    method: MethodFlags,
+    templates: TemplateFlags,
+) -> RankRequest:
+    """The request that the flags describe; exactly one source of items is allowed."""
+    flags = {
+        "items": items,
+        **{f"--{name}": value for name, value in asdict(criterion).items()},
+        "--query": source.query,
+        "--context": source.context,
+        "--file": source.file,
+        "--column": source.column,
+        "--id": source.id,
+        "--format": source.format,
+    }
+    if source.tasks is not None and (given := [name for name, value in flags.items() if value]):
+        raise CcrankError(f"--tasks contains items and criteria; remove {', '.join(given)}")
+    if items and (source.file or source.column or source.id or source.format):
+        raise CcrankError(
+            "give the items as arguments, or with --file (and its --column, --id and --format), not both"
+        )
+    request = RankRequest(
+        **asdict(criterion),
+        items=() if source.tasks is not None else None,
+        query=source.query,
+        context=context_text(source.context),
+        method=_method_name(method),
+        options=_options(method, source.first_stage),
+    )
+    if source.input is None:
+        request = _with_items(request, items, source)
+    elif source.labels is not None:
+        read_text(source.labels)  # its rows are checked with the items
+    return replace(request, templates=templates.load(request.options))
+
+
+def _with_items(request: RankRequest, items: Sequence[str] | None, source: SourceFlags) -> RankRequest:
+    """The request with its tasks, their scores of a first stage, and labels."""
+    if source.tasks is not None:
+        request = replace(request, items=tuple(read_tasks(source.tasks)))
+    else:
+        rows = _rows(items, source)
+        request = replace(request, items=rows)
+        _ = request.task  # mistakes are said before notes
+        sys.stderr.writelines(f"ccrank: {note}\n" for note in rows.notes())
+    if source.first_stage is not None:
+        request = _with_first_stage(request, source.first_stage)
+    if source.labels is not None:
+        request = replace(request, labels=_labels(source.labels, request))
+    return request
+
+
+def _rows(items: Sequence[str] | None, source: SourceFlags) -> Rows:
+    if items:
+        return rows_of_items(items)
+    if source.file is None and sys.stdin.isatty():
+        raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
+    return read_rows(source.file or "-", source.column, source.format, source.id)
+
+
+def context_text(context: str | None) -> str | None:
+    """The text of --context, or of the file that @FILE names."""
+    if context is None:
+        return None
+    if not context.startswith("@") and Path(context).is_file():
+        raise CcrankError(
+            f"--context {context} is the name of a file; for its text give --context @{context}"
+        )
+    text = read_text(context[1:]).strip() if context.startswith("@") else context
+    if not text.strip():
+        where = context[1:] or "the text"
+        raise CcrankError(f"--context: {where} is empty; put a text into it, or leave --context out")
+    return text
+
+
+def _method_name(flags: MethodFlags) -> str:
+    if flags.probe is None:
+        return flags.method or DEFAULT_METHOD
+    if flags.method not in (None, SAVED_PROBE):
+        raise CcrankError(f"--probe ranks with the saved probe; remove --method {flags.method}")
+    if not flags.probe.is_file():
+        raise CcrankError(f"--probe {flags.probe}: there is no such file; --save-probe FILE writes one")
+    return SAVED_PROBE
+
+
+def _options(flags: MethodFlags, first_stage: str | None) -> Mapping[str, str]:
+    """The options of the method; some have a flag of their own."""
+    own = {
+        "layer": flags.layer,
+        "file": None if flags.probe is None else str(flags.probe),
+        "first_stage": first_stage,
+    }
+    return parse_pairs(flags.option) | {name: value for name, value in own.items() if value is not None}
+
+
+def _with_first_stage(request: RankRequest, source: str) -> RankRequest:
+    """The request with the scores of the first stage: those of a run file are put into the tasks."""
+    if lacking := [task.id for task in request.tasks if task.query is None]:
+        raise CcrankError(
+            f"--first-stage is for documents and a query; task {lacking[0]!r} has none: give --query"
+        )
+    if source in ("none", "auto", "given", "bm25"):
+        return request
+    if not Path(source).is_file():
+        raise CcrankError(
+            f"--first-stage is bm25, given, none or a TREC run file; there is no file {source!r}"
+        )
+    return replace(request, first_stage=read_run(source), options={**request.options, "first_stage": "given"})
+
+
+def _labels(path: Path, request: RankRequest) -> Labels | str:
+    """The labels of the one list, or the word for the tasks' own values."""
+    if str(path) == OF_TASKS and not path.exists():
+        if all(task.values is None for task in request.tasks):
+            raise CcrankError(
+                f"--labels {OF_TASKS} uses the tasks' own values, but no task has values: put values into some tasks "
+                "of the --tasks file, or give a file of labels"
+            )
+        return OF_TASKS
+    if len(request.tasks) != 1:
+        raise CcrankError(
+            f"--labels FILE is for the items of one list; the tasks file has {len(request.tasks)}: put values into the "
+            f"tasks and give --labels {OF_TASKS}"
+        )
+    return read_labels(path, request.task.items)
+
+
+def check_method(request: RankRequest, source: SourceFlags, flags: MethodFlags) -> None:
+    """Raise an error unless the method takes these options and labels, and fits a probe that is to be saved."""
+    if source.labels is not None:
+        request.check_takes_labels()
+    labelled = request.parsed_options.get("labels") is not None
+    if flags.save_probe is not None and not labelled and "layer" not in request.chosen.options:
+        raise CcrankError(
+            f"{request.method} fits no probe that --save-probe could write: use a method of probing, such as ccs (see "
+            "`ccrank methods`), or auto with --labels"
+        )
