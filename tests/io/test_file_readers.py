@@ -13,36 +13,20 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from damaged_text import SPLICES, TEXTS
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ccrank.errors import CcrankError
-from ccrank.experiment import Study
-from ccrank.labelfiles import possible_items, read_answers, read_labels
+from ccrank.io import encode_table, read_rows
+from ccrank.io.blocks import open_source
+from ccrank.io.labelfiles import possible_items, read_answers, read_labels
+from ccrank.io.taskfiles import read_items, read_tasks
 from ccrank.prompts import load_templates
-from ccrank.results.load import load_environment, load_failures, load_results, load_tasks
-from ccrank.rows import encode_table, read_rows
-from ccrank.stream.source import open_source
-from ccrank.taskfiles import read_items, read_tasks
+from ccrank.study.experiment.study import Study
+from ccrank.study.results.load import load_environment, load_failures, load_results, load_tasks
 
 ITEMS = ("Russia", "Chad", "Peru")
-TEXTS = [
-    b'{"criterion": {"name": "size", "poles": ["small", "large"]}, "items": ["Russia", "Chad"], "values": [2, 1]}\n',
-    b'{"query": "storms", "items": ["A gale.", "A cake."], "values": [1, 0]}\n',
-    b'item,value\nRussia,17.1\nChad,1.3\n"Pe""ru",2\n',
-    b"Russia > Chad > Peru\nbest: Russia\n",
-    b'{"Russia": 17.1, "best": ["Chad"], "ranks": {"Peru": 2}, "orders": [["Russia", "Chad"]]}',
-    b"kind,item,value\npair,Russia,Chad\nrank,Peru,1\n",
-    b"name\ttext\nx\tRussia\ny\tChad\n",
-    b"[single]\ncausal = 'The {name} of {item} is {slot}'\n",
-    b'models = ["default"]\ndatasets = ["everyday"]\nmethods = ["auto"]\nseeds = 3\n[reader]\ndtype = "float32"\n',
-    b'"Russia"\n"Chad"\n{"text": "Peru", "n": 1e999}\n',
-]
-SPLICES = [
-    b"\x00", b"\xff", b"\xef\xbb\xbf", b"\xff\xfe", b"\xed\xa0\x80", b'"', b"'", b",", b"\t", b"\r", b"\n", b"{",
-    b"}", b"[", b"]", b"[" * 3000, b"null", b"NaN", b"-Infinity", b"1e999", b"9" * 5000, b"true", b'""', b":", b">",
-    b"=", b"\\", b"\\ud800", "\u2028é🙂".encode(), b"a" * 200_000, b"1, 2", b"item", b"criterion", b"{slot}",
-]  # fmt: skip
 
 
 @st.composite

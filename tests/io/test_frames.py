@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from tiny import tiny_reader
 
 import ccrank
 from ccrank.errors import CcrankError
-from tiny import tiny_reader
 
 TABLE = {
     "code": ["007", "012", "100", "007"],

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import builtins
 import csv
 import io
 import json
+import sys
+import zipfile
 
 import pytest
 
 from ccrank.errors import CcrankError
-from ccrank.files import csv_rows
-from ccrank.rows import RankedRows, encode_rows, ranked_entries, read_rows
+from ccrank.io import RankedRows, encode_rows, encode_table, ranked_entries, read_rows
+from ccrank.util.files import csv_rows, write_atomically
 
 
 def test_semicolons_are_found_and_kept():
@@ -159,16 +160,9 @@ def test_damaged_files(tmp_path, name, content, cause):
 
 def test_excel_without_openpyxl(tmp_path, monkeypatch):
     """The error has the line that installs what is missing."""
-    real = builtins.__import__
-
-    def without(name, *rest, **more):
-        if name.startswith("openpyxl"):
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
     (tmp_path / "x.xlsx").write_bytes(b"PK")
-    with pytest.raises(CcrankError, match="pip install openpyxl"):
+    with pytest.raises(CcrankError, match=r"pip install '\.\[excel\]'"):
         read_rows(tmp_path / "x.xlsx")
 
 
@@ -191,3 +185,53 @@ def test_ids():
         read_rows(io.StringIO("a\nb\n"), id="key")
     with pytest.raises(CcrankError, match="plain texts, which have no field 'key'"):
         read_rows(io.StringIO('"a"\n'), None, "jsonl", id="key")
+
+
+def test_a_small_workbook_that_is_large_unpacked(tmp_path):
+    """A cell far away, which makes millions of empty ones, and an archive of zeros: refused in bounded memory."""
+    openpyxl = pytest.importorskip("openpyxl")
+    resource = pytest.importorskip("resource")
+    book = openpyxl.Workbook()
+    for line in range(1, 2000):
+        book.active.cell(line, 16_384, "x")
+    book.save(tmp_path / "wide.xlsx")
+    with zipfile.ZipFile(tmp_path / "wide.xlsx") as old:
+        parts = {name: old.read(name) for name in old.namelist()}
+    with zipfile.ZipFile(tmp_path / "zeros.xlsx", "w", zipfile.ZIP_DEFLATED) as new:
+        for name, part in parts.items():
+            new.writestr(name, part)
+        for number in range(5):
+            new.writestr(f"xl/zeros{number}.xml", bytes(60 << 20))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(CcrankError, match="more than 5,000,000 cells"):
+        read_rows(tmp_path / "wide.xlsx")
+    with pytest.raises(CcrankError, match="unpacks to 300 MiB"):
+        read_rows(tmp_path / "zeros.xlsx")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # KiB
+
+
+@pytest.mark.parametrize("form", ["csv", "tsv"])
+def test_formulas_are_made_texts(form):
+    """Asked for, no cell of text begins as a formula does; nothing else changes."""
+    cells = ["=1+1", "+1", "-1", "@a", "\tx", "\rx", "a=b", "", "'=1"]
+    records = [(cell, -1.5, -2) for cell in cells]
+    for safe in (False, True):
+        content = encode_table(("=head", "n", "m"), records, form, safe=safe).decode()
+        found = list(csv.reader(io.StringIO(content, newline=""), delimiter="\t" if form == "tsv" else ","))
+        changed = [
+            f"'{cell}" if safe and cell[:1] in tuple("=+-@\t\r") else cell for cell in ["=head", *cells]
+        ]
+        assert [line[0] for line in found] == changed
+        assert all(line[1:] == ["-1.5", "-2"] for line in found[1:])
+
+
+def test_a_replaced_file_keeps_its_permissions(tmp_path):
+    """A private file stays private; a new one has those of any new file."""
+    path = tmp_path / "out.csv"
+    write_atomically(path, "a")
+    usual = path.stat().st_mode
+    (tmp_path / "other").write_text("")
+    assert usual == (tmp_path / "other").stat().st_mode
+    path.chmod(0o600)
+    write_atomically(path, "b")
+    assert path.stat().st_mode & 0o777 == 0o600

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from ccrank.errors import CcrankError
-from ccrank.rows import RankedRows, encode_rows, ranked_entries, read_rows
+from ccrank.io import RankedRows, encode_rows, ranked_entries, read_rows
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 ITEMS = st.text(st.characters(codec="utf-8", categories=["L", "N", "P"]), min_size=1, max_size=8)

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccrank.errors import CcrankError
-from ccrank.files import write_atomically
+from ccrank.io.taskfiles import read_items, read_tasks, write_tasks
 from ccrank.task import Criterion, Task
-from ccrank.taskfiles import read_items, read_tasks, write_tasks
+from ccrank.util.files import write_atomically
 
 words = st.text(min_size=1, max_size=12).map(lambda text: "x" + text)
 
@@ -224,10 +224,10 @@ def test_files_that_cannot_be_read(tmp_path, reader):
 def test_forbidden_file(tmp_path, monkeypatch):
     """A file without permission gives a specific error (the check also works for the superuser)."""
 
-    def forbidden(self):
+    def forbidden(self, *_):
         raise PermissionError(13, "Permission denied", str(self))
 
-    monkeypatch.setattr(Path, "read_bytes", forbidden)
+    monkeypatch.setattr(Path, "open", forbidden)
     with pytest.raises(CcrankError, match=r"cannot read .*x\.txt: Permission denied"):
         read_items(tmp_path / "x.txt")
 

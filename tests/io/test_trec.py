@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccrank.errors import CcrankError
+from ccrank.io.trec import document_ids, query_id, read_run, run_lines, with_first_stage
 from ccrank.task import Criterion, Task
-from ccrank.trec import document_ids, query_id, read_run, run_lines, with_first_stage
 
 TASK = Task.of_query("storms", ("a", "b", "c"), id="q 1", item_ids=("d1", "d2", "d3"))
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False).map(lambda one: float(f"{one:.9g}"))

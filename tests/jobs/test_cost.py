@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
-
-from ccrank.lm import Cost
-from ccrank.prompts import load_templates
-from ccrank.stream import StreamOptions, Watcher, rank_file
-from ccrank.stream.cost import StreamCost, multiplied_parameters, tokens_per_item
-from ccrank.stream.folder import JobFolder
-from ccrank.stream.raw_signals import plan_of
-from ccrank.task import Criterion, Task
 from tiny import tiny_reader
+
+from ccrank.jobs import StreamOptions, Watcher, run_job
+from ccrank.jobs.job_cost import StreamCost, multiplied_parameters, tokens_per_item
+from ccrank.jobs.job_folder import JobFolder
+from ccrank.jobs.raw_signals import plan_of
+from ccrank.models import Cost
+from ccrank.prompts import load_templates
+from ccrank.request import RankRequest
+from ccrank.task import Criterion, Task
 
 SIZE = Criterion("size", poles=("small", "large"))
 ITEMS = [
@@ -47,10 +48,10 @@ def test_predicted_tokens_are_those_that_are_read(method, tmp_path, monkeypatch)
     plan = plan_of(method, {}, sample, reader)
     cost = StreamCost(len(ITEMS), tokens_per_item(sample, reader, templates, plan), 1, 0.0)
     # The engine reads through a copy without a cache, whose costs are not those of the reader.
-    monkeypatch.setattr("ccrank.stream.run.copy.copy", lambda one: one)
+    monkeypatch.setattr("ccrank.jobs.run.copy.copy", lambda one: one)
     measure = Measure(reader, JobFolder(out))
-    rank_file(
-        path, out, SIZE, reader, method=method, stream=StreamOptions(sample=2), watcher=measure
+    run_job(
+        path, out, RankRequest(by=SIZE, method=method), reader, stream=StreamOptions(sample=2), watcher=measure
     )  # fmt: skip
     assert measure.read == pytest.approx(cost.tokens, rel=0.1)
     assert 0 < measure.stored < cost.disk_bytes + 20_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,17 +16,18 @@ import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
+from tiny import save_model, tiny_model, tiny_reader
 
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
+from ccrank.io import encode_rows, read_rows
+from ccrank.io.blocks import READ_ROWS, open_source
+from ccrank.jobs import StreamOptions, Watcher, run_job
+from ccrank.jobs.job_folder import JobFolder
 from ccrank.metrics import tau_b
-from ccrank.rows import encode_rows, read_rows
-from ccrank.stream import StreamOptions, Watcher, rank_file
-from ccrank.stream import run as running
-from ccrank.stream.folder import JobFolder
-from ccrank.stream.source import READ_ROWS, open_source
+from ccrank.request import RankRequest
 from ccrank.task import Criterion
-from tiny import save_model, tiny_model, tiny_reader
+from ccrank.util.files import write_atomically
 
 SIZE = Criterion("size", poles=("small", "large"))
 WORDS = ("old", "new", "tall", "red", "stone", "glass", "quick", "lazy", "brown", "blue")
@@ -78,7 +80,9 @@ def test_a_sample_of_everything_is_the_ranking_in_memory(suffix, reverse, tmp_pa
     """The output is equal to the last bit: the same rows in the same order, with all columns, ranks and scores."""
     path = write(tmp_path / f"items{suffix}", rows())
     options = StreamOptions(sample=1000, reverse=reverse, **SMALL_BLOCKS)
-    result = rank_file(path, tmp_path / "out.parquet", SIZE, tiny_reader("llama"), stream=options)
+    result = run_job(
+        path, tmp_path / "out.parquet", RankRequest(by=SIZE), tiny_reader("llama"), stream=options
+    )
     assert result.complete
     assert (result.rows, result.written) == (len(rows()), len(rows()))
     expected = parquet.read_table(in_memory(path, tmp_path / "memory.parquet", reverse=reverse))
@@ -90,12 +94,11 @@ def test_a_sample_of_everything_is_the_ranking_in_memory(suffix, reverse, tmp_pa
 def test_any_method_ranks_a_file_that_fits_its_sample(method, tmp_path):
     """A sample of everything needs no scale, so methods that compare items work too."""
     path = write(tmp_path / "items.csv", rows(12))
-    rank_file(
+    run_job(
         path,
         tmp_path / "out.parquet",
-        SIZE,
+        RankRequest(by=SIZE, method=method),
         tiny_reader("llama"),
-        method=method,
         stream=StreamOptions(**SMALL_BLOCKS),
     )
     expected = parquet.read_table(in_memory(path, tmp_path / "memory.parquet", method))
@@ -112,7 +115,7 @@ def test_plain_lines_are_ranked_as_in_memory(tmp_path):
     ranking = replace(ranking, rows=read_rows(tmp_path / "items.txt"))
     (tmp_path / "memory.parquet").write_bytes(encode_rows(ranking.ranked_rows(), "parquet"))
     for name in ("items.txt", "items.jsonl"):
-        rank_file(tmp_path / name, tmp_path / "out.parquet", SIZE, tiny_reader("llama"))
+        run_job(tmp_path / name, tmp_path / "out.parquet", RankRequest(by=SIZE), tiny_reader("llama"))
         found = parquet.read_table(tmp_path / "out.parquet")
         assert found.equals(parquet.read_table(tmp_path / "memory.parquet"))
 
@@ -123,8 +126,12 @@ def test_a_smaller_sample_gives_nearly_the_same_order(method, tmp_path):
     every row is there once, and the sample's own items have the scores of its ranking."""
     path = write(tmp_path / "items.parquet", rows())
     options = StreamOptions(sample=45, **SMALL_BLOCKS)
-    result = rank_file(
-        path, tmp_path / "out.parquet", SIZE, tiny_reader("llama"), method=method, stream=options
+    result = run_job(
+        path,
+        tmp_path / "out.parquet",
+        RankRequest(by=SIZE, method=method),
+        tiny_reader("llama"),
+        stream=options,
     )
     found = parquet.read_table(tmp_path / "out.parquet").to_pylist()
     assert not result.complete
@@ -151,8 +158,8 @@ def test_a_smaller_sample_gives_nearly_the_same_order(method, tmp_path):
 def test_a_signal_without_constants_needs_no_sample(tmp_path):
     """Poles are log-odds of an item alone, so a stream gives the scores of the ranking in memory."""
     path = write(tmp_path / "items.parquet", rows())
-    rank_file(
-        path, tmp_path / "out.parquet", SIZE, tiny_reader("llama"), method="poles",
+    run_job(
+        path, tmp_path / "out.parquet", RankRequest(by=SIZE, method="poles"), tiny_reader("llama"),
         stream=StreamOptions(sample=2, **SMALL_BLOCKS),
     )  # fmt: skip
     memory = parquet.read_table(in_memory(path, tmp_path / "memory.parquet", "poles")).to_pylist()
@@ -167,8 +174,8 @@ def test_methods_that_compare_items_say_what_to_do(tmp_path):
     """More items than the sample cannot be ranked by comparisons."""
     path = write(tmp_path / "items.parquet", rows())
     with pytest.raises(CcrankError, match="larger --sample"):
-        rank_file(
-            path, tmp_path / "out.parquet", SIZE, tiny_reader("llama"), method="prompt-pair",
+        run_job(
+            path, tmp_path / "out.parquet", RankRequest(by=SIZE, method="prompt-pair"), tiny_reader("llama"),
             stream=StreamOptions(sample=10, **SMALL_BLOCKS),
         )  # fmt: skip
 
@@ -183,13 +190,15 @@ def test_labelled_items_are_in_the_sample(tmp_path):
     (tmp_path / "labels.txt").write_text(" > ".join(reversed(chosen)))
     (tmp_path / "labels.json").write_text(json.dumps({item: n for n, item in enumerate(chosen)}))
     plain = StreamOptions(sample=20, **SMALL_BLOCKS)
-    rank_file(path, tmp_path / "plain.parquet", SIZE, tiny_reader("llama"), stream=plain)
+    run_job(path, tmp_path / "plain.parquet", RankRequest(by=SIZE), tiny_reader("llama"), stream=plain)
     before = {
         line["text"]: line["score"] for line in parquet.read_table(tmp_path / "plain.parquet").to_pylist()
     }
     for name in ("labels.csv", "labels.txt", "labels.json"):
         options = replace(plain, labels=tmp_path / name)
-        result = rank_file(path, tmp_path / "out.parquet", SIZE, tiny_reader("llama"), stream=options)
+        result = run_job(
+            path, tmp_path / "out.parquet", RankRequest(by=SIZE), tiny_reader("llama"), stream=options
+        )
         assert set(chosen) <= set(result.sample.task.items)
         after = {
             line["text"]: line["score"] for line in parquet.read_table(tmp_path / "out.parquet").to_pylist()
@@ -221,13 +230,15 @@ def test_an_interrupted_job_resumes_where_it_stopped(sample, tmp_path, monkeypat
     interruption."""
     path = write(tmp_path / "items.csv", rows())
     reader, options = tiny_reader("llama"), StreamOptions(sample=sample, **SMALL_BLOCKS)
-    rank_file(path, tmp_path / "whole.parquet", SIZE, reader, stream=options)
+    run_job(path, tmp_path / "whole.parquet", RankRequest(by=SIZE), reader, stream=options)
     with pytest.raises(StopError):
-        rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=options, watcher=StopAfter(4))
+        run_job(
+            path, tmp_path / "out.parquet", RankRequest(by=SIZE), reader, stream=options, watcher=StopAfter(4)
+        )
     assert not (tmp_path / "out.parquet").exists()
     assert len(JobFolder(tmp_path / "out.parquet").finished()) == 4
-    monkeypatch.setattr(running, "rank_tasks", None)
-    result = rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=options)
+    monkeypatch.setattr(RankRequest, "run", None)
+    result = run_job(path, tmp_path / "out.parquet", RankRequest(by=SIZE), reader, stream=options)
     assert (result.resumed, result.blocks) == (4, -(-len(rows()) // 10))
     expected = parquet.read_table(tmp_path / "whole.parquet")
     assert parquet.read_table(tmp_path / "out.parquet").equals(expected)
@@ -238,14 +249,18 @@ def test_another_job_in_the_same_place_is_refused(tmp_path):
     path = write(tmp_path / "items.csv", rows())
     reader, options = tiny_reader("llama"), StreamOptions(sample=30, **SMALL_BLOCKS)
     with pytest.raises(StopError):
-        rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=options, watcher=StopAfter(1))
+        run_job(
+            path, tmp_path / "out.parquet", RankRequest(by=SIZE), reader, stream=options, watcher=StopAfter(1)
+        )
     with pytest.raises(CcrankError, match="differs in sample; repeat"):
-        rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=replace(options, sample=40))
+        run_job(
+            path, tmp_path / "out.parquet", RankRequest(by=SIZE), reader, stream=replace(options, sample=40)
+        )
     with pytest.raises(CcrankError, match="differs in criterion"):
-        rank_file(path, tmp_path / "out.parquet", Criterion("age"), reader, stream=options)
+        run_job(path, tmp_path / "out.parquet", RankRequest(by=Criterion("age")), reader, stream=options)
     write(path, rows(50))
     with pytest.raises(CcrankError, match="size and time of the input"):
-        rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=options)
+        run_job(path, tmp_path / "out.parquet", RankRequest(by=SIZE), reader, stream=options)
 
 
 @pytest.mark.parametrize(("refine", "columns"), [("auto", 3), ("prompt-pair", 3), ("none", 2)])
@@ -254,9 +269,15 @@ def test_top_compares_the_finalists(refine, columns, tmp_path):
     alone, each Z-scored."""
     path = write(tmp_path / "items.parquet", rows())
     reader, options = tiny_reader("llama"), StreamOptions(sample=45, **SMALL_BLOCKS)
-    rank_file(path, tmp_path / "all.parquet", SIZE, reader, stream=options)
+    run_job(path, tmp_path / "all.parquet", RankRequest(by=SIZE), reader, stream=options)
     everything = [line for line in parquet.read_table(tmp_path / "all.parquet").to_pylist() if line["rank"]]
-    rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=replace(options, top=6, refine=refine))
+    run_job(
+        path,
+        tmp_path / "out.parquet",
+        RankRequest(by=SIZE),
+        reader,
+        stream=replace(options, top=6, refine=refine),
+    )
     table = parquet.read_table(tmp_path / "out.parquet")
     found = table.to_pylist()
     assert table.column_names == ["id", "text", "note", "rank", "score", "refined"][: 3 + columns]
@@ -265,8 +286,8 @@ def test_top_compares_the_finalists(refine, columns, tmp_path):
         assert found == everything[:6]
         return
     names = list(dict.fromkeys(line["text"].strip() for line in everything[:16]))
-    from ccrank.standardise import z_scores
     from ccrank.task import Task
+    from ccrank.util.zscores import z_scores
 
     [ranking] = rank_tasks([Task(SIZE, tuple(names), id="ranking by size")], reader, refine)
     streamed = {line["text"].strip(): line["score"] for line in everything}
@@ -286,7 +307,9 @@ def test_bad_files_are_refused(tmp_path):
 
     def refused(path: Path, match: str, **options: object) -> None:
         with pytest.raises(CcrankError, match=match):
-            rank_file(path, tmp_path / "out.parquet", SIZE, reader, stream=StreamOptions(**options))
+            run_job(
+                path, tmp_path / "out.parquet", RankRequest(by=SIZE), reader, stream=StreamOptions(**options)
+            )
         assert not (tmp_path / "out.parquet.job").exists()
 
     refused(tmp_path / "missing.csv", "there is no file")
@@ -294,9 +317,11 @@ def test_bad_files_are_refused(tmp_path):
     refused(tmp_path / "items.csv", "there is no column 'name'", column="name")
     refused(tmp_path / "items.csv", "several columns")
     (tmp_path / "latin.csv").write_bytes(b"text\n" * 30_000 + "naïve\n".encode("latin1"))
-    refused(tmp_path / "latin.csv", "line 30001: not UTF-8 text: byte 0xef; .*iconv -f latin1")
+    refused(
+        tmp_path / "latin.csv", "not UTF-8 text: byte 0xef at offset 150002, in line 30001; .*iconv -f latin1"
+    )
     (tmp_path / "wide.txt").write_bytes("naïve\n".encode("utf-16"))
-    refused(tmp_path / "wide.txt", "line 1: not UTF-8 text: byte 0xff; .*iconv -f utf-16")
+    refused(tmp_path / "wide.txt", "not UTF-8 text: byte 0xff at offset 0, in line 1; .*iconv -f utf-16")
     (tmp_path / "open.csv").write_text('text\na\n"b\nc\n')
     refused(tmp_path / "open.csv", "line 3: not a well-formed table")
     (tmp_path / "empty.csv").write_text("text,id\n,1\n,2\n")
@@ -330,7 +355,9 @@ def test_the_folder_of_another_process_is_left_alone(tmp_path):
     with folder.locked():
         folder.write("job.json", "{}")
         with pytest.raises(CcrankError, match="another process writes into"):
-            rank_file(path, out, SIZE, tiny_reader("llama"), stream=StreamOptions(column="text"))
+            run_job(
+                path, out, RankRequest(by=SIZE), tiny_reader("llama"), stream=StreamOptions(column="text")
+            )
         assert (folder.path / "job.json").read_text() == "{}"
 
 
@@ -345,7 +372,7 @@ def test_a_damaged_folder_is_named_and_left(tmp_path, content):
     with pytest.raises(
         CcrankError, match=r"job\.json is damaged; delete the folder .*out\.parquet\.job to start over"
     ):
-        rank_file(path, out, SIZE, tiny_reader("llama"), stream=StreamOptions(column="text"))
+        run_job(path, out, RankRequest(by=SIZE), tiny_reader("llama"), stream=StreamOptions(column="text"))
     assert (folder / "job.json").read_text() == content
 
 
@@ -366,7 +393,7 @@ def model(tmp_path_factory):
 MAIN = "from ccrank.cli import main; main()"
 KILLED = f"""
 import os, signal
-from ccrank.stream import folder
+from ccrank.jobs import job_folder as folder
 
 write = folder.write_atomically
 
@@ -416,3 +443,186 @@ def test_a_killed_process_loses_nothing(model, tmp_path):
     done = subprocess.run(command(out), env=environment, check=True, capture_output=True, text=True)
     assert "3 of " in done.stderr
     assert parquet.read_table(out).equals(parquet.read_table(tmp_path / "whole.parquet"))
+
+
+def interrupted(folder: Path, blocks: int = 2) -> tuple[Path, Path, StreamOptions]:
+    """An input, its output and options, of a job that was interrupted after some blocks."""
+    path, out = write(folder / "items.csv", rows()), folder / "out.parquet"
+    options = StreamOptions(sample=30, **SMALL_BLOCKS)
+    with pytest.raises(StopError):
+        run_job(
+            path, out, RankRequest(by=SIZE), tiny_reader("llama"), stream=options, watcher=StopAfter(blocks)
+        )
+    return path, out, options
+
+
+def test_files_of_a_user_are_never_deleted(tmp_path):
+    """A folder with the name of a job's that is none is refused before anything in it is touched; what a user has put
+    into that of a job stays there, and so does the next job's refusal."""
+    path, out = write(tmp_path / "items.csv", rows(5)), tmp_path / "out.parquet"
+    folder, options = JobFolder(out).path, StreamOptions(column="text")
+    for name in ("notes.txt", "lock", "sample.json", "parts/00000000.parquet", "parts/gear.stl", "sort/mine"):
+        mine = folder / name
+        mine.parent.mkdir(parents=True)
+        mine.write_text("mine")
+        with pytest.raises(CcrankError, match="is not the folder of a job: it has"):
+            run_job(path, out, RankRequest(by=SIZE), tiny_reader("llama"), stream=options)
+        assert mine.read_text() == "mine"
+        shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "job.json").write_text('{"mine": 1}')
+    with pytest.raises(CcrankError, match=r"job\.json is not of a job; move .* away"):
+        run_job(path, out, RankRequest(by=SIZE), tiny_reader("llama"), stream=options)
+    assert (folder / "job.json").read_text() == '{"mine": 1}'
+    shutil.rmtree(folder)
+    path, out, options = interrupted(tmp_path)
+    for name in ("notes.txt", "parts/notes.txt"):
+        (folder / name).write_text("mine")
+    run_job(path, out, RankRequest(by=SIZE), tiny_reader("llama"), stream=options)
+    left = [one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file()]
+    assert sorted(left) == ["notes.txt", "parts/notes.txt"]
+
+
+def test_a_folder_behind_a_link(tmp_path):
+    """A folder of a job that is a link, as to a larger disk, is used; the link and the folder behind it are left, with
+    all that is not of the job."""
+    path, out = write(tmp_path / "items.csv", rows(20)), tmp_path / "out.parquet"
+    large = tmp_path / "large"
+    large.mkdir()
+    JobFolder(out).path.symlink_to(large)
+    for _ in range(2):
+        run_job(
+            path,
+            out,
+            RankRequest(by=SIZE),
+            tiny_reader("llama"),
+            stream=StreamOptions(sample=5, **SMALL_BLOCKS),
+        )
+        assert not list(large.iterdir())
+    JobFolder(out).path.unlink()
+    JobFolder(out).path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(CcrankError, match="cannot write into"):
+        run_job(path, out, RankRequest(by=SIZE), tiny_reader("llama"), stream=StreamOptions(**SMALL_BLOCKS))
+
+
+class Changing(Watcher):
+    """Changes the input when the first pass is over."""
+
+    def __init__(self, change) -> None:
+        self.change = change
+
+    def begin(self, rows: int, done: int) -> None:
+        self.change()
+
+
+@pytest.mark.parametrize("sample", [30, 1000])
+def test_an_input_that_changes_meanwhile(tmp_path, sample):
+    """Rows that are added are named in a warning, and the output is that of the rows before. Other rows than those of
+    the first pass are an error: nothing is written, and an output that was there stays."""
+    path, out, options = (
+        tmp_path / "items.csv",
+        tmp_path / "out.parquet",
+        StreamOptions(sample=sample, **SMALL_BLOCKS),
+    )
+    reader, before = tiny_reader("llama"), rows(40)
+    write(path, before)
+    warnings = run_job(
+        path, tmp_path / "wanted.parquet", RankRequest(by=SIZE), reader, stream=options
+    ).warnings
+    assert not any("changed" in warning for warning in warnings)
+
+    def add() -> None:
+        with path.open("a") as stream:
+            stream.write("z,added meanwhile,\n")
+
+    result = run_job(path, out, RankRequest(by=SIZE), reader, stream=options, watcher=Changing(add))
+    assert f"has the {len(before)} rows that it had at first" in result.warnings[-1]
+    wanted = parquet.read_table(tmp_path / "wanted.parquet")
+    assert parquet.read_table(out).equals(wanted)
+    for other in ([{**before[0], "text": "another"}, *before[1:]], before[::-1], before[:-5]):
+        write(path, before)
+        with pytest.raises(CcrankError, match="changed"):
+            run_job(
+                path,
+                out,
+                RankRequest(by=SIZE),
+                reader,
+                stream=options,
+                watcher=Changing(lambda rows=other: write(path, rows)),
+            )
+        assert parquet.read_table(out).equals(wanted)
+        shutil.rmtree(JobFolder(out).path)
+
+
+def test_a_scale_of_another_job_is_not_used(tmp_path):
+    """A job that was interrupted before its sample was stored leaves nothing that another method would take up."""
+    path, out = write(tmp_path / "items.csv", rows(40)), tmp_path / "out.parquet"
+    options = StreamOptions(sample=10, **SMALL_BLOCKS)
+    run_job(
+        path,
+        out,
+        RankRequest(by=SIZE, method="random", options={"layer": "1"}),
+        tiny_reader("llama"),
+        stream=options,
+    )
+    wanted = parquet.read_table(out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(JobFolder, "write", lambda self, name, text: _stop_at_sample(self, name, text))
+        JobFolder(out).path.mkdir()
+        with pytest.raises(StopError):
+            run_job(path, out, RankRequest(by=SIZE, method="poles"), tiny_reader("llama"), stream=options)
+    assert (JobFolder(out).path / "scale.safetensors").exists()
+    run_job(
+        path,
+        out,
+        RankRequest(by=SIZE, method="random", options={"layer": "1"}),
+        tiny_reader("llama"),
+        stream=options,
+    )
+    assert parquet.read_table(out).equals(wanted)
+
+
+def _stop_at_sample(folder: JobFolder, name: str, text: str) -> None:
+    if name == "sample.json":
+        raise StopError
+    write_atomically(folder.path / name, text)
+
+
+def test_columns_called_like_ours(tmp_path):
+    """No name of a column of the input is in the way."""
+    names = (
+        "text",
+        "rank",
+        "score",
+        "refined",
+        "ccrank_score",
+        "input rank",
+        "input row",
+        "ccrank input row",
+    )
+    path, out = tmp_path / "items.parquet", tmp_path / "out.parquet"
+    table = pyarrow.table({name: ITEMS[:20] if name == "text" else [name] * 20 for name in names})
+    parquet.write_table(table, path)
+    for top in (None, 5):
+        options = StreamOptions(sample=8, top=top, **SMALL_BLOCKS)
+        run_job(path, out, RankRequest(by=SIZE), tiny_reader("llama"), stream=options)
+        found = parquet.read_table(out)
+        for name in names[1:]:
+            assert set(found.column(name).to_pylist()) == {name}
+    twice = pyarrow.Table.from_arrays([pyarrow.array(ITEMS[:20])] * 3, names=["text", "x", "x"])
+    parquet.write_table(twice, path)
+    run_job(
+        path, out, RankRequest(by=SIZE), tiny_reader("llama"), stream=StreamOptions(sample=8, **SMALL_BLOCKS)
+    )
+    assert parquet.read_table(out).column_names == ["text", "x", "x_2", "rank", "score"]
+
+
+def test_a_damaged_part_is_named(tmp_path):
+    """A block that can no longer be read is an error that says what to delete; then the job resumes."""
+    path, out, options = interrupted(tmp_path)
+    part = JobFolder(out).part(1)
+    part.write_bytes(part.read_bytes()[:-30])
+    with pytest.raises(CcrankError, match=r"00000001\.parquet is damaged.*delete it and repeat"):
+        run_job(path, out, RankRequest(by=SIZE), tiny_reader("llama"), stream=options)
+    part.unlink()
+    run_job(path, out, RankRequest(by=SIZE), tiny_reader("llama"), stream=options)

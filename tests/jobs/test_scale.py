@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from ccrank.criterion_phrase import criterion_of, resolved
-from ccrank.labelfree.anchored import smoothed
-from ccrank.labelfree.combine import read_signals
-from ccrank.methods import get_method
-from ccrank.prompts import load_templates
-from ccrank.stream.fit_scale import fit_signal_scale
-from ccrank.stream.linear import Linear, Units
-from ccrank.stream.raw_signals import read_raw
-from ccrank.stream.scale import SignalScale
-from ccrank.task import Criterion, Task
 from tiny import tiny_reader
+
+from ccrank.criteria import criterion_of, resolved
+from ccrank.jobs.fit_scale import fit_signal_scale
+from ccrank.jobs.linear import Linear, Units
+from ccrank.jobs.raw_signals import read_raw
+from ccrank.jobs.scale import SignalScale
+from ccrank.methods.labelfree.anchored import smoothed
+from ccrank.methods.labelfree.combine import read_signals
+from ccrank.methods.registry import get_method
+from ccrank.prompts import load_templates
+from ccrank.task import Criterion, Task
 
 TEMPLATES = load_templates()
 NAMES = tuple(

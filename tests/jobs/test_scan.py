@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from ccrank.stream.scan import scan
+from ccrank.jobs.scan import scan
 
 ITEMS = [f"item {number}" for number in range(300)]
 

@@ -1,11 +1,12 @@
 """Rows in, the same rows out with rank and score: CSV, TSV, JSON lines, Parquet, Excel, pandas and polars frames."""
 
-from ccrank.rows.cells import cell_text, json_value
-from ccrank.rows.frames import frame_of, rows_of_items
-from ccrank.rows.ranked import Entry, RankedRows, ranked_entries
-from ccrank.rows.reading import FORMAT_OF_SUFFIX, FORMATS, read_rows
-from ccrank.rows.table import Rows
-from ccrank.rows.writing import TABLE_FORMATS, encode_rows, encode_table
+from ccrank.io.cells import cell_text, json_value
+from ccrank.io.dataframes import frame_of, rows_of_items
+from ccrank.io.ranked import Entry, RankedRows, ranked_entries
+from ccrank.io.reading import FORMATS, read_rows
+from ccrank.io.records import FORMAT_OF_SUFFIX
+from ccrank.io.table import Rows
+from ccrank.io.writing import TABLE_FORMATS, encode_rows, encode_table
 
 __all__ = [
     "FORMATS",

@@ -10,7 +10,7 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.task import is_blank
-from ccrank.text import encodable, quoted
+from ccrank.util.text import encodable, quoted
 
 
 class WrittenFloat(float):
@@ -28,16 +28,7 @@ class WrittenFloat(float):
 
 
 def cell_text(value: Any) -> str:
-    """A value as the text of a cell of a CSV or TSV: empty for None and NaN, JSON for lists and objects.
-
-    Parameters
-    ----------
-    value
-        The cell, of any type that JSON, Parquet or Excel has.
-
-    >>> [cell_text(value) for value in ("007", None, True, 1.5, ["a", 1])]
-    ['007', '', 'true', '1.5', '["a", 1]']
-    """
+    """A value as the text of a cell of a CSV or TSV: empty for None and NaN, JSON for lists and objects."""
     if isinstance(value, str):
         return encodable(value)
     if is_missing(value):
@@ -57,13 +48,7 @@ def cell_text(value: Any) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """A value as JSON: null for NaN, text for dates and all other types that JSON does not have.
-
-    Parameters
-    ----------
-    value
-        As in `cell_text`.
-    """
+    """A value as JSON: null for NaN, text for dates and all other types that JSON does not have."""
     if isinstance(value, str):
         return encodable(value)
     if is_missing(value):
@@ -80,15 +65,7 @@ def json_value(value: Any) -> Any:
 
 
 def item_text(value: Any, place: str) -> str | None:
-    """The item that a cell holds; None for an empty cell. Numbers and dates are ranked by their text.
-
-    Parameters
-    ----------
-    value
-        The cell.
-    place
-        The file, row and column, for the error message.
-    """
+    """The item that a cell holds; None for an empty cell. Numbers and dates are ranked by their text."""
     if isinstance(value, (bool, bytes, Mapping)) or (
         isinstance(value, Sequence) and not isinstance(value, str)
     ):
@@ -98,13 +75,7 @@ def item_text(value: Any, place: str) -> str | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a cell is empty: None, NaN, or pandas' NaT and NA.
-
-    Parameters
-    ----------
-    value
-        The cell.
-    """
+    """Whether a cell is empty: None, NaN, or pandas' NaT and NA."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float) and math.isnan(value)

@@ -5,22 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ccrank.errors import CcrankError
-from ccrank.rows.cells import item_text
-from ccrank.rows.ranked import RankedRows
-from ccrank.rows.table import Rows, pick_column
+from ccrank.errors import CcrankError, check_kind, needs_extra
+from ccrank.io.cells import item_text
+from ccrank.io.ranked import RankedRows
+from ccrank.io.table import Rows, pick_column
 
 
 def rows_of_items(items: Iterable[Any], column: Any | None = None) -> Rows:
-    """Rows of a pandas or polars frame, or of a list of texts, which may repeat.
-
-    Parameters
-    ----------
-    items
-        A frame, or the texts.
-    column
-        The frame's column of items; it may be left out where there is but one.
-    """
+    """Rows of a pandas or polars frame, or of a list of texts, which may repeat."""
     if isinstance(items, str):
         raise CcrankError(f"items must be a list of texts, not one text: {items[:40]!r}")
     if (library := _library_of(items)) is not None:
@@ -29,13 +21,15 @@ def rows_of_items(items: Iterable[Any], column: Any | None = None) -> Rows:
         raise CcrankError(
             f"column {column!r} belongs to a pandas or polars frame, got {type(items).__name__}; leave it out"
         )
-    texts = tuple(items)
-    for position, text in enumerate(texts, start=1):
+    check_kind("items", items, Iterable, "a list of texts, or a frame")
+    texts: list[str] = []
+    for position, text in enumerate(items, start=1):
         if not isinstance(text, str):
             raise CcrankError(f"item {position} is not text: {text!r:.60}")
         if item_text(text, "") is None:
             raise CcrankError(f"item {position} is empty: {text!r}")
-    return Rows(texts)
+        texts.append(text)
+    return Rows(tuple(texts))
 
 
 def _library_of(items: Any) -> str | None:
@@ -64,19 +58,14 @@ def _rows_of_frame(frame: Any, column: Any, library: str) -> Rows:
 
 
 def frame_of(ranked: RankedRows) -> Any:
-    """The rows as a frame of the kind that was given, rank and score added; a pandas frame for anything else.
-
-    Parameters
-    ----------
-    ranked
-        The rows, in the order of the output.
-    """
+    """The rows as a frame of the kind that was given, rank and score added; a pandas frame for anything else."""
     rows = ranked.rows
     if rows.format == "frame" and _library_of(rows.source) == "polars":
         series = type(rows.source.to_series(0))
         added = [series(name, list(values)) for name, values in ranked.added.items()]
         return rows.source[list(ranked.order)].hstack(added)
-    import pandas as pd
+    with needs_extra("frames", "to_frame()"):
+        import pandas as pd
 
     if rows.format != "frame":
         return pd.DataFrame(ranked.records, columns=pd.Index(ranked.columns))

@@ -5,43 +5,48 @@ from __future__ import annotations
 import datetime
 import io
 import math
+import zipfile
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ccrank.errors import CcrankError
-from ccrank.rows.cells import cell_text, is_missing
+from ccrank.errors import CcrankError, needs_extra
+from ccrank.io.cells import cell_text, is_missing
 
 MOST_CHARACTERS = 32_767
 """Excel's limit for the text of one cell; openpyxl cuts longer ones without a word."""
+MAX_UNPACKED = 256 << 20
+"""Bytes of a workbook's parts, unpacked: a hostile archive of kilobytes can unpack to gigabytes."""
+MAX_CELLS = 5_000_000
+"""Cells of a sheet, the empty ones between others included: a single cell far to the right or below makes many."""
 MOST_DIGITS = 15
 """Excel keeps numbers as doubles; whole numbers with more digits are written as text, so that none is lost."""
 
 
-def import_openpyxl() -> Any:
-    """The module openpyxl, or an error with the line that installs it."""
-    try:
-        import openpyxl
-    except ImportError:
-        raise CcrankError("Excel files need openpyxl; install it with: pip install openpyxl") from None
-    return openpyxl
-
-
 def read_excel(content: bytes, where: str) -> list[tuple[Any, ...]]:
-    """The cells of the first sheet, row by row; formulas as the values that Excel saved for them.
-
-    Parameters
-    ----------
-    content
-        The file.
-    where
-        Its name, for the error message.
-    """
-    openpyxl = import_openpyxl()
+    """The cells of the first sheet, row by row; formulas as the values that Excel saved for them."""
+    with needs_extra("excel", "an Excel file"):
+        import openpyxl
     try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            unpacked = sum(part.file_size for part in archive.infolist())
+        if unpacked > MAX_UNPACKED:
+            raise CcrankError(
+                f"{where} unpacks to {unpacked >> 20:,} MiB, and at most {MAX_UNPACKED >> 20} are read; save it as .csv"
+            )
         book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
         sheet = book.worksheets[0]
         sheet.reset_dimensions()  # some programs write wrong ones
-        return list(sheet.iter_rows(values_only=True))
+        rows, cells = [], 0
+        for row in sheet.iter_rows(values_only=True):
+            rows.append(row)
+            cells += 1 + len(row)
+            if cells > MAX_CELLS:
+                raise CcrankError(
+                    f"{where} has more than {MAX_CELLS:,} cells, empty ones included; save it as .csv"
+                )
+        return rows
+    except CcrankError:
+        raise
     except Exception as error:  # a damaged zip, XML or sheet each raise an error of their own kind
         raise CcrankError(
             f"{where} cannot be read as an Excel file: {error}; is it a whole .xlsx, and without a password?"
@@ -49,18 +54,11 @@ def read_excel(content: bytes, where: str) -> list[tuple[Any, ...]]:
 
 
 def excel_bytes(columns: Sequence[Any], records: Iterable[Sequence[Any]]) -> bytes:
-    """A file with one sheet.
-
-    Parameters
-    ----------
-    columns
-        The header.
-    records
-        The cells of each row.
-    """
-    openpyxl = import_openpyxl()
-    from openpyxl.cell import WriteOnlyCell
-    from openpyxl.utils.exceptions import IllegalCharacterError
+    """A file with one sheet."""
+    with needs_extra("excel", "an Excel file"):
+        import openpyxl
+        from openpyxl.cell import WriteOnlyCell
+        from openpyxl.utils.exceptions import IllegalCharacterError
 
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("ranking")

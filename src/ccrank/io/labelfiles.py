@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from ccrank.errors import CcrankError
-from ccrank.files import csv_rows, read_text, write_atomically
-from ccrank.labels import Labels, Row
+from ccrank.labels import LabelRow, Labels
 from ccrank.task import normal_form
-from ccrank.text import quoted, shortened
+from ccrank.util.files import csv_rows, read_text, write_atomically
+from ccrank.util.text import quoted, shortened
 
 COLUMNS = ("kind", "item", "value")
 """The header of a table of mixed labels. `kind` is value, rank, pair (`value` is the lower item), best or worst."""
@@ -24,17 +24,7 @@ Entries = Iterator[tuple[str, Callable[[], Labels]]]
 
 
 def read_labels(path: str | Path, items: Sequence[str]) -> Labels:
-    """A few labels for some of the items of a list.
-
-    Parameters
-    ----------
-    path
-        A CSV or TSV with the columns `item,value` (more = higher), `item,rank` (1 = highest), `higher,lower` or
-        `kind,item,value` (see `COLUMNS`), the first also without a header; a JSON value as `Labels.parse` takes it; or
-        lines: `Russia > Brazil > Chad`, `best: Russia`, `worst: Chad`.
-    items
-        The items of the list, matched as `normal_form` has them.
-    """
+    """A few labels for some of the items of a list."""
     text, suffix = read_text(path), Path(path).suffix.lower()
     tabular = suffix in (".csv", ".tsv", ".tab")
     known = frozenset(map(normal_form, items))
@@ -45,22 +35,11 @@ def read_labels(path: str | Path, items: Sequence[str]) -> Labels:
     else:
         tabs = suffix in (".tsv", ".tab") or (suffix != ".csv" and "\t" in text)
         entries = _table_entries(text, "\t" if tabs else ",", known, str(path))
-    found = Labels()
-    for where, labels_of in entries:
-        found += _checked(labels_of, known, where)
-    return found
+    return Labels.joined(_checked(labels_of, known, where) for where, labels_of in entries)
 
 
-def read_answers(path: str | Path, items: Sequence[str]) -> list[Row]:
-    """The answers of an earlier session: the rows of a table of mixed labels, in their order.
-
-    Parameters
-    ----------
-    path
-        The CSV file that `write_labels` wrote; it may have been edited. An empty file has no answers.
-    items
-        The items of the list, matched as `normal_form` has them.
-    """
+def read_answers(path: str | Path, items: Sequence[str]) -> list[LabelRow]:
+    """The answers of an earlier session: the rows of a table of mixed labels, in their order."""
     lines = _table_rows(read_text(path), ",", str(path))
     where, header = next(lines, ("", COLUMNS))
     if tuple(cell.strip().lower() for cell in header) != COLUMNS:
@@ -69,7 +48,7 @@ def read_answers(path: str | Path, items: Sequence[str]) -> list[Row]:
             "name another file with --labels"
         )
     known = frozenset(map(normal_form, items))
-    found: list[Row] = []
+    found: list[LabelRow] = []
     for where, row in lines:
         _checked(partial(_mixed, row), known, where)
         kind, item, value = row
@@ -78,16 +57,8 @@ def read_answers(path: str | Path, items: Sequence[str]) -> list[Row]:
     return found
 
 
-def write_labels(labels: Iterable[Row], path: str | Path) -> None:
-    """Write a table of mixed labels that `read_labels` reads: whole, or not at all.
-
-    Parameters
-    ----------
-    labels
-        (kind, item, value) as in `COLUMNS`.
-    path
-        The CSV file.
-    """
+def write_labels(labels: Iterable[LabelRow], path: str | Path) -> None:
+    """Write a table of mixed labels that `read_labels` reads: whole, or not at all."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -96,13 +67,7 @@ def write_labels(labels: Iterable[Row], path: str | Path) -> None:
 
 
 def possible_items(path: str | Path) -> frozenset[str]:
-    """Everything in a file of labels that may be an item, in normal form: cells, sides of `>`, strings of JSON.
-
-    Parameters
-    ----------
-    path
-        A file as `read_labels` takes it; it is not checked.
-    """
+    """Everything in a file of labels that may be an item, in normal form: cells, sides of `>`, strings of JSON."""
     text = read_text(path)
     names = set(re.split(r"[>\n]|^(?:best|worst):", text, flags=re.MULTILINE))
     for separator in (",", "\t"):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ccrank.rows.table import Rows
+from ccrank.io.table import Rows
 from ccrank.task import normal_form
 
 if TYPE_CHECKING:
@@ -34,13 +34,6 @@ class Entry:
 def ranked_entries(rows: Rows, scores: Sequence[float] | np.ndarray) -> list[Entry]:
     """One entry for each row that has an item, best first. Equal scores share a rank and are in the order of their
     texts, then of their rows.
-
-    Parameters
-    ----------
-    rows
-        The rows.
-    scores
-        One score for each of `rows.items`, more = higher.
     """
     order = sorted(range(len(rows.items)), key=lambda index: (-scores[index], normal_form(rows.items[index])))
     members: dict[int, list[int]] = {index: [] for index in order}
@@ -75,19 +68,7 @@ class RankedRows:
         top: int | None = None,
         decimals: int | None = DECIMALS,
     ) -> RankedRows:
-        """The rows of the entries, in their order; without `top`, rows that have no item follow.
-
-        Parameters
-        ----------
-        rows
-            The rows.
-        entries
-            What `ranked_entries` gives, possibly reversed.
-        top
-            Keep this many.
-        decimals
-            Round scores to this many digits; None keeps them as they are.
-        """
+        """The rows of the entries, in their order; without `top`, rows that have no item follow."""
         kept = entries[:top]
         rest = [row for row, text in enumerate(rows.texts) if text is None] if top is None else []
         empty = (None,) * len(rest)
@@ -100,13 +81,7 @@ class RankedRows:
 
     @classmethod
     def unscored(cls, rows: Rows) -> RankedRows:
-        """All rows as they were given, to check that they can be written before they are ranked.
-
-        Parameters
-        ----------
-        rows
-            The rows.
-        """
+        """All rows as they were given, to check that they can be written before they are ranked."""
         empty = (None,) * len(rows.texts)
         return cls(rows, tuple(range(len(rows.texts))), empty, empty)
 
@@ -135,18 +110,7 @@ class RankedRows:
 
 
 def added_names(columns: Sequence[Any], wanted: Sequence[str] = ("rank", "score")) -> tuple[str, ...]:
-    """Names for added columns that are not taken.
-
-    Parameters
-    ----------
-    columns
-        The names of the other columns.
-    wanted
-        The names to add; one that is taken is prefixed.
-
-    >>> added_names(["item"]), added_names(["Rank", "item", "ccrank_rank"])
-    (('rank', 'score'), ('ccrank_rank_2', 'score'))
-    """
+    """Names for added columns that are not taken."""
     taken = {str(name).strip().casefold() for name in columns}
 
     def free(name: str) -> str:

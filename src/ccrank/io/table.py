@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
@@ -10,7 +10,7 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.task import Criterion, Task, normal_form
-from ccrank.text import quoted
+from ccrank.util.text import quoted
 
 
 @dataclass(frozen=True)
@@ -73,24 +73,12 @@ class Rows:
         return len(self.texts) - self.unranked - len(self.items)
 
     def task(self, criterion: Criterion, context: str | None = None, id: str = "task") -> Task:
-        """The task of the distinct items.
-
-        Parameters
-        ----------
-        criterion, context, id
-            As in `Task`.
-        """
+        """The task of the distinct items."""
         self._check_different()
         return Task(criterion, self.items, context, id=id)
 
     def task_of_query(self, query: str, context: str | None = None, id: str = "task") -> Task:
-        """The task of ranking the distinct items by their relevance to a query.
-
-        Parameters
-        ----------
-        query, context, id
-            As in `Task`.
-        """
+        """The task of ranking the distinct items by their relevance to a query."""
         self._check_different()
         return Task.of_query(query, self.items, context=context, id=id)
 
@@ -119,17 +107,7 @@ class Rows:
 
 
 def pick_column(columns: Sequence[Any], column: Any | None, where: str) -> int:
-    """The place of the column that was asked for; without a name there must be one column alone.
-
-    Parameters
-    ----------
-    columns
-        The header.
-    column
-        A name from it; white space around names does not count.
-    where
-        The file, for the error message.
-    """
+    """The place of the column that was asked for; without a name there must be one column alone."""
     named = ", ".join(quoted(name) for name in columns)
     if column is None:
         if len(columns) != 1:
@@ -146,17 +124,8 @@ def pick_column(columns: Sequence[Any], column: Any | None, where: str) -> int:
     return found[0]
 
 
-def unique_names(columns: Sequence[Any]) -> list[str]:
-    """Column names as texts, no two alike, for formats in which names are unique.
-
-    Parameters
-    ----------
-    columns
-        The header.
-
-    >>> unique_names(["a", "a", "a_2", "a"])
-    ['a', 'a_3', 'a_2', 'a_4']
-    """
+def unique_names(columns: Iterable[Any]) -> list[str]:
+    """Column names as texts, no two alike, for formats in which names are unique."""
     names = [str(name) for name in columns]
     taken = set(names)
     seen: set[str] = set()

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from ccrank.criterion_phrase import resolved
+from ccrank.criteria import resolved
 from ccrank.errors import CcrankError
-from ccrank.files import json_lines, read_text, write_atomically
-from ccrank.rows import read_rows
+from ccrank.io import read_rows
 from ccrank.task import Task
+from ccrank.util.files import json_lines, read_text, write_atomically
 
 
 def read_tasks(path: str | Path) -> list[Task]:
@@ -49,15 +49,7 @@ def read_tasks(path: str | Path) -> list[Task]:
 
 
 def write_tasks(tasks: Iterable[Task], path: str | Path) -> None:
-    """Write a task file that `read_tasks` reads, atomically.
-
-    Parameters
-    ----------
-    tasks
-        Tasks with distinct ids.
-    path
-        The file to write.
-    """
+    """Write a task file that `read_tasks` reads, atomically."""
     lines: list[bytes] = []
     seen: set[str] = set()
     for task in tasks:
@@ -71,13 +63,7 @@ def write_tasks(tasks: Iterable[Task], path: str | Path) -> None:
 def read_items(
     source: str | Path | IO[str] | IO[bytes], column: str | None = None, format: str | None = None
 ) -> list[str]:
-    """The items of a file or stream, without empty ones; see `read_rows`, which keeps their rows too.
-
-    Parameters
-    ----------
-    source, column, format
-        As in `read_rows`.
-    """
+    """The items of a file or stream, without empty ones; see `read_rows`, which keeps their rows too."""
     return [text for text in read_rows(source, column, format).texts if text is not None]
 
 

@@ -8,22 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from ccrank.errors import CcrankError
-from ccrank.files import read_text
 from ccrank.task import Task
-from ccrank.text import encodable, quoted
+from ccrank.util.files import read_text
+from ccrank.util.text import encodable, quoted
 
 Run = Mapping[str, Mapping[str, float]]
 """Query id → document id → score."""
 
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:
-    """The scores of a run file by query and document; ranks and tags are not used.
-
-    Parameters
-    ----------
-    path
-        The file.
-    """
+    """The scores of a run file by query and document; ranks and tags are not used."""
     run: dict[str, dict[str, float]] = {}
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         if not line.strip():
@@ -51,17 +45,7 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
 
 
 def run_lines(query: str, documents: Sequence[tuple[str, float]], tag: str) -> Iterator[str]:
-    """The lines of one query.
-
-    Parameters
-    ----------
-    query
-        The id of the query.
-    documents
-        Ids with their scores, best first.
-    tag
-        The name of the run.
-    """
+    """The lines of one query."""
     for rank, (document, score) in enumerate(documents, start=1):
         yield f"{safe(query)} Q0 {safe(document)} {rank} {score:.9g} {safe(tag)}\n"
 
@@ -71,13 +55,6 @@ def with_first_stage(tasks: Iterable[Task], run: Run) -> list[Task]:
 
     A query is named by the task's id, or by `dataset/id` as in the runs of studies; a document by `document_ids`. One
     that the run of its query lacks was not found, and gets the lowest score of that run.
-
-    Parameters
-    ----------
-    tasks
-        Tasks.
-    run
-        From `read_run`.
     """
     by_task = {**{name.rpartition("/")[2]: own for name, own in run.items()}, **run}
     found = []
@@ -100,24 +77,12 @@ def with_first_stage(tasks: Iterable[Task], run: Run) -> list[Task]:
 
 
 def query_id(dataset: str, task: str) -> str:
-    """A task's query id in the files of a study.
-
-    Parameters
-    ----------
-    dataset, task
-        The names of the dataset and of its task.
-    """
+    """A task's query id in the files of a study."""
     return f"{safe(dataset)}/{safe(task)}"
 
 
 def document_ids(task: Task) -> list[str]:
-    """Unique ids of the items, without white space: the task's own, the places of documents, or the items' texts.
-
-    Parameters
-    ----------
-    task
-        The task; the documents of one with a query are numbered from 1.
-    """
+    """Unique ids of the items, without white space: the task's own, the places of documents, or the items' texts."""
     if task.item_ids is not None:
         return list(task.item_ids)
     if task.query is not None:
@@ -135,12 +100,6 @@ def document_ids(task: Task) -> list[str]:
 
 
 def safe(text: str) -> str:
-    """A text without white space or control characters, never empty.
-
-    Parameters
-    ----------
-    text
-        Any text.
-    """
+    """A text without white space or control characters, never empty."""
     folded = "_".join(encodable(text).split())
     return "".join(char if char.isprintable() else "_" for char in folded) or "_"

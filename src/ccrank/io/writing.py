@@ -7,27 +7,24 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ccrank.errors import CcrankError
-from ccrank.rows.cells import cell_text, json_value
-from ccrank.rows.excel import excel_bytes
-from ccrank.rows.ranked import RankedRows
-from ccrank.rows.table import unique_names
-from ccrank.text import encodable, quoted
+from ccrank.errors import CcrankError, needs_extra
+from ccrank.io.cells import cell_text, json_value
+from ccrank.io.excel import excel_bytes
+from ccrank.io.ranked import RankedRows
+from ccrank.io.table import unique_names
+from ccrank.util.text import encodable, quoted
 
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "parquet", "xlsx")
 """The formats that `encode_rows` writes."""
 
 
-def encode_rows(ranked: RankedRows, format: str) -> bytes:
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+"""What makes spreadsheet programs run a cell of a CSV as a formula."""
+
+
+def encode_rows(ranked: RankedRows, format: str, safe: bool = False) -> bytes:
     """The content of a file with ranked rows. Parquet to Parquet keeps types, JSONL to JSONL the spelling of every
     value, CSV to CSV the separator.
-
-    Parameters
-    ----------
-    ranked
-        The rows, in the order of the output.
-    format
-        One of `TABLE_FORMATS`.
     """
     rows = ranked.rows
     if rows.columns and format == rows.format == "parquet":
@@ -35,28 +32,22 @@ def encode_rows(ranked: RankedRows, format: str) -> bytes:
     if rows.columns and format == rows.format == "jsonl":
         return _json_bytes(_spliced(ranked))
     separator = rows.separator if rows.format == "csv" else ","
-    return encode_table(ranked.columns, ranked.records, format, separator)
+    return encode_table(ranked.columns, ranked.records, format, separator, safe)
 
 
 def encode_table(
-    columns: Sequence[Any], records: Sequence[Sequence[Any]], format: str, separator: str = ","
+    columns: Sequence[Any],
+    records: Sequence[Sequence[Any]],
+    format: str,
+    separator: str = ",",
+    safe: bool = False,
 ) -> bytes:
-    """The content of a file with a table.
-
-    Parameters
-    ----------
-    columns
-        The header.
-    records
-        The cells of each row.
-    format
-        One of `TABLE_FORMATS`.
-    separator
-        What stands between the cells of a CSV.
-    """
+    """The content of a file with a table."""
     if format in ("csv", "tsv"):
         between = "\t" if format == "tsv" else separator
-        lines = (between.join(_quoted_cell(cell, between) for cell in cells) for cells in (columns, *records))
+        lines = (
+            between.join(_quoted_cell(cell, between, safe) for cell in cells) for cells in (columns, *records)
+        )
         return "".join(f"{line}\n" for line in lines).encode("utf-8")
     if format == "xlsx":
         return excel_bytes(columns, records)
@@ -72,9 +63,11 @@ def encode_table(
     raise CcrankError(f"unknown format {format!r}; known are {', '.join(TABLE_FORMATS)}")
 
 
-def _quoted_cell(value: Any, separator: str) -> str:
+def _quoted_cell(value: Any, separator: str, safe: bool) -> str:
     """A cell, in quotes where it needs them. The standard library's writer leaves a lone carriage return without."""
     text = cell_text(value)
+    if safe and not isinstance(value, (int, float)) and text.startswith(FORMULA_STARTS):
+        text = f"'{text}"
     if any(char in text for char in (separator, '"', "\n", "\r")):
         return '"' + text.replace('"', '""') + '"'
     return text
@@ -100,7 +93,8 @@ def _spliced(ranked: RankedRows) -> Iterable[str]:
 
 
 def _extended(ranked: RankedRows) -> Any:
-    import pyarrow
+    with needs_extra("files", "a Parquet file"):
+        import pyarrow
 
     table = ranked.rows.source.take(pyarrow.array(ranked.order, pyarrow.int64()))
     for place, (name, values) in enumerate(ranked.added.items()):
@@ -111,7 +105,8 @@ def _extended(ranked: RankedRows) -> Any:
 
 
 def _arrow_table(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Any:
-    import pyarrow
+    with needs_extra("files", "a Parquet file"):
+        import pyarrow
 
     arrays = []
     for place, name in enumerate(names):
@@ -127,8 +122,9 @@ def _arrow_table(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Any:
 
 
 def _parquet_bytes(table: Any) -> bytes:
-    import pyarrow
-    from pyarrow import parquet
+    with needs_extra("files", "a Parquet file"):
+        import pyarrow
+        from pyarrow import parquet
 
     buffer = io.BytesIO()
     try:

@@ -1,5 +1,5 @@
 """Ranking a file of any length: a sample fixes the scale, one pass scores every row in bounded memory."""
 
-from ccrank.stream.run import StreamOptions, StreamResult, Watcher, rank_file
+from ccrank.jobs.run import StreamOptions, StreamResult, Watcher, rank_file, run_job
 
-__all__ = ["StreamOptions", "StreamResult", "Watcher", "rank_file"]
+__all__ = ["StreamOptions", "StreamResult", "Watcher", "rank_file", "run_job"]

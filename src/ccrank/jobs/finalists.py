@@ -6,7 +6,6 @@ as a list of their own, on which their differences count in full; the score of t
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,17 @@ import numpy as np
 
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.files import write_atomically
-from ccrank.lm import Reader
-from ccrank.methods import METHODS
+from ccrank.io.blocks import Source
+from ccrank.io.cells import item_text
+from ccrank.io.ranked import DECIMALS, added_names
+from ccrank.jobs.job_folder import JobFolder
+from ccrank.jobs.ordering import comparable, sorted_scores
+from ccrank.methods.registry import METHODS
+from ccrank.models import Reader
 from ccrank.prompts import Templates
-from ccrank.rows.ranked import DECIMALS, added_names
-from ccrank.standardise import z_scores
-from ccrank.stream.folder import JobFolder
-from ccrank.stream.ordering import comparable, sorted_scores
-from ccrank.stream.source import Source
 from ccrank.task import Task, normal_form
+from ccrank.util.files import write_atomically
+from ccrank.util.zscores import z_scores
 
 DEFAULT_REFINEMENT = "auto"
 LEAST_FINALISTS = 16
@@ -33,13 +33,7 @@ PER_PLACE = 2
 
 
 def check_refinement(method: str) -> None:
-    """Raise an error unless finalists can be compared so.
-
-    Parameters
-    ----------
-    method
-        The name of a method, or "none".
-    """
+    """Raise an error unless finalists can be compared so."""
     if method != "none" and method not in METHODS:
         raise CcrankError(f"--refine {method}: there is no such method; choose auto, prompt-pair or none")
 
@@ -55,23 +49,7 @@ def refine(
     method: str,
     order: Mapping[str, Any],
 ) -> dict[str, float]:
-    """Rank the finalists among themselves: normal form → z(score by the method) + z(score of the stream).
-
-    Parameters
-    ----------
-    folder, source, blocks
-        The finished parts.
-    task
-        The criterion and the context.
-    reader, templates
-        The model and the wording of the prompts.
-    top
-        How many rows are wanted; twice as many items are finalists.
-    method
-        The method that ranks them.
-    order
-        The column of scores, and the digits to which they are compared.
-    """
+    """Rank the finalists among themselves: normal form → z(score by the method) + z(score of the stream)."""
     scores = {
         normal_form(text): (score, text)
         for text, score in _best(folder, source, blocks, max(LEAST_FINALISTS, PER_PLACE * top), order)
@@ -95,26 +73,13 @@ def write_finalists(
 ) -> int:
     """Write the best rows in the order of their refined scores, with rank, score and refined score added; returns
     their number.
-
-    Parameters
-    ----------
-    folder, source, blocks
-        The finished parts.
-    out
-        The Parquet file.
-    refined
-        Normal form → refined score of the finalists.
-    top
-        How many rows to write.
-    order
-        As in `refine`.
     """
     import pyarrow
     from pyarrow import parquet
 
     tables = []
     for block in range(blocks):
-        table = parquet.read_table(folder.part(block))
+        table = folder.part_table(block)
         texts = table.column(source.column).to_pylist()
         kept = [place for place, text in enumerate(texts) if _key(text) in refined]
         if kept:
@@ -142,26 +107,24 @@ def write_finalists(
 
 
 def _key(text: object) -> str:
-    return "" if text is None else normal_form(str(text).strip())
+    return normal_form(item_text(text, "") or "")
 
 
 def _best(
     folder: JobFolder, source: Source, blocks: int, count: int, order: Mapping[str, Any]
 ) -> list[tuple[str, float]]:
     """The different items of the best `count` rows, best first."""
-    from pyarrow import parquet
-
     score, decimals = order["score"], order["decimals"]
-    with tempfile.TemporaryDirectory(prefix="sort-", dir=folder.path) as scratch:
-        ascending = sorted_scores(folder, blocks, score, decimals, Path(scratch)).ascending
+    with folder.scratch() as scratch:
+        ascending = sorted_scores(folder, blocks, score, decimals, scratch).ascending
         least = float(ascending[-min(count, len(ascending))])
         del ascending
     found: dict[str, tuple[str, float]] = {}
     for block in range(blocks):
-        table = parquet.read_table(folder.part(block), columns=[source.column, score])
+        table = folder.part_table(block, [source.column, score])
         own = comparable(folder.part_scores(block, score), decimals)
         for place in np.flatnonzero(own >= least):
-            text = str(table.column(source.column)[int(place)].as_py())
-            found.setdefault(_key(text), (text.strip(), float(own[place])))
+            text = item_text(table.column(source.column)[int(place)].as_py(), source.column) or ""
+            found.setdefault(normal_form(text), (text, float(own[place])))
     ordered = sorted(found, key=lambda key: (-found[key][1], key))
     return [found[key] for key in ordered[:count]]

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.exemplars import WRITTEN
-from ccrank.labelfree.anchored import LEAST_SMOOTHED, SMOOTHING, fitted_and_left_out, smoothed
-from ccrank.labelfree.combine import Signals
-from ccrank.labelfree.signals import SLOT_SHARE, axis_direction, pole_prompts, text_weights, texts_for
-from ccrank.labelled.fit import Fitted
-from ccrank.labelled.kernel import Kernel
-from ccrank.labelled.probe import UnsavedProbe
-from ccrank.lm import ReaderLike
-from ccrank.lm.reader import Progress
+from ccrank.criteria.exemplars import WRITTEN
+from ccrank.jobs.linear import Linear, Units
+from ccrank.jobs.raw_signals import Plan, RawSignals, plan_of, read_raw
+from ccrank.jobs.scale import SignalScale
+from ccrank.methods.labelfree.anchored import LEAST_SMOOTHED, SMOOTHING, fitted_and_left_out, smoothed
+from ccrank.methods.labelfree.combine import Signals
+from ccrank.methods.labelfree.signals import SLOT_SHARE, axis_direction, pole_prompts, text_weights, texts_for
+from ccrank.methods.labelled.fit import Fitted
+from ccrank.methods.labelled.prior import Kernel
+from ccrank.methods.labelled.saved_model import UnsavedProbe
+from ccrank.models import ReaderLike
+from ccrank.models.reading import Progress
 from ccrank.prompts import Templates
-from ccrank.standardise import FLOAT32_ROUNDING, mean_and_deviation, z_scores
-from ccrank.stream.linear import Linear, Units
-from ccrank.stream.raw_signals import Plan, RawSignals, plan_of, read_raw
-from ccrank.stream.scale import SignalScale
 from ccrank.task import Task
+from ccrank.util.zscores import FLOAT32_ROUNDING, mean_and_deviation, z_scores
 
 
 def fit_signal_scale(
@@ -34,19 +34,7 @@ def fit_signal_scale(
     probe: object = None,
     progress: Progress | None = None,
 ) -> SignalScale:
-    """The scale of a sample, on which its own items have the scores that the method gives them.
-
-    Parameters
-    ----------
-    task
-        The sample, its items sorted by text.
-    reader, templates, progress
-        As of any method.
-    method, options
-        One of `SIGNAL_METHODS`, and its options.
-    probe
-        The probe of a ranking with labels.
-    """
+    """The scale of a sample, on which its own items have the scores that the method gives them."""
     plan = plan_of(method, options, task, reader)
     raw = read_raw(task, reader, templates, plan, progress)
     is_axis = method == "axis" or (method == "auto" and bool(plan.layers) and not _by_context(task, reader))
@@ -170,15 +158,7 @@ def _smoothing(item_states: np.ndarray, anchors: np.ndarray) -> Linear:
 
 
 def label_weights(fitted: Fitted, kernel: Kernel) -> Linear:
-    """k(x, labelled items) α as a linear function of the states x.
-
-    Parameters
-    ----------
-    fitted
-        The posterior given labels.
-    kernel
-        The states of the sample.
-    """
+    """k(x, labelled items) α as a linear function of the states x."""
     seen = fitted.observations
     duals = np.zeros((len(fitted.products.kernels), len(seen.items)))
     for weight, setting, own in zip(fitted.weights, fitted.settings, fitted.posteriors, strict=True):

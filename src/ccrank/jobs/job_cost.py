@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ccrank.labelfree.signals import likelihood_prompts, pole_prompts
-from ccrank.lm import Cost, Reader
+from ccrank.jobs.raw_signals import Plan
+from ccrank.jobs.scorer import AT_A_TIME
+from ccrank.methods.labelfree.signals import likelihood_prompts, pole_prompts
+from ccrank.models import Cost, Reader
 from ccrank.prompts import Templates
-from ccrank.stream.raw_signals import Plan
-from ccrank.stream.scorer import AT_A_TIME
 from ccrank.task import Task
 
 
@@ -45,13 +45,7 @@ class StreamCost:
         return 2 * self.parameters * self.tokens
 
     def hours(self, rate: float) -> float:
-        """Hours on one device.
-
-        Parameters
-        ----------
-        rate
-            The operations per second that reading attains on it.
-        """
+        """Hours on one device."""
         return self.operations / rate / 3600
 
     @property
@@ -62,17 +56,7 @@ class StreamCost:
 
 
 def tokens_per_item(task: Task, reader: Reader, templates: Templates, plan: Plan) -> float:
-    """Distinct tokens that are read for an item of a stream, from some items, without running the model.
-
-    Parameters
-    ----------
-    task
-        Items like those of the stream; `AT_A_TIME` of them are enough.
-    reader, templates
-        The model and the wording of the prompts.
-    plan
-        The signals; see `ccrank.stream.raw_signals.plan_of`.
-    """
+    """Distinct tokens that are read for an item of a stream, from some items, without running the model."""
     few = Task(task.criterion, task.items[:AT_A_TIME], task.context, id=task.id)
     cost = Cost()
     if plan.poles or plan.layers:
@@ -85,13 +69,7 @@ def tokens_per_item(task: Task, reader: Reader, templates: Templates, plan: Plan
 
 
 def multiplied_parameters(model: Any) -> int:
-    """Parameters without those of embedding tables, which are looked up.
-
-    Parameters
-    ----------
-    model
-        The model.
-    """
+    """Parameters without those of embedding tables, which are looked up."""
     import torch
 
     tables = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Embedding)}

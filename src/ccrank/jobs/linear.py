@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ccrank.standardise import mean_and_deviation
+from ccrank.util.zscores import mean_and_deviation
 
 
 @dataclass(frozen=True)
@@ -21,10 +21,7 @@ class Units:
     def of(cls, values: np.ndarray) -> Units:
         """The constants with which the sample's own Z-scores are computed.
 
-        Parameters
-        ----------
-        values
-            (N,) the sample.
+        Shapes: values (N,).
         """
         mean, deviation = (float(one[0]) for one in mean_and_deviation(values))
         return cls(mean, 1 / deviation if deviation > 0 else 0.0)
@@ -54,11 +51,5 @@ class Linear:
         return Linear(self.weights + other.weights, self.offset + other.offset)
 
     def in_units(self, units: Units) -> Linear:
-        """The same function, then `units`.
-
-        Parameters
-        ----------
-        units
-            What its values are standardised by.
-        """
+        """The same function, then `units`."""
         return Linear(self.weights * units.factor, (self.offset - units.mean) * units.factor)

@@ -6,7 +6,6 @@ sorted and written in turn.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,17 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.files import write_atomically
-from ccrank.rows.ranked import DECIMALS, added_names
-from ccrank.stream.folder import JobFolder
-from ccrank.stream.source import Source
+from ccrank.io.blocks import Source
+from ccrank.io.cells import item_text
+from ccrank.io.ranked import DECIMALS, added_names
+from ccrank.jobs.job_folder import JobFolder
 from ccrank.task import normal_form
+from ccrank.util.files import write_atomically
 
 BUCKET_ROWS = 1 << 16
 MOST_BUCKETS = 256
 """Files that are open at a time. Beyond this many times `BUCKET_ROWS` buckets grow with the file."""
-_ROW = "ccrank input row"
-_RANK = "ccrank input rank"
 
 
 @dataclass(frozen=True)
@@ -35,31 +33,13 @@ class Ranks:
     """(N,) the scores of all rows with an item."""
 
     def of(self, scores: np.ndarray) -> np.ndarray:
-        """1 + the number of rows with a higher score; 0 for rows without an item.
-
-        Parameters
-        ----------
-        scores
-            Scores, NaN for rows without an item.
-        """
+        """1 + the number of rows with a higher score; 0 for rows without an item."""
         higher = len(self.ascending) - np.searchsorted(self.ascending, scores, side="right")
         return np.where(np.isnan(scores), 0, 1 + higher)
 
 
 def sorted_scores(folder: JobFolder, blocks: int, column: str, decimals: int | None, scratch: Path) -> Ranks:
-    """Sort the scores of all parts in a file that is mapped into memory.
-
-    Parameters
-    ----------
-    folder, blocks
-        The finished parts, and how many there are.
-    column
-        The name of the column of scores.
-    decimals
-        Scores are rounded to so many digits before they are compared; None leaves them as they are.
-    scratch
-        A folder for the file.
-    """
+    """Sort the scores of all parts in a file that is mapped into memory."""
     path, count = scratch / "scores", 0
     with path.open("wb") as stream:
         for block in range(blocks):
@@ -73,15 +53,7 @@ def sorted_scores(folder: JobFolder, blocks: int, column: str, decimals: int | N
 
 
 def comparable(scores: np.ndarray, decimals: int | None) -> np.ndarray:
-    """Scores as they are compared; 0 and −0 are the same.
-
-    Parameters
-    ----------
-    scores
-        The scores.
-    decimals
-        As in `sorted_scores`.
-    """
+    """Scores as they are compared; 0 and −0 are the same."""
     return scores if decimals is None else np.round(scores, decimals) + 0.0
 
 
@@ -97,50 +69,30 @@ def write_ranked(
     top: int | None = None,
     bucket_rows: int = BUCKET_ROWS,
 ) -> int:
-    """Write all rows in the order of their ranks, with `rank` and `score` added; returns their number.
-
-    Parameters
-    ----------
-    folder, blocks
-        The finished parts, and how many there are.
-    source
-        The input.
-    out
-        The Parquet file.
-    score
-        The name of the column of scores in the parts.
-    decimals
-        As in `sorted_scores`.
-    reverse
-        Put the lowest first; ranks stay what they are.
-    top
-        Write this many rows, and none of those without an item.
-    bucket_rows
-        Rows that are sorted in memory at a time.
-    """
+    """Write all rows in the order of their ranks, with `rank` and `score` added; returns their number."""
     from pyarrow import parquet
 
-    with tempfile.TemporaryDirectory(prefix="sort-", dir=folder.path) as scratch:
-        ranks = sorted_scores(folder, blocks, score, decimals, Path(scratch))
+    names = _Names.of(source, score)
+    with folder.scratch() as scratch:
+        ranks = sorted_scores(folder, blocks, score, decimals, scratch)
         total = len(ranks.ascending)
         size = max(bucket_rows, -(-total // MOST_BUCKETS))
-        buckets = _Buckets(Path(scratch), -(-total // size) + 1)
+        buckets = _Buckets(scratch, -(-total // size) + 1)
         wanted = total if top is None else min(top, total)
         start = 0
         for block in range(blocks):
-            table = parquet.read_table(folder.part(block))
+            table = folder.part_table(block)
             own = comparable(_numbers(table, score), decimals)
             rank = ranks.of(own)
-            buckets.add(_with_places(table, rank, start), np.where(rank == 0, -1, (rank - 1) // size))
+            buckets.add(names.with_places(table, rank, start), np.where(rank == 0, -1, (rank - 1) // size))
             start += table.num_rows
         buckets.close()
 
         def write(partial: Path) -> None:
             left = wanted
-            names = _Names.of(source, score)
             writer = None
             for table in buckets.tables(reverse, with_rest=top is None):
-                ordered = names.ordered(_sorted(table, source, reverse))
+                ordered = names.ordered(names.sorted(table, source.column, reverse))
                 if top is not None:
                     ordered = ordered.slice(0, left)
                     left -= ordered.num_rows
@@ -157,13 +109,6 @@ def write_ranked(
 
 def _numbers(table: Any, column: str) -> np.ndarray:
     return np.asarray(table.column(column).to_numpy(zero_copy_only=False), dtype=float)
-
-
-def _with_places(table: Any, rank: np.ndarray, start: int) -> Any:
-    import pyarrow
-
-    rows = pyarrow.array(np.arange(start, start + table.num_rows))
-    return table.append_column(_RANK, pyarrow.array(rank)).append_column(_ROW, rows)
 
 
 class _Buckets:
@@ -198,40 +143,51 @@ class _Buckets:
                 self.paths[place].unlink()
 
 
-def _sorted(table: Any, source: Source, reverse: bool) -> Any:
-    """The rows of a bucket by rank, then by text, then by row, as a ranking in memory has them."""
-    import pyarrow
-
-    ranks, rows = (table.column(name).to_pylist() for name in (_RANK, _ROW))
-    texts = table.column(source.column).to_pylist()
-    if all(rank == 0 for rank in ranks):
-        order = sorted(range(len(rows)), key=lambda place: rows[place])
-    else:
-        tied = {rank for rank, count in zip(*np.unique(ranks, return_counts=True), strict=True) if count > 1}
-        keys = [
-            (rank, normal_form(str(text)) if rank in tied else "", row)
-            for rank, text, row in zip(ranks, texts, rows, strict=True)
-        ]
-        order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
-    return table.take(pyarrow.array(order, pyarrow.int64()))
-
-
 @dataclass(frozen=True)
 class _Names:
-    """The columns of the output: those of the input with rank and score, under names that are not taken."""
+    """The columns of the output: those of the input with rank and score, under names that are not taken. Until then
+    rows carry their rank and their place in the input."""
 
     plain: bool
     columns: tuple[str, ...]
     score: str
+    rank: str
+    row: str
 
     @classmethod
     def of(cls, source: Source, score: str) -> _Names:
-        return cls(source.plain, tuple(source.schema.names), score)
+        columns = tuple(source.schema.names)
+        return cls(source.plain, columns, score, *added_names((*columns, score), ("input rank", "input row")))
+
+    def with_places(self, table: Any, rank: np.ndarray, start: int) -> Any:
+        import pyarrow
+
+        rows = pyarrow.array(np.arange(start, start + table.num_rows))
+        return table.append_column(self.rank, pyarrow.array(rank)).append_column(self.row, rows)
+
+    def sorted(self, table: Any, column: str, reverse: bool) -> Any:
+        """The rows of a bucket by rank, then by text, then by row, as a ranking in memory has them."""
+        import pyarrow
+
+        ranks, rows = (table.column(name).to_pylist() for name in (self.rank, self.row))
+        texts = table.column(column).to_pylist()
+        if all(rank == 0 for rank in ranks):
+            order = sorted(range(len(rows)), key=lambda place: rows[place])
+        else:
+            tied = {
+                rank for rank, count in zip(*np.unique(ranks, return_counts=True), strict=True) if count > 1
+            }
+            keys = [
+                (rank, normal_form(item_text(text, column) or "") if rank in tied else "", row)
+                for rank, text, row in zip(ranks, texts, rows, strict=True)
+            ]
+            order = sorted(range(len(keys)), key=keys.__getitem__, reverse=reverse)
+        return table.take(pyarrow.array(order, pyarrow.int64()))
 
     def ordered(self, table: Any) -> Any:
         import pyarrow
 
-        ranks = [rank or None for rank in table.column(_RANK).to_pylist()]
+        ranks = [rank or None for rank in table.column(self.rank).to_pylist()]
         scores = [None if value != value else round(value, DECIMALS) for value in _numbers(table, self.score)]
         rank = pyarrow.array(ranks, pyarrow.int64())
         score = pyarrow.array(scores, pyarrow.float64())

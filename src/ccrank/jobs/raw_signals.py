@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.labelfree.signals import Wording, log_odds, pole_prompts, read_likelihood, wordings_of
-from ccrank.lm import ReaderLike
-from ccrank.lm.layers import middle_and_late
-from ccrank.lm.reader import Progress
+from ccrank.methods.labelfree.signals import Wording, log_odds, pole_prompts, read_likelihood, wordings_of
+from ccrank.models import ReaderLike
+from ccrank.models.reader_like import middle_and_late
+from ccrank.models.reading import Progress
 from ccrank.prompts import Templates
 from ccrank.task import Task
 
@@ -31,17 +31,7 @@ class Plan:
 
 
 def plan_of(method: str, options: Mapping[str, Any], task: Task, reader: ReaderLike) -> Plan:
-    """The signals that a method reads for such items.
-
-    Parameters
-    ----------
-    method, options
-        One of `SIGNAL_METHODS`, and its options.
-    task
-        The sample: whether its items are names or texts chooses the wordings.
-    reader
-        The model.
-    """
+    """The signals that a method reads for such items."""
     template = str(options.get("template") or "poles")
     layers = tuple(middle_and_late(reader.depth))
     if method == "poles":
@@ -70,15 +60,7 @@ class RawSignals:
 def read_raw(
     task: Task, reader: ReaderLike, templates: Templates, plan: Plan, progress: Progress | None = None
 ) -> RawSignals:
-    """Read the signals of a plan.
-
-    Parameters
-    ----------
-    task, reader, templates, progress
-        As of any method.
-    plan
-        Which signals to read.
-    """
+    """Read the signals of a plan."""
     signals: dict[str, np.ndarray] = {}
     states = (np.zeros((len(task.items), 0, 0)),) * 2
     if plan.poles or plan.layers:

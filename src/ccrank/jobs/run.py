@@ -12,25 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.api import rank_tasks
-from ccrank.criterion_phrase import resolved
+from ccrank.api import opened
 from ccrank.errors import CcrankError
-from ccrank.files import read_bytes
-from ccrank.labelfiles import possible_items, read_labels
-from ccrank.lm import Reader
-from ccrank.methods import DEFAULT_METHOD, get_method
-from ccrank.opposites import opposite_proposer
+from ccrank.io.blocks import Source, open_source
+from ccrank.io.labelfiles import possible_items, read_labels
+from ccrank.io.ranked import DECIMALS, added_names
+from ccrank.jobs.finalists import DEFAULT_REFINEMENT, check_refinement, refine, write_finalists
+from ccrank.jobs.job_folder import SAMPLE, SCAN, JobFolder
+from ccrank.jobs.ordering import write_ranked
+from ccrank.jobs.scan import BLOCK_CHARACTERS, BLOCK_ROWS, Scan, scan
+from ccrank.jobs.scorer import BlockScorer, Engine, check_streamable, fit_scorer, local_engine
+from ccrank.jobs.scoring_pass import ScoringPass
+from ccrank.models import Reader
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking
-from ccrank.rows.ranked import DECIMALS, added_names
-from ccrank.stream.finalists import DEFAULT_REFINEMENT, check_refinement, refine, write_finalists
-from ccrank.stream.folder import SAMPLE, SCAN, JobFolder
-from ccrank.stream.ordering import write_ranked
-from ccrank.stream.scan import BLOCK_CHARACTERS, BLOCK_ROWS, Scan, scan
-from ccrank.stream.scorer import BlockScorer, Engine, check_streamable, fit_scorer, local_engine
-from ccrank.stream.scoring_pass import ScoringPass
-from ccrank.stream.source import Source, open_source
-from ccrank.task import Criterion, Task, check_text, normal_form
+from ccrank.reader_options import ReaderOptions
+from ccrank.request import DEFAULT_METHOD, PreparedTask, RankRequest
+from ccrank.task import Criterion, Task, normal_form
+from ccrank.util.files import read_bytes
 from ccrank.version import __version__
 
 SAMPLE_SIZE = 1000
@@ -51,7 +50,7 @@ class StreamOptions:
     top
         Write the best rows alone, after comparing finalists with each other.
     refine
-        How finalists are compared: see `ccrank.stream.finalists`; "none" takes the order of the scores.
+        How finalists are compared: see `ccrank.jobs.finalists`; "none" takes the order of the scores.
     reverse
         Put the lowest first.
     labels
@@ -89,7 +88,7 @@ class StreamResult:
     """Blocks that an earlier run had finished."""
     blocks: int
     warnings: tuple[str, ...]
-    """Those of the sample's ranking."""
+    """Those of the sample's ranking, and that the input was changed meanwhile."""
 
 
 class Watcher:
@@ -117,13 +116,7 @@ MakeEngine = Callable[[JobFolder, Task, Reader, Templates], Engine]
 
 
 def local(folder: JobFolder, task: Task, reader: Reader, templates: Templates) -> Engine:
-    """The engine of one process.
-
-    Parameters
-    ----------
-    folder, task, reader, templates
-        As `MakeEngine` says.
-    """
+    """The engine of one process."""
     # A million readings would fill a disk, and none of them is read twice.
     uncached = copy.copy(reader)
     uncached.cache = None
@@ -133,58 +126,115 @@ def local(folder: JobFolder, task: Task, reader: Reader, templates: Templates) -
 def rank_file(
     path: str | Path,
     out: str | Path,
-    criterion: Criterion,
-    reader: Reader,
+    by: str | Criterion,
     *,
+    comparative: str | None = None,
+    poles: tuple[str, str] | None = None,
+    category: str | None = None,
     context: str | None = None,
+    column: str | None = None,
+    format: str | None = None,
+    labels: str | Path | None = None,
+    model: str | Reader = "default",
+    reader_options: ReaderOptions | None = None,
     method: str = DEFAULT_METHOD,
-    options: Mapping[str, Any] | None = None,
     templates: Templates | None = None,
-    stream: StreamOptions | None = None,
-    engine: MakeEngine = local,
-    watcher: Watcher | None = None,
+    options: Mapping[str, object] | None = None,
+    sample: int = SAMPLE_SIZE,
+    top: int | None = None,
+    refine: str = DEFAULT_REFINEMENT,
+    reverse: bool = False,
 ) -> StreamResult:
     """Rank the rows of a file of any length, in bounded memory; an interrupted job is resumed by the same call.
 
     Parameters
     ----------
-    path
-        Parquet, CSV, TSV, JSON lines or plain lines.
-    out
-        The Parquet file to write: all rows and columns in ranked order, with rank and score.
-    criterion, context, method, options, templates
+    path, out
+        The file, and the Parquet file to write: the rows in order, with rank and score added.
+    by, comparative, poles, category, context, model, reader_options, method, templates, options
         As in `ccrank.rank`.
-    reader
-        An open model.
-    stream
-        The column of items, the size of the sample and the like.
-    engine
-        Where blocks are scored; by default in this process.
-    watcher
-        Receives the progress.
+    column
+        The column of items; it may be left out where there is but one.
+    format
+        lines, csv, tsv, jsonl or parquet; by default the suffix decides.
+    labels
+        A file of labels.
+    sample
+        How many different items fix the scale. If the file has no more, the result is that of a ranking in memory.
+    top
+        Write the best rows alone, after comparing finalists with each other.
+    refine
+        The method that compares the finalists, or none.
+    reverse
+        Put the lowest first.
+
+    Returns
+    -------
+    StreamResult
+        How many rows were read and written, the ranking of the sample, and warnings.
     """
-    target, chosen, watcher = Path(out), stream or StreamOptions(), watcher or Watcher()
-    given = get_method(method).parse_options(options or {})
+    request = RankRequest(
+        by=by,
+        comparative=comparative,
+        poles=poles,
+        category=category,
+        context=context,
+        method=method,
+        options=options or {},
+        templates=templates or load_templates(),
+    )
+    stream = StreamOptions(
+        column=column,
+        format=format,
+        sample=sample,
+        top=top,
+        refine=refine,
+        reverse=reverse,
+        labels=None if labels is None else Path(labels),
+    )
+    reader = opened(model, reader_options)
+    if not isinstance(reader, Reader):
+        raise CcrankError(
+            f"a file is ranked with a model that is loaded here, and {reader.name} is behind a server"
+        )
+    return run_job(Path(path), Path(out), request, reader, stream)
+
+
+def run_job(
+    path: Path,
+    out: Path,
+    request: RankRequest,
+    reader: Reader,
+    stream: StreamOptions | None = None,
+    *,
+    engine: MakeEngine = local,
+    watcher: Watcher | None = None,
+) -> StreamResult:
+    """Rank the rows of a file, as `rank_file` does, on the given engine."""
+    target, chosen, watcher = out, stream or StreamOptions(), watcher or Watcher()
     check_refinement(chosen.refine)
-    templates = templates or load_templates()
-    source = open_source(Path(path), chosen.column, chosen.format)
+    if chosen.labels is not None:
+        request.check_takes_labels()
+    templates = request.templates
+    status = _status(path)
+    source = open_source(path, chosen.column, chosen.format)
     folder = JobFolder(target)
-    job = _description(source, criterion, context, method, given, templates, chosen, reader)
+    job = _description(source, status, request, chosen, reader)
     with folder.locked():
         folder.begin(job)
         found = _scanned(folder, source, chosen, watcher)
         if found.items == 0:
             raise CcrankError(f"{path} contains no items: there is no text in column {source.column!r}")
         if not found.complete:
-            check_streamable(method)
+            check_streamable(request.method)
         if chosen.labels is not None:
-            given["labels"] = read_labels(chosen.labels, found.sample)
-        sample = _Sample.of(folder, found, criterion, context, method, given, templates, reader, watcher)
+            request = replace(request, labels=read_labels(chosen.labels, found.sample))
+        sample = _Sample.of(folder, found, request, reader, watcher)
         score = added_names(source.schema.names, ("score",))[0]
         finished = folder.finished()
         watcher.begin(found.rows, sum(found.blocks[block] for block in finished))
         if len(finished) < len(found.blocks):
-            run = ScoringPass(folder, source, found.blocks, sample.scores, score, watcher.advance)
+            run = ScoringPass(folder, source, found, sample.scores, score, watcher.advance)
             if found.complete:
                 run.score(lambda blocks: ((number, np.zeros(0)) for number, _ in blocks), finished)
             else:
@@ -209,7 +259,13 @@ def rank_file(
             written = write_finalists(folder, source, len(found.blocks), target, refined, chosen.top, order)
         else:
             written = write_ranked(folder, source, len(found.blocks), target, top=chosen.top, **order)
-    folder.delete()
+        folder.delete()
+    warnings = sample.warnings
+    if _status(source.path) != status:
+        warnings += (
+            f"{path} was changed while it was ranked: {target} has the {found.rows:,} rows that it had at first; rank "
+            "it again for rows that were added",
+        )
     return StreamResult(
         found.rows,
         found.items,
@@ -218,7 +274,7 @@ def rank_file(
         found.complete,
         len(finished),
         len(found.blocks),
-        sample.warnings,
+        warnings,
     )
 
 
@@ -234,27 +290,19 @@ class _Sample:
 
     @classmethod
     def of(
-        cls,
-        folder: JobFolder,
-        found: Scan,
-        criterion: Criterion,
-        context: str | None,
-        method: str,
-        options: Mapping[str, Any],
-        templates: Templates,
-        reader: Reader,
-        watcher: Watcher,
+        cls, folder: JobFolder, found: Scan, request: RankRequest, reader: Reader, watcher: Watcher
     ) -> _Sample:
         """Rank the sample as any list is ranked, and store its scores and the scale; or load them."""
-        task = Task(criterion, found.sample, context, id=f"ranking by {criterion.name}")
+        criterion = request.criterion
+        task = Task(criterion, found.sample, request.context, id=f"ranking by {criterion.name}")
         if (stored := folder.read_json(SAMPLE)) is not None:
-            known = replace(task, criterion=resolved(criterion, opposite_proposer(reader)))
+            known = PreparedTask.of(task, reader).task
             return cls(known, stored["scores"], tuple(stored["warnings"]))
-        check_text(task)
-        progress = watcher.sampling(task)
-        [ranking] = rank_tasks([task], reader, method, templates, options=options, progress=progress)
+        request = replace(request, items=(task,))
+        progress = watcher.sampling(request.task)
+        [ranking] = request.run(reader, progress)
         if not found.complete:
-            fit_scorer(folder.path, ranking, reader, templates, options, progress)
+            fit_scorer(folder.path, ranking, reader, request.templates, request.parsed_options, progress)
         scores = {
             normal_form(item): float(score)
             for item, score in zip(ranking.task.items, ranking.scores, strict=True)
@@ -267,7 +315,8 @@ class _Sample:
 
 def _scanned(folder: JobFolder, source: Source, chosen: StreamOptions, watcher: Watcher) -> Scan:
     if (stored := folder.read_json(SCAN)) is not None:
-        return Scan(tuple(stored["blocks"]), stored["items"], tuple(stored["sample"]), stored["complete"])
+        lists: dict[str, Any] = {name: tuple(stored[name]) for name in ("blocks", "digests", "sample")}
+        return Scan(**{**stored, **lists})
     if chosen.sample < 2:
         raise CcrankError(f"--sample must be at least 2, got {chosen.sample}")
     watcher.scanning(source.path)
@@ -277,18 +326,19 @@ def _scanned(folder: JobFolder, source: Source, chosen: StreamOptions, watcher: 
     return found
 
 
+def _status(path: Path) -> list[int] | None:
+    """The size and the time of the last change of a file; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return [found.st_size, found.st_mtime_ns]
+
+
 def _description(
-    source: Source,
-    criterion: Criterion,
-    context: str | None,
-    method: str,
-    options: Mapping[str, Any],
-    templates: Templates,
-    chosen: StreamOptions,
-    reader: Reader,
+    source: Source, status: list[int] | None, request: RankRequest, chosen: StreamOptions, reader: Reader
 ) -> dict[str, Any]:
     """Everything that the scores depend on."""
-    status = source.path.stat()
 
     def digest(value: object) -> str:
         return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -296,14 +346,16 @@ def _description(
     return {
         "ccrank": __version__,
         "input": str(source.path.resolve()),
-        "size and time of the input": [status.st_size, status.st_mtime_ns],
+        "size and time of the input": status,
         "column": source.column,
-        "criterion": criterion.to_json(),
-        "context": digest(context),
-        "method": method,
-        "options": {name: str(value) for name, value in options.items()},
+        "criterion": request.criterion.to_json(),
+        "context": digest(request.context),
+        "method": request.method,
+        "options": {name: str(value) for name, value in request.parsed_options.items()},
         "labels": digest(None if chosen.labels is None else read_bytes(chosen.labels)),
-        "templates": digest(sorted((name, one.notes()) for name, one in templates.by_name.items())),
+        "templates": digest(
+            sorted((name, template.notes()) for name, template in request.templates.by_name.items())
+        ),
         "model": reader.loaded.identity,
         "sample": chosen.sample,
         "blocks": [chosen.block_rows, chosen.block_characters],

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 from safetensors import safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
-from ccrank.files import write_atomically
-from ccrank.labelfree.signals import Wording
-from ccrank.lm import ReaderLike
-from ccrank.lm.reader import Progress
+from ccrank.jobs.linear import Linear, Units
+from ccrank.jobs.raw_signals import Plan, RawSignals, read_raw
+from ccrank.methods.labelfree.signals import Wording
+from ccrank.models import ReaderLike
+from ccrank.models.reading import Progress
 from ccrank.prompts import Templates
-from ccrank.stream.linear import Linear, Units
-from ccrank.stream.raw_signals import Plan, RawSignals, read_raw
 from ccrank.task import Task
+from ccrank.util.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -58,23 +58,11 @@ class SignalScale:
     def score(
         self, task: Task, reader: ReaderLike, templates: Templates, progress: Progress | None = None
     ) -> np.ndarray:
-        """Scores of any items, (N,): each depends on the item alone.
-
-        Parameters
-        ----------
-        task, reader, templates, progress
-            As of any method; the task has the criterion and the context of the sample.
-        """
+        """Scores of any items, (N,): each depends on the item alone."""
         return self.of(read_raw(task, reader, templates, self.plan, progress))
 
     def of(self, raw: RawSignals) -> np.ndarray:
-        """Scores of what was read of some items: (N,).
-
-        Parameters
-        ----------
-        raw
-            Their signals and states.
-        """
+        """Scores of what was read of some items: (N,)."""
         rows = [self.units[name](values) for name, values in raw.signals.items()]
         if self.axis is not None:
             rows.append(self.axis(*raw.states))
@@ -90,13 +78,7 @@ class SignalScale:
         return np.asarray(scores)
 
     def save(self, path: Path) -> None:
-        """Write the scale to one safetensors file.
-
-        Parameters
-        ----------
-        path
-            The file.
-        """
+        """Write the scale to one safetensors file."""
         about: dict[str, Any] = {
             "template": self.plan.template,
             "poles": self.plan.poles,
@@ -117,17 +99,11 @@ class SignalScale:
         if self.written is not None:
             about["share"] = (self.written[1], self.written[2].mean, self.written[2].factor)
         header = {"about": json.dumps(about)}
-        write_atomically(path, lambda partial: save_file(tensors, str(partial), header), sync=True)
+        write_atomically(path, save(tensors, header), sync=True)
 
     @classmethod
     def load(cls, path: Path) -> SignalScale:
-        """A scale from its file.
-
-        Parameters
-        ----------
-        path
-            The file.
-        """
+        """A scale from its file."""
         with safe_open(str(path), framework="numpy") as file:
             about = json.loads(file.metadata()["about"])
             found = {

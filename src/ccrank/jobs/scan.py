@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ccrank.task import normal_form
@@ -20,6 +20,8 @@ class Scan:
 
     blocks: tuple[int, ...]
     """The number of rows of each block."""
+    digests: tuple[str, ...]
+    """The digest of the items of each block; see `block_digest`."""
     items: int
     """Rows that have an item."""
     sample: tuple[str, ...]
@@ -45,27 +47,18 @@ def scan(
     The sample has the `size` items with the smallest hashes: a uniform sample of the different items, whatever their
     order in the file and however often each is repeated. Of two spellings that count as the same item the first in the
     order of texts is taken, as in a ranking in memory.
-
-    Parameters
-    ----------
-    texts
-        The items of all rows, in lists; None where a row has none.
-    size
-        The size of the sample.
-    always
-        Items, in normal form, that are in the sample in any case.
-    block_rows, block_characters
-        The largest number of rows of a block, and of characters after which it ends.
     """
     blocks: list[int] = []
-    rows = characters = items = 0
+    digests: list[str] = []
+    block: list[str | None] = []
+    characters = items = 0
     heap: list[tuple[int, str]] = []  # (−hash, normal form): the largest hash is first to go
     spelling: dict[str, str] = {}
     extra: dict[str, str] = {}
     complete = True
     for some in texts:
         for text in some:
-            rows += 1
+            block.append(text)
             if text is not None:
                 items += 1
                 characters += len(text)
@@ -84,14 +77,22 @@ def scan(
                         if entry > heap[0]:
                             del spelling[heapq.heapreplace(heap, entry)[1]]
                             spelling[key] = text
-            if rows == block_rows or characters >= block_characters:
-                blocks.append(rows)
-                rows = characters = 0
-    if rows:
-        blocks.append(rows)
+            if len(block) == block_rows or characters >= block_characters:
+                blocks.append(len(block))
+                digests.append(block_digest(block))
+                block, characters = [], 0
+    if block:
+        blocks.append(len(block))
+        digests.append(block_digest(block))
     found = {**extra, **spelling}
     sample = tuple(found[key] for key in sorted(found))
-    return Scan(tuple(blocks), items, sample, complete)
+    return Scan(tuple(blocks), tuple(digests), items, sample, complete)
+
+
+def block_digest(texts: Sequence[str | None]) -> str:
+    """A digest of the items of a block, by which a later pass knows that the file has not changed."""
+    content = "".join(f"{-1 if text is None else len(text)}:{text or ''}" for text in texts)
+    return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def _hash(key: str) -> int:

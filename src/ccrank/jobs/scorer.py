@@ -11,18 +11,17 @@ from typing import Any
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader
-from ccrank.lm.reader import Progress
-from ccrank.methods import SAVED_PROBE, get_method
-from ccrank.probe_pipeline import StateRequest, read_states
-from ccrank.probe_pipeline.rankers import apply_probe
-from ccrank.probing.probe import Probe
+from ccrank.jobs.fit_scale import fit_signal_scale
+from ccrank.jobs.job_folder import PROBE, SCALE
+from ccrank.jobs.raw_signals import SIGNAL_METHODS
+from ccrank.jobs.scale import SignalScale
+from ccrank.methods.probe_pipeline.probe_rankers import apply_probe
+from ccrank.methods.probing.probe import Probe
+from ccrank.methods.registry import SAVED_PROBE, get_method
+from ccrank.models import Reader
+from ccrank.models.reading import Progress
 from ccrank.prompts import Templates
 from ccrank.ranking import Ranking, canonical
-from ccrank.stream.fit_scale import fit_signal_scale
-from ccrank.stream.folder import PROBE, SCALE
-from ccrank.stream.raw_signals import SIGNAL_METHODS
-from ccrank.stream.scale import SignalScale
 from ccrank.task import Task
 
 AT_A_TIME = 256
@@ -57,29 +56,13 @@ class BlockScorer:
 
     @classmethod
     def load(cls, folder: Path, task: Task, reader: Reader, templates: Templates) -> BlockScorer:
-        """The scorer of a folder in which `fit_scorer` stored what it fitted.
-
-        Parameters
-        ----------
-        folder
-            The job's folder.
-        task, reader, templates
-            As above.
-        """
+        """The scorer of a folder in which `fit_scorer` stored what it fitted."""
         if (path := folder / SCALE).exists():
             return cls(task, reader, templates, scale=SignalScale.load(path))
         return cls(task, reader, templates, probe=folder / PROBE)
 
     def __call__(self, items: Sequence[str], progress: Progress | None = None) -> np.ndarray:
-        """(N,) scores of different items.
-
-        Parameters
-        ----------
-        items
-            The items.
-        progress
-            Called with the number of tokens just read.
-        """
+        """(N,) scores of different items."""
         if not items:
             return np.zeros(0)
         # A task has two items at least, so an item of the sample is added to a single one.
@@ -101,24 +84,12 @@ class BlockScorer:
 
 
 def local_engine(scorer: BlockScorer) -> Engine:
-    """Scores blocks in this process, one after the other.
-
-    Parameters
-    ----------
-    scorer
-        The scorer.
-    """
+    """Scores blocks in this process, one after the other."""
     return lambda blocks: ((number, scorer(items)) for number, items in blocks)
 
 
 def check_streamable(method: str) -> None:
-    """Raise an error for a method that cannot score an item by itself.
-
-    Parameters
-    ----------
-    method
-        Its name.
-    """
+    """Raise an error for a method that cannot score an item by itself."""
     objective = get_method(method).objective
     fits_probe = objective is not None and not objective.supervised and objective.prompt != "pair"
     if method not in (*SIGNAL_METHODS, SAVED_PROBE) and not fits_probe:
@@ -136,17 +107,7 @@ def fit_scorer(
     options: Mapping[str, Any],
     progress: Progress | None = None,
 ) -> None:
-    """Store what it takes to put further items on the scale of a ranked sample.
-
-    Parameters
-    ----------
-    folder
-        The job's folder.
-    ranking
-        The ranking of the sample.
-    reader, templates, options, progress
-        As those of the ranking.
-    """
+    """Store what it takes to put further items on the scale of a ranked sample."""
     task, _ = canonical(ranking.task)
     if ranking.method in SIGNAL_METHODS:
         fit_signal_scale(task, reader, templates, ranking.method, options, ranking.probe, progress).save(
@@ -165,8 +126,8 @@ def _fixed_probe(
     progress: Progress | None,
 ) -> Any:
     """The probe of the ranking, normalised by the states of the sample."""
-    from ccrank.labelled.probe import StatesProbe, is_states_probe
-    from ccrank.probe_pipeline.rankers import _as_fitted
+    from ccrank.methods.labelled.saved_model import StatesProbe, is_states_probe
+    from ccrank.methods.probe_pipeline.probe_rankers import states_as_fitted
 
     if ranking.method == SAVED_PROBE:
         file = str(options.get("file", ""))
@@ -185,13 +146,6 @@ def _fixed_probe(
         )
     if probe.normalisation == "fixed":
         return probe
-    template, templates = _as_fitted(probe.about, templates)
-    request = StateRequest(
-        (int(probe.about.get("layer", reader.depth)),),
-        template,
-        False,
-        str(probe.about.get("position", "slot")),
-    )
-    states = read_states([task], reader, templates, request, progress=progress)
+    states = states_as_fitted(probe, [task], reader, templates, progress)
     [own] = states.of_layer(0)
     return probe.with_fixed(own)

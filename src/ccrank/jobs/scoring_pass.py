@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.rows.cells import item_text
-from ccrank.stream.folder import JobFolder
-from ccrank.stream.scorer import Engine
-from ccrank.stream.source import Source
+from ccrank.io.blocks import Source
+from ccrank.io.cells import item_text
+from ccrank.jobs.job_folder import JobFolder
+from ccrank.jobs.scan import Scan, block_digest
+from ccrank.jobs.scorer import Engine
 from ccrank.task import normal_form
 
 
@@ -22,8 +23,7 @@ class ScoringPass:
 
     folder: JobFolder
     source: Source
-    sizes: tuple[int, ...]
-    """The number of rows of each block."""
+    scan: Scan
     known: Mapping[str, float]
     """Normal form → score of the items that are in the sample."""
     score_column: str
@@ -35,10 +35,15 @@ class ScoringPass:
         waiting: dict[int, tuple[Any, list[str | None], list[str]]] = {}
 
         def blocks() -> Iterator[tuple[int, list[str]]]:
-            for number, table in enumerate(_cut(self.source.tables(), self.sizes)):
+            for number, table in enumerate(_cut(self.source.tables(), self.scan.blocks)):
                 if number in finished:
                     continue
                 texts, new = self._items(table)
+                if block_digest(texts) != self.scan.digests[number]:
+                    raise CcrankError(
+                        f"{self.source.path} was changed after the job had begun: its rows are no longer those of the "
+                        f"first pass; delete the folder {self.folder.path} and repeat the command"
+                    )
                 waiting[number] = table, texts, new
                 yield number, new
 

@@ -7,27 +7,29 @@ import os
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from pyarrow import parquet
+from tiny import pair_prompts, save_model, tiny_model, tiny_reader
 
 from ccrank.api import rank_tasks
-from ccrank.distributed import ClusterReader, cluster_engine, connect
-from ccrank.distributed import pool as pool_module
-from ccrank.distributed.pool import worker_plan
-from ccrank.distributed.reader import LEAST_CHARACTERS, MOST_PROMPTS, cuts
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader
-from ccrank.lm.reading import joined
+from ccrank.io.taskfiles import write_tasks
+from ccrank.jobs import StreamOptions, Watcher, run_job
+from ccrank.jobs.distributed import ClusterReader, cluster_engine, connect
+from ccrank.jobs.distributed import pool as pool_module
+from ccrank.jobs.distributed.pool import worker_plan
+from ccrank.jobs.distributed.ray_reader import LEAST_CHARACTERS, MOST_PROMPTS, cuts
+from ccrank.models import Reader
+from ccrank.models.reading import joined
 from ccrank.reader_options import ReaderOptions
-from ccrank.results import load_results
-from ccrank.stream import StreamOptions, Watcher, rank_file
+from ccrank.request import RankRequest
+from ccrank.study.results import load_results
 from ccrank.task import Criterion, Task
-from ccrank.taskfiles import write_tasks
-from tiny import pair_prompts, save_model, tiny_model, tiny_reader
 
 SIZE = Criterion("size", "larger", poles=("small", "large"))
 WORDS = ("old", "new", "tall", "red", "stone", "glass", "quick", "lazy", "brown", "blue")
@@ -71,7 +73,14 @@ def test_readings_of_blocks_are_joined():
 def test_without_ray_the_error_says_how_to_install_it(monkeypatch):
     """The package is optional."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(CcrankError, match=r"pip install 'ccrank\[distributed\]'"):
+    with pytest.raises(CcrankError, match=r"pip install '\.\[distributed\]'"):
+        connect(None, None, "default", ReaderOptions())
+
+
+def test_an_older_ray_is_refused(monkeypatch):
+    """One that cannot authenticate would let everybody run programs who reaches its ports."""
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(__version__="2.51.2"))
+    with pytest.raises(CcrankError, match=r"needs Ray 2\.52 or later.*this is 2\.51\.2: pip install"):
         connect(None, None, "default", ReaderOptions())
 
 
@@ -105,7 +114,7 @@ def test_a_cluster_without_gpus_cannot_be_asked_for_them():
 class FakeRay:
     """A cluster whose workers are objects of this process."""
 
-    exceptions = SimpleNamespace(RayTaskError=KeyError, RayActorError=OSError)
+    exceptions = SimpleNamespace(RayTaskError=KeyError, RayActorError=OSError, RayError=OSError)
 
     def __init__(self, nodes) -> None:
         self.resources, self.requests = nodes, []
@@ -134,7 +143,7 @@ def test_workers_open_the_model_on_their_gpu(monkeypatch):
     """What is requested of the cluster for each worker, and the device on which each worker opens the model."""
     ray = FakeRay(GPU_NODES)
     opened = []
-    monkeypatch.setattr(pool_module, "_ray", lambda: ray)
+    monkeypatch.setattr(pool_module, "_ray", lambda local: ray)
     reader = SimpleNamespace(loaded=SimpleNamespace(identity="weights"))
     monkeypatch.setattr(
         Reader, "open", lambda name, options, cache: opened.append((name, options.device)) or reader
@@ -172,7 +181,7 @@ def free_port() -> int:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("127.0.0.1:{port}", "there is no Ray cluster at .* refused.*`ray start --head`"),
+        ("127.0.0.1:{port}", "there is no Ray cluster at .* refused.*RAY_AUTH_MODE=token ray start --head"),
         ("localhost:{port}", "there is no Ray cluster at .* refused"),
         ("ray://[::1]:{port}", "there is no Ray cluster at ray://"),
         ("two..dots:{port}", "there is no Ray cluster at two..dots"),
@@ -184,7 +193,7 @@ def free_port() -> int:
 def test_an_address_where_nothing_listens_is_refused_at_once(address, message, monkeypatch):
     """Ray, which would try it for minutes, is not called."""
     ray = Head()
-    monkeypatch.setattr(pool_module, "_ray", lambda: ray)
+    monkeypatch.setattr(pool_module, "_ray", lambda local: ray)
     with pytest.raises(CcrankError, match=message):
         connect(address.format(port=free_port()), None, "a model", ReaderOptions())
     assert ray.asked == []
@@ -193,7 +202,7 @@ def test_an_address_where_nothing_listens_is_refused_at_once(address, message, m
 def test_ray_is_asked_for_an_address_where_something_listens(monkeypatch):
     """What it says about it is the error's reason; its own names for clusters are left to it."""
     ray = Head()
-    monkeypatch.setattr(pool_module, "_ray", lambda: ray)
+    monkeypatch.setattr(pool_module, "_ray", lambda local: ray)
     with socket.create_server(("127.0.0.1", 0)) as server:
         wanted = [
             "auto",
@@ -210,7 +219,7 @@ def test_a_forwarded_port_of_this_machine_is_looked_at_here(monkeypatch):
     """Ray's client connects to the host that it is given, not to the address that others have for this machine."""
     ray = Head()
     ray.util = SimpleNamespace(get_node_ip_address=lambda: "nowhere.invalid")
-    monkeypatch.setattr(pool_module, "_ray", lambda: ray)
+    monkeypatch.setattr(pool_module, "_ray", lambda local: ray)
     with socket.create_server(("127.0.0.1", 0)) as server:
         wanted = [f"ray://{host}:{server.getsockname()[1]}" for host in ("127.0.0.1", "localhost")]
         for address in wanted:
@@ -231,7 +240,7 @@ def test_workers_that_are_lost_while_they_start_are_replaced(losses, started, mo
             raise OSError("the actor died")
         return SimpleNamespace(loaded=SimpleNamespace(identity="weights"))
 
-    monkeypatch.setattr(pool_module, "_ray", lambda: ray)
+    monkeypatch.setattr(pool_module, "_ray", lambda local: ray)
     monkeypatch.setattr(Reader, "open", open_model)
     monkeypatch.setattr("torch.set_num_threads", lambda count: None)
     if started:
@@ -245,11 +254,17 @@ def test_workers_that_are_lost_while_they_start_are_replaced(losses, started, mo
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Two nodes as separate processes on loopback, with one core each."""
-    pytest.importorskip("ray", reason="the extra `distributed` is not installed")
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    if find_spec("ray") is None:  # not imported yet: it reads its variables then
+        pytest.skip("the extra `distributed` is not installed")
+    changed = ("CCRANK_CACHE", "OMP_NUM_THREADS", "PYTHONPATH", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN")
+    previous = {name: os.environ.get(name) for name in changed}
+    os.environ |= {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": "0123456789abcdef" * 4,
+    }
     from ray.cluster_utils import Cluster
 
-    previous = {name: os.environ.get(name) for name in ("CCRANK_CACHE", "OMP_NUM_THREADS", "PYTHONPATH")}
     os.environ["CCRANK_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     os.environ["OMP_NUM_THREADS"] = "1"
     source = str(Path(sys.modules["ccrank"].__file__).parents[1])
@@ -312,11 +327,11 @@ def test_a_cluster_gives_the_numbers_of_one_process_even_if_a_node_is_killed(clu
     lines = [{"text": f"{item} {number}", "n": number} for number in range(8) for item in ITEMS]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     options = StreamOptions(column="text", sample=40, block_rows=12)
-    rank_file(path, tmp_path / "one.parquet", SIZE, one, stream=options)
-    result = rank_file(
+    run_job(path, tmp_path / "one.parquet", RankRequest(by=SIZE), one, stream=options)
+    result = run_job(
         path,
         tmp_path / "many.parquet",
-        SIZE,
+        RankRequest(by=SIZE),
         many,
         stream=options,
         engine=cluster_engine,
@@ -395,3 +410,42 @@ def test_commands_give_the_numbers_of_one_process(cluster, model, tmp_path):
     np.testing.assert_allclose(np.stack(together["scores"]), np.stack(alone["scores"]), atol=2e-3)
     np.testing.assert_allclose(together["tau"], alone["tau"], atol=0.06)  # one pair of 36
     cluster.remove_node(node)
+
+
+LISTENING = """
+import os, subprocess, sys
+from ccrank.jobs.distributed import connect
+from ccrank.reader_options import ReaderOptions
+
+pool = connect(None, 1, sys.argv[1], ReaderOptions())
+import psutil  # Ray brings it
+
+own = psutil.Process()
+for process in [own, *own.children(recursive=True)]:
+    for one in process.net_connections(kind="inet"):
+        if one.status == "LISTEN":
+            print("listening", one.laddr.ip, process.name())
+without = dict(os.environ, RAY_AUTH_MODE="disabled")
+without.pop("RAY_AUTH_TOKEN")
+code = "import ray; from ray._raylet import GcsClient; print(len(GcsClient(address='%s').get_all_node_info()))"
+command = [sys.executable, "-c", code % pool.ray.get_runtime_context().gcs_address]
+print("without a token", subprocess.run(command, env=without, capture_output=True).returncode)
+print("with it", subprocess.run(command, capture_output=True).returncode)
+"""
+
+
+@pytest.mark.slow
+def test_on_one_machine_ray_listens_on_loopback_and_wants_a_token(model, tmp_path):
+    """No process of it can be reached from another machine, nor by another user of this one, who has no token."""
+    pytest.importorskip("ray", reason="the extra `distributed` is not installed")
+    command = [sys.executable, "-c", LISTENING, model]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    env = {**kept, "HOME": str(tmp_path), "PYTHONPATH": str(Path(pool_module.__file__).parents[2])}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    lines = done.stdout.splitlines()
+    addresses = {line.split()[1] for line in lines if line.startswith("listening")}
+    assert addresses, done.stderr
+    assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}, done.stdout
+    assert "with it 0" in lines
+    assert "without a token 0" not in lines
+    assert not [*tmp_path.rglob("auth_token")]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ccrank.distributed.worker import Worker
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, install_line, needs_extra
+from ccrank.jobs.distributed.worker import Worker
 from ccrank.reader_options import ReaderOptions
 
 IN_FLIGHT = 2
@@ -18,8 +19,9 @@ IN_FLIGHT = 2
 MOST_ATTEMPTS = 4
 """A block on which so many workers were lost is given up: it is likely to be the reason."""
 
-LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
-"""Ray replaces 127.0.0.1 by an address that other machines can reach."""
+LOOPBACK = "127.0.0.1"
+MIN_VERSION = (2, 52)
+"""The first version of Ray with authentication by a token."""
 
 CONNECT_SECONDS = 5.0
 """How long the head node of a cluster may take to accept a connection."""
@@ -29,13 +31,28 @@ CLIENT_PORT = "10001"
 Say = Callable[[str], None]
 
 
-def _ray() -> Any:
-    # Nothing is reported to anybody.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
+def _ray(local: bool) -> Any:
+    """Ray, which reports nothing to anybody and asks for a token; on this machine alone it listens on loopback.
+
+    It reads these variables when it is imported: a process that has imported it before has its own settings.
+    """
+    if "ray" not in sys.modules:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        if local:
+            # As on Windows and macOS. Elsewhere, Ray takes an address that other machines can reach for 127.0.0.1, and
+            # listens on all interfaces unless it is given 127.0.0.1.
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+            if "RAY_AUTH_TOKEN_PATH" not in os.environ:
+                # Else Ray writes one into a file that other users of this machine may read.
+                os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    with needs_extra("distributed", "--engine ray"):
         import ray
-    except ImportError:
-        raise CcrankError("--engine ray needs Ray: pip install 'ccrank[distributed]'") from None
+    if tuple(int(part) for part in ray.__version__.split(".")[:2]) < MIN_VERSION:
+        raise CcrankError(
+            f"--engine ray needs Ray {'.'.join(map(str, MIN_VERSION))} or later, which authenticates by a token; "
+            f"this is {ray.__version__}: {install_line('distributed')}"
+        )
     return ray
 
 
@@ -48,22 +65,8 @@ def connect(
     *,
     cache: bool = False,
 ) -> Pool:
-    """Connect to a cluster and start the workers.
-
-    Parameters
-    ----------
-    address
-        The address of the head node, such as 10.0.0.1:6379; None starts Ray on this machine alone, on loopback.
-    workers
-        How many copies of the model; by default one for each GPU, or one for each node without GPUs.
-    model, options
-        As in `Reader.open`.
-    say
-        Called with a short status message.
-    cache
-        Whether workers store readings in the cache of their machine.
-    """
-    ray = _ray()
+    """Connect to a cluster and start the workers."""
+    ray = _ray(local=address is None)
     if not ray.is_initialized():
         say("connecting to the Ray cluster" if address else "starting Ray")
         if address:
@@ -73,8 +76,9 @@ def connect(
             if address:
                 ray.init(address=address, **common)
             else:
-                ray.init(include_dashboard=False, _node_ip_address=LOOPBACK, **common)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+                # "local": without it, Ray would join whatever cluster was started on this machine before.
+                ray.init(address="local", include_dashboard=False, _node_ip_address=LOOPBACK, **common)
+        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise _no_cluster(address, str(error).splitlines()[0]) from None
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     count, resources, threads, own = worker_plan(nodes, workers, options)
@@ -104,8 +108,9 @@ def _check_listening(address: str, own_host: Callable[[], str]) -> None:
 
 def _no_cluster(address: str | None, reason: object) -> CcrankError:
     return CcrankError(
-        f"there is no Ray cluster at {address or 'this machine'} ({reason}); start one with `ray start --head`, or "
-        "leave --address out"
+        f"there is no Ray cluster at {address or 'this machine'} ({reason}); start one with `RAY_AUTH_MODE=token ray "
+        "start --head` and the token of `ray get-auth-token --generate`, which this machine needs too, or leave "
+        "--address out"
     )
 
 
@@ -114,15 +119,6 @@ def worker_plan(
 ) -> tuple[int, dict[str, float], int | None, ReaderOptions]:
     """How many workers there are, what each of them requests of the cluster, how many threads torch has in each (None
     leaves its default), and with which options each opens the model.
-
-    Parameters
-    ----------
-    nodes
-        The resources of each node, as Ray names them: CPU, GPU.
-    workers
-        How many workers are wanted; None for one for each GPU, or for each node if there are no GPUs.
-    options
-        The options of the command. With `device` "auto" a cluster's GPUs are used if it has any.
     """
     gpus = int(sum(node.get("GPU", 0) for node in nodes))
     if options.device.startswith("cuda") and not gpus:
@@ -205,13 +201,6 @@ class Pool:
         """Call a method of the workers on every block: (key, arguments) → (key, result), in the order of completion.
 
         A block whose worker is lost is given to another one. Lost workers are replaced as soon as the cluster has room.
-
-        Parameters
-        ----------
-        method
-            The name of a method of `Worker`.
-        blocks
-            Keys and arguments; taken only as fast as workers finish.
         """
         source, again = iter(blocks), list[tuple[Any, tuple[Any, ...], int]]()
         flying: dict[Any, tuple[Any, Any, tuple[Any, ...], int]] = {}

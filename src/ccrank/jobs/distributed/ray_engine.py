@@ -5,31 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ccrank.distributed.reader import ClusterReader
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader
+from ccrank.jobs.distributed.ray_reader import ClusterReader
+from ccrank.jobs.job_folder import PROBE, SCALE, JobFolder
+from ccrank.jobs.scorer import Blocks, Engine, Scored
+from ccrank.models import Reader
 from ccrank.prompts import Templates
-from ccrank.stream.folder import PROBE, SCALE, JobFolder
-from ccrank.stream.scorer import Blocks, Engine, Scored
 from ccrank.task import Task
 
 
 def cluster_engine(folder: JobFolder, task: Task, reader: Reader, templates: Templates) -> Engine:
     """Scores blocks on the workers of a `ClusterReader`. A block is read as one process reads it, so the scores are the
     same.
-
-    Parameters
-    ----------
-    folder
-        The job's folder, with its scale or its probe.
-    task, templates
-        As those of a `BlockScorer`.
-    reader
-        A reader of a cluster.
     """
     if not isinstance(reader, ClusterReader):
         raise CcrankError(
-            "a cluster's engine needs a ClusterReader; open one with `ccrank.distributed.connect`"
+            "a cluster's engine needs a ClusterReader; open one with `ccrank.jobs.distributed.connect`"
         )
     pool = reader.pool
     files = {name: path.read_bytes() for name in (SCALE, PROBE) if (path := folder.path / name).exists()}

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from ccrank.distributed.pool import Pool
-from ccrank.lm import Reader, ReadingCache, Readings, load_model
-from ccrank.lm.hub import Say
-from ccrank.lm.reader import Progress
-from ccrank.lm.reading import joined
+from ccrank.jobs.distributed.pool import Pool
+from ccrank.models import Reader, ReadingCache, Readings, load_model
+from ccrank.models.load.known_models import StatusCallback
+from ccrank.models.reading import Progress, joined
 from ccrank.prompts import Prompt
 from ccrank.reader_options import ReaderOptions
 
@@ -33,19 +32,9 @@ class ClusterReader(Reader):
         options: ReaderOptions | None = None,
         *,
         cache: ReadingCache | None = None,
-        say: Say = lambda _: None,
+        say: StatusCallback = lambda _: None,
     ) -> ClusterReader:
-        """Open the model of a pool's workers.
-
-        Parameters
-        ----------
-        pool
-            The workers.
-        name, options, say
-            As in `Reader.open`.
-        cache
-            Accepted for the sake of `Reader.open`; workers have their own.
-        """
+        """Open the model of a pool's workers."""
         chosen = options or ReaderOptions()
         loaded = load_model(
             name,
@@ -53,6 +42,7 @@ class ClusterReader(Reader):
             dtype=chosen.dtype,
             allow_pickle=chosen.allow_pickle,
             allow_new_head=chosen.allow_new_head,
+            revision=chosen.revision,
             say=say,
         )
         reader = cls(loaded, batch_tokens=chosen.batch_tokens, chat=chosen.chat, truncate=chosen.truncate)
@@ -70,13 +60,7 @@ class ClusterReader(Reader):
         per_token: bool = False,
         progress: Progress | None = None,
     ) -> Readings:
-        """See `Reader.read`; the numbers are the same up to rounding.
-
-        Parameters
-        ----------
-        prompts, candidates, layers, items, log_probabilities, per_token, progress
-            As there.
-        """
+        """See `Reader.read`; the numbers are the same up to rounding."""
         if not prompts:
             return super().read(prompts, candidates, layers, items=items, log_probabilities=log_probabilities)
         options = {
@@ -107,15 +91,7 @@ def _length(prompt: Prompt) -> int:
 
 
 def cuts(lengths: Sequence[int], workers: int) -> list[tuple[int, int]]:
-    """(start, stop) of blocks of about the same length in characters, which is nearly proportional to tokens.
-
-    Parameters
-    ----------
-    lengths
-        Characters of each prompt, in order: neighbours share prefixes, so they stay together.
-    workers
-        The number of workers.
-    """
+    """(start, stop) of blocks of about the same length in characters, which is nearly proportional to tokens."""
     total = sum(lengths)
     target = max(LEAST_CHARACTERS, total / (BLOCKS_PER_WORKER * workers))
     found, start, size = [], 0, 0

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.lm.reading import Readings
+from ccrank.models.reading import Readings
 from ccrank.prompts import Prompt, Templates
 from ccrank.reader_options import ReaderOptions
 from ccrank.task import Task
@@ -43,7 +43,7 @@ class Worker:
         """
         import torch
 
-        from ccrank.lm import Reader, ReadingCache
+        from ccrank.models import Reader, ReadingCache
 
         model, options, threads, cache = self.arguments
         if threads is not None:
@@ -52,31 +52,15 @@ class Worker:
         return self.reader.loaded.identity, os.getpid()
 
     def read(self, prompts: Sequence[Prompt], candidates: Any, options: Mapping[str, Any]) -> Readings:
-        """See `Reader.read`.
-
-        Parameters
-        ----------
-        prompts, candidates, options
-            Its arguments.
-        """
+        """See `Reader.read`."""
         found: Readings = self.reader.read(prompts, candidates, **options)
         return found
 
     def score(
         self, items: Sequence[str], task: Task, templates: Templates, files: Mapping[str, bytes]
     ) -> np.ndarray:
-        """Scores of a block of a stream.
-
-        Parameters
-        ----------
-        items
-            The items.
-        task, templates
-            As those of a `BlockScorer`.
-        files
-            The scale or the probe, by the names that it has in the job's folder.
-        """
-        from ccrank.stream.scorer import BlockScorer
+        """Scores of a block of a stream."""
+        from ccrank.jobs.scorer import BlockScorer
 
         key = b"".join(files[name] for name in sorted(files))
         if self.scorer is None or key != self.fitted:
