@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ccrank.lm import Reader
+    from ccrank.models import Reader
 
 # Read by huggingface_hub when it is first imported, so it has to stand here and not in a fixture.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -54,7 +54,7 @@ def own_cache(
 def default_reader() -> Reader:
     """The default model from the disk, without a cache of readings; fetched beforehand, never by a test."""
     from ccrank.errors import CcrankError
-    from ccrank.lm import Reader
+    from ccrank.models import Reader
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIP_NO_INDEX", "1")

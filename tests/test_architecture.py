@@ -9,38 +9,30 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 import ccrank
 
 SOURCE = Path(ccrank.__file__).parent
 LAYERS = (
-    ("errors", "inflection", "text", "understood", "version"),
-    ("files", "paths", "reader_options", "recoverable", "scale_plot", "standardise", "toml"),
-    ("aggregate", "metrics", "sorting"),
-    ("task",),
-    ("confidence", "labels", "lexicon", "rows"),
-    ("criterion_phrase", "exemplars", "prompts"),
-    ("labelfiles", "taskfiles", "trec"),
-    ("datasets", "results"),
-    ("lm",),
-    ("remote",),
-    ("opposites", "ranking"),
-    ("labelled", "probing", "prompting", "relevance"),
-    ("labelfree",),
-    ("probe_pipeline",),
+    ("errors", "reader_options", "version"),
+    ("util",),
+    ("confidence", "metrics", "ranking_plot", "task"),
+    ("criteria", "labels"),
+    ("io", "prompts"),
+    ("models",),
+    ("ranking",),
     ("methods",),
-    ("api", "estimate"),
-    ("stream",),
-    ("distributed",),
-    ("experiment",),
-    ("report",),
-    ("server",),
+    ("request",),
+    ("api",),
+    ("jobs", "server", "study"),
     ("cli",),
     ("__main__",),
 )
 """From the bottom to the top: a part imports from lower layers and from itself, never from above or beside."""
 HEIGHT = {part: height for height, layer in enumerate(LAYERS) for part in layer}
-BESIDE = {("sorting", "aggregate")}
-"""Exceptions: imports between parts of one layer."""
+MAX_FILES = 15
+"""Modules of a package at one level: more are several packages."""
 
 
 def imports_of(path: Path) -> Iterator[str]:
@@ -90,14 +82,50 @@ def test_imports_point_downwards():
         if part_of(path) != "__init__"
         for name in imports_of(path)
         for own, other in [(part_of(path), name.split(".")[1])]
-        if own != other and (own, other) not in BESIDE and HEIGHT[other] >= HEIGHT[own]
+        if own != other and HEIGHT[other] >= HEIGHT[own]
     ]
     assert wrong == []
 
 
+def cycles(edges: set[tuple[str, str]]) -> set[str]:
+    """The nodes that are left when all that lead nowhere, or to such nodes only, are removed."""
+    nodes = {node for edge in edges for node in edge}
+    while True:
+        inner = {start for start, end in edges if end in nodes} & nodes
+        if inner == nodes:
+            return nodes
+        nodes = inner
+
+
+@pytest.mark.parametrize(
+    "package", sorted(path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists())
+)
+def test_no_cycles_within_a_package(package):
+    """Its modules and sub-packages can be read in an order in which nothing imports what comes later."""
+    edges = set()
+    for path in (SOURCE / package).rglob("*.py"):
+        start = path.relative_to(SOURCE / package).parts[0].removesuffix(".py")
+        for name in imports_of(path):
+            parts = name.split(".")
+            if parts[1] == package and len(parts) > 2 and parts[2] != start and start != "__init__":
+                edges.add((start, parts[2]))
+    assert cycles(edges) == set()
+
+
+def test_packages_are_small():
+    """No package has more than fifteen files at one level."""
+    packages = {path.parent for path in SOURCE.rglob("*.py")}
+    sizes = {str(one.relative_to(SOURCE)): len(list(one.glob("*.py"))) for one in packages}
+    assert {name: size for name, size in sizes.items() if size > MAX_FILES} == {}
+
+
 def test_text_and_results_need_no_torch():
     """What is left of reading a model, and looking at results, starts without the seconds that torch takes."""
-    modules = "task, rows, taskfiles, prompts, datasets, metrics, aggregate, results, results.tables, results.export"
+    modules = (
+        "task, io, io.taskfiles, prompts, request, study.datasets, metrics, metrics.pairwise, metrics.rankings, "
+        "study.results, "
+        "study.results.tables, study.results.export"
+    )
     code = "; ".join(f"import ccrank.{name.strip()}" for name in modules.split(","))
     code += "; import sys; assert 'torch' not in sys.modules and 'transformers' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny import tiny_reader
 
-from ccrank.errors import CcrankError
-from ccrank.methods import METHODS
-from ccrank.probing.batch import pack_each
-from ccrank.probing.bias import column_logits
-from ccrank.probing.counting import neighbours, sum_pair_hinges, sum_pair_minima
-from ccrank.probing.objectives import Settings, data_points, task_losses
-from ccrank.probing.reading import read_pair_states, read_single_states
+from ccrank.methods.probe_pipeline.states import read_pair_states, read_single_states
+from ccrank.methods.probing.batch import pack_each
+from ccrank.methods.probing.counting import neighbours, sum_pair_hinges, sum_pair_minima
+from ccrank.methods.probing.losses import column_logits
+from ccrank.methods.probing.objectives import Settings, task_losses
+from ccrank.methods.registry import METHODS
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from probing.test_trainer import states_of
-from tiny import tiny_reader
+from methods.probing.test_trainer import states_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
 PROBES = ("ccs-pair", "ccs", "margin", "triplet", "ordreg")
@@ -74,7 +73,7 @@ def test_probes_read_as_many_prompts_as_the_page_says(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("size", SIZES)
 def test_data_points_are_the_terms_of_the_losses(size: int) -> None:
-    """Counted in the code's own sums, where every pair or triple adds the same; and as rows of what it trains on."""
+    """The page's numbers are those of the sums, where every pair or triple adds the same, and the rows trained on."""
     equal, mask = torch.zeros(size, dtype=torch.float64), torch.ones(size, dtype=torch.bool)
     counts = neighbours(equal, mask, 0.5)
     terms = {
@@ -96,7 +95,7 @@ def test_data_points_are_the_terms_of_the_losses(size: int) -> None:
     terms["ccs-pair"] = batch.states.shape[1] / 2  # answered Yes and No
     place = SIZES.index(size)
     for name, wanted in terms.items():
-        assert data_points(name, size) == wanted == table()[name]["points"][place], name
+        assert wanted == table()[name]["points"][place], name
 
 
 @pytest.mark.parametrize("name", ["ccs", "margin", "triplet"])
@@ -112,9 +111,3 @@ def test_prompts_are_combined_from_as_many_numbers_as_the_page_says() -> None:
     """A number for each item, or one ranking."""
     for name, wanted in (("prompt-pair", SIZES), ("prompt-point", SIZES), ("prompt-list", (1, 1, 1))):
         assert tuple(table()[name]["points"]) == wanted
-
-
-def test_other_methods_have_no_data_points() -> None:
-    """Baselines and supervised probes are refused by name."""
-    with pytest.raises(CcrankError, match="pca"):
-        data_points("pca", 5)

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import tiny_model, tiny_reader
 
 import ccrank
 from ccrank import CcrankWarning, Task, rank, rank_tasks
 from ccrank.confidence import CHANCE, Confidence, Features, confidence_of, level_of
-from ccrank.labelfree.combine import Signals
-from ccrank.lexicon import poles_of
-from ccrank.lm import Reader
+from ccrank.criteria.lexicon import poles_of
+from ccrank.methods.labelfree.combine import Signals
+from ccrank.models import Reader
 from ccrank.task import Criterion
-from tiny import tiny_model, tiny_reader
 
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "benchmarks" / "confidence-report.csv"

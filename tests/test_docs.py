@@ -5,19 +5,27 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 import typer
+from tiny import tiny_reader
 
 import ccrank
 from ccrank.cli.app import app
-from ccrank.methods import METHODS
-from tiny import tiny_reader
+from ccrank.methods.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+RECIPES = [
+    *(ROOT / name for name in ("Makefile", "Dockerfile", "compose.yaml", "mkdocs.yml", "jsconfig.json")),
+    *sorted((ROOT / ".github").rglob("*.yml")),
+]
+FOLDERS = ("src", "tests", "benchmarks", "docs", "examples", "requirements")
 
 
 def blocks(text: str, *languages: str) -> list[str]:
@@ -35,7 +43,7 @@ def command_lines(text: str) -> Iterator[str]:
 
 
 def unknown_flags(line: str) -> list[str]:
-    """The flags of a command line that its command does not have, or has as an old spelling only."""
+    """The flags of a command line that its command does not have."""
     words = shlex.split(line.replace("'", '"') if line.count("'") % 2 else line, comments=True)[1:]
     command = typer.main.get_command(app)
     while words and words[0] in getattr(command, "commands", {}):
@@ -58,8 +66,8 @@ def test_commands_exist(page: Path) -> None:
 
 
 def test_the_check_of_flags_notices() -> None:
-    """A flag that does not exist and an old spelling are found; what is right is not."""
-    assert unknown_flags("ccrank rank a b --by size --more larger") == ["--more"]
+    """A flag that does not exist is found; what is right is not."""
+    assert unknown_flags("ccrank rank a b --by size --bigger larger") == ["--bigger"]
     assert unknown_flags("ccrank models pull default --fast") == ["--fast"]
     assert unknown_flags("ccrank bench --preset quick --out quick  # minutes") == []
 
@@ -85,7 +93,45 @@ def test_the_method_of_the_architecture_page_works() -> None:
     assert (folded.items, plain.items) == (("C", "b", "A"), ("b", "C", "A"))
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def missing_files(text: str, files: Iterable[Path]) -> set[str]:
+    """The files, folders and tests that a text names and the repository does not have; names may be shortened from the
+    left, as in `probing/test_losses.py::test_name`."""
+    text = re.sub(r"https?://\S+", "", text)
+    missing = {
+        name
+        for name in re.findall(rf"(?<![\w./-])(?:{'|'.join(FOLDERS)})/[\w./-]*\w(?![\w*<{{$])", text)
+        if not (ROOT / name).exists() and not [*ROOT.glob(f"{name}.*")]
+    }
+    for name, test in re.findall(r"(?<![\w./-])([\w-]+(?:/[\w-]+)*\.py)\b(?:::(\w+))?", text):
+        found = [path for path in files if path.as_posix().endswith(f"/{name}")]
+        if not found:
+            missing.add(name)
+        elif test and not any(f"def {test}(" in path.read_text("utf-8") for path in found):
+            missing.add(f"{name}::{test}")
+    return missing
+
+
+@pytest.fixture(scope="module")
+def python_files() -> list[Path]:
+    """All files of Python in the repository."""
+    return [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *RECIPES], ids=lambda page: page.name)
+def test_named_files_exist(page: Path, python_files: list[Path]) -> None:
+    """Pages, workflows and the Makefile name no file, folder or test that has moved."""
+    assert missing_files(page.read_text("utf-8"), python_files) == set()
+
+
+def test_the_check_of_files_notices(python_files: list[Path]) -> None:
+    """A path, a module or a test that does not exist is found; what is right is not."""
+    wrong = "pytest tests/rows `none.py` `test_docs.py::test_none` in `src/ccrank/util/extras.py`"
+    expected = {"tests/rows", "none.py", "test_docs.py::test_none", "src/ccrank/util/extras.py"}
+    assert missing_files(wrong, python_files) == expected
+    assert missing_files("`tests/test_docs.py::test_imports_exist`, tests/io", python_files) == set()
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
 def test_links_lead_somewhere(name: str) -> None:
     """Relative links and pictures exist; the pages of docs/ are checked by `make docs`."""
     links = re.findall(r"\]\(([^)#]+)", (ROOT / name).read_text("utf-8"))

@@ -9,28 +9,25 @@ from types import FunctionType
 import pytest
 
 import ccrank
-from ccrank import aggregate, metrics
-from ccrank.lm import Reader, load_model
-from ccrank.probing import Probe
-from ccrank.probing.fits import fit_each, fit_pool
-from ccrank.prompts import load_templates
-from ccrank.taskfiles import read_items, read_tasks, write_tasks
 
 FUNCTIONS = {
-    function.__qualname__: function
-    for function in (
-        *(getattr(ccrank, name) for name in ccrank.__all__),
-        *(getattr(metrics, name) for name in metrics.__all__),
-        *(getattr(aggregate, name) for name in aggregate.__all__),
-        *(fit_each, fit_pool, load_model, load_templates, read_items, read_tasks, write_tasks),
-    )
-    if inspect.isfunction(function)
+    name: getattr(ccrank, name) for name in ccrank.__all__ if inspect.isfunction(getattr(ccrank, name))
 }
+CLASSES = (
+    ccrank.Criterion,
+    ccrank.Probe,
+    ccrank.Question,
+    ccrank.Ranker,
+    ccrank.Ranking,
+    ccrank.Reader,
+    ccrank.Task,
+)
 METHODS = {
     f"{owner.__name__}.{name}": getattr(owner, name)
-    for owner in (ccrank.Criterion, ccrank.Ranking, ccrank.Task, Probe, Reader)
+    for owner in CLASSES
     for name, member in vars(owner).items()
     if isinstance(member, (FunctionType, classmethod)) and (name == "__call__" or not name.startswith("_"))
+    if owner is not ccrank.Reader or name in ("open", "read")  # the members that docs/api.md shows
 }
 
 
@@ -49,7 +46,7 @@ def test_every_parameter_is_documented(name):
     assert documented(inspect.getdoc(function) or "") == parameters
 
 
-@pytest.mark.parametrize("owner", [ccrank.Criterion, ccrank.Task, Probe, Reader])
+@pytest.mark.parametrize("owner", [ccrank.Criterion, ccrank.Task, ccrank.Probe, ccrank.Reader])
 def test_constructors_document_their_parameters(owner):
     """The docstring of a class that users construct lists exactly the parameters of its constructor."""
     assert documented(inspect.getdoc(owner) or "") == set(inspect.signature(owner).parameters)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccrank.errors import CcrankError, UnavailableError
-from ccrank.recoverable import isolate_failures
+from ccrank.errors import CcrankError, UnavailableError, isolate_failures
 
 
 def test_a_bad_member_is_set_apart():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ccrank.errors import CcrankError
-from ccrank.labelfiles import possible_items, read_answers, read_labels, write_labels
+from ccrank.io.labelfiles import possible_items, read_answers, read_labels, write_labels
 from ccrank.labels import Labels
 
 ITEMS = ("Russia", "Canada", "Chad", "Monaco")

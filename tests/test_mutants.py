@@ -15,20 +15,7 @@ from run_mutants import ROOT, Mutant, StaleMutantError, load_mutants
 
 SCRIPT = ROOT / "tests" / "run_mutants.py"
 MUTANTS = load_mutants()
-PACKAGES = (
-    *(
-        "metrics",
-        "aggregate",
-        "lm",
-        "prompts",
-        "prompting",
-        "probing",
-        "probe_pipeline",
-        "labelfree",
-        "labelled",
-    ),
-    *("criterion_phrase", "rows", "datasets", "experiment", "results", "report", "cli"),
-)
+PACKAGES = ("metrics", "models", "prompts", "methods", "criteria", "io", "study", "cli")
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: one.why)

@@ -10,7 +10,7 @@ import pytest
 
 from ccrank.errors import CcrankError
 from ccrank.ranking import Ranking
-from ccrank.scale_plot import MOST_ITEMS, plot_scale
+from ccrank.ranking_plot import MAX_ITEMS, plot_scale
 from ccrank.task import Criterion, Task
 
 ODD = (
@@ -102,7 +102,7 @@ def test_equal_scores_are_drawn(tmp_path):
 
 def test_too_many_items_are_refused(tmp_path):
     """Before an image that no writer takes."""
-    items = [f"thing {number}" for number in range(MOST_ITEMS + 1)]
+    items = [f"thing {number}" for number in range(MAX_ITEMS + 1)]
     with pytest.raises(CcrankError, match="up to 1000 items, got 1001"):
         plot_scale(ranking(items), tmp_path / "x.png")
     assert list(tmp_path.iterdir()) == []

@@ -14,8 +14,8 @@ import pytest
 import ccrank
 from ccrank import Reader
 from ccrank.cli import main
-from ccrank.cli.rank import rank_command
-from ccrank.paths import cache_folder
+from ccrank.cli.commands.rank import rank_command
+from ccrank.util.files import cache_folder
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")

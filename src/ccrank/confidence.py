@@ -1,4 +1,4 @@
-"""How likely a ranking is right: a logistic model of what is known of a list without gold.
+"""How likely a ranking is right: a logistic model of features that are known without gold.
 
 P(τ > 0.3) = 1 / (1 + exp(−(intercept + Σ_k c_k x_k))). The coefficients are data (`confidence.toml`), fitted on lists
 with gold by `benchmarks/confidence.py`; docs/confidence.md has the data and the reliability on held-out lists.
@@ -13,42 +13,42 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-from ccrank.toml import parse_toml
+from ccrank.util.files import parse_toml
 
 Level = Literal["low", "medium", "high"]
-Kind = Literal["name", "text", "context"]
+ItemKind = Literal["name", "text", "context"]
 RIGHT = 0.3
 """An order is called right if its τ with gold is above this."""
 CHANCE = 0.1
 """Signals whose agreement has a higher p-value than this are said to agree no better than chance."""
-FEWEST, USUAL, MOST = 4, 8, 30
-"""Items of the shortest, of a usual and of the longest list of the fit."""
+MIN_ITEMS, USUAL_ITEMS, MAX_ITEMS = 4, 8, 30
+"""Items of the shortest, the usual and the longest list of the fit."""
 NAME_POLES = "name the poles with --poles LOW HIGH (in Python poles=(low, high))"
 GIVEN = frozenset({"given", "poles", "comparative"})
 """Sources of pole words that a user gave; see `Understood.source` and `lexicon.Poles.source`."""
 NAMED = frozenset({"lexicon", "name"})
-"""Sources of pole words that the lexicon has for the criterion."""
+"""Sources of pole words that are in the lexicon."""
 
 
 @dataclass(frozen=True)
 class Features:
-    """What is known of a ranking by several signals, without gold and whatever the model."""
+    """What is known of a ranking by several signals, without gold and for any model."""
 
     n_items: int
     agreement: float
     """Mean τ between the signals' rankings."""
     p_value: float
-    """Of that agreement, under independent random orders; it did not help to predict."""
-    kind: Kind
-    """Items that are names, items that are texts, or items of a context."""
+    """Of the agreement, under independent random orders; it did not help to predict."""
+    kind: ItemKind
+    """Whether the items are names, texts, or items of a context."""
     poles: str
-    """Where the pole words are from: one of `GIVEN`, one of `NAMED`; any other source counts as unknown."""
+    """The source of the pole words, in `GIVEN` or `NAMED`; any other source counts as unknown."""
     category: bool
     """Whether the category was given."""
 
     def values(self) -> dict[str, float]:
         """The numbers x_k by name; the number of items is cut to the range of the fit."""
-        length = math.log(min(max(self.n_items, FEWEST), MOST) / USUAL)
+        length = math.log(min(max(self.n_items, MIN_ITEMS), MAX_ITEMS) / USUAL_ITEMS)
         return {
             "agreement": self.agreement,
             "length": length,
@@ -81,7 +81,7 @@ class Confidence:
         return {"level": self.level, "probability": round(self.probability, 3)}
 
     def warning(self) -> str | None:
-        """What to do about a low confidence, what is missing first; None for a higher one."""
+        """The remedies for a low confidence, missing input first; None for a higher one."""
         if self.level != "low":
             return None
         reason = ", and the signals agree no better than chance" if self.features.p_value > CHANCE else ""
@@ -98,11 +98,6 @@ def confidence_of(features: Features) -> Confidence | None:
 
     It is never high where no poles are known, because signals can agree on the wrong ones, nor for two or three items,
     on which signals often agree by chance.
-
-    Parameters
-    ----------
-    features
-        What is known of the ranking.
     """
     if not (math.isfinite(features.agreement) and math.isfinite(features.p_value)):
         return None
@@ -112,19 +107,13 @@ def confidence_of(features: Features) -> Confidence | None:
     )
     probability = 1 / (1 + math.exp(-total))
     level = level_of(probability)
-    if level == "high" and (not features.poles_known or features.n_items < FEWEST):
+    if level == "high" and (not features.poles_known or features.n_items < MIN_ITEMS):
         level = "medium"
     return Confidence(level, probability, features)
 
 
 def level_of(probability: float) -> Level:
-    """low, medium or high, by the thresholds of the fit.
-
-    Parameters
-    ----------
-    probability
-        P(τ > 0.3).
-    """
+    """low, medium or high, by the thresholds of the fit."""
     thresholds = _model()["thresholds"]
     if probability >= thresholds["high"]:
         return "high"

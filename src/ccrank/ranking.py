@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ccrank.confidence import Confidence
-from ccrank.lm.reading import Cost
-from ccrank.rows import Entry, RankedRows, Rows, frame_of, json_value, ranked_entries
-from ccrank.task import Task, normal_form
-from ccrank.text import one_line
-from ccrank.understood import Understood
+from ccrank.io import Entry, RankedRows, Rows, frame_of, json_value, ranked_entries
+from ccrank.models.reading import Cost
+from ccrank.task import Task, Understood, normal_form
+from ccrank.util.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,14 +52,13 @@ class Answer:
     directed: bool | None = None
     """Overrides the method's default; a saved probe records whether it is directed."""
     uncertainty: Uncertainty | None = None
-    """Of the scores and ranks, where the method gives it."""
+    """Of the scores and ranks; None where the method gives none."""
     warnings: tuple[str, ...] = ()
-    """What a user should know before relying on the order, each with what to do about it; a low confidence is warned
-    of in any case."""
+    """What to know before relying on the order, each with a remedy; a low confidence always has a warning."""
     confidence: Confidence | None = None
     """How likely the order is right; None for methods without signals."""
     pair_margins: np.ndarray | None = None
-    """(N, N) the single answers of a method that compares pairs, as margins (see `ccrank.aggregate`)."""
+    """(N, N) the single answers of a method that compares pairs, as margins (see `ccrank.metrics.pairwise`)."""
     runs: np.ndarray | None = None
     """(R, N) the scores of the single runs that `scores` joins."""
 
@@ -105,12 +103,8 @@ class Ranking:
     def order(self) -> tuple[int, ...]:
         """Item indices, best first. Equal scores are ordered by text, so that the input order of the items never
         matters."""
-        return tuple(
-            sorted(
-                range(len(self.scores)),
-                key=lambda index: (-self.scores[index], normal_form(self.task.items[index])),
-            )
-        )
+        keys = [(-score, normal_form(item)) for score, item in zip(self.scores, self.task.items, strict=True)]
+        return tuple(sorted(range(len(keys)), key=keys.__getitem__))
 
     @property
     def understood(self) -> Understood | None:
@@ -119,7 +113,7 @@ class Ranking:
 
     @property
     def items(self) -> tuple[str, ...]:
-        """The items, best first; one that was given twice stands there twice."""
+        """The items, best first; an item that was given twice is listed twice."""
         return tuple(entry.item for entry in self.entries())
 
     def entries(self, top: int | None = None, reverse: bool = False) -> list[Entry]:
@@ -136,7 +130,7 @@ class Ranking:
         return (entries[::-1] if reverse else entries)[:top]
 
     def ranked_rows(self, top: int | None = None, reverse: bool = False) -> RankedRows:
-        """The rows that were given, in ranked order, for `ccrank.rows.encode_rows`.
+        """The rows that were given, in ranked order, for `ccrank.io.encode_rows`.
 
         Parameters
         ----------
@@ -147,15 +141,15 @@ class Ranking:
 
     def _ranked_rows(self, entries: list[Entry], top: int | None = None, exact: bool = False) -> RankedRows:
         rows = self.rows or Rows(self.task.items)
-        found = (
+        ranked = (
             RankedRows.of(rows, entries, top, decimals=None) if exact else RankedRows.of(rows, entries, top)
         )
         if self.uncertainty is None:
-            return found
+            return ranked
         doubts = [self._doubt(entry.index) for entry in entries[:top]]
-        empty = (None,) * (len(found.order) - len(doubts))
-        names = ("deviation", "rank_low", "rank_high")
-        return replace(found, more=tuple((name, (*(one[name] for one in doubts), *empty)) for name in names))
+        empty = (None,) * (len(ranked.order) - len(doubts))
+        more = ((name, (*(doubt[name] for doubt in doubts), *empty)) for name in self._doubt(0))
+        return replace(ranked, more=tuple(more))
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """The items on the scale of their scores, as a matplotlib figure; notebooks show it.
@@ -165,7 +159,7 @@ class Ranking:
         path
             A file to write the figure to as well (.png, .pdf, .svg).
         """
-        from ccrank.scale_plot import plot_scale, scale_figure
+        from ccrank.ranking_plot import plot_scale, scale_figure
 
         if path is not None:
             plot_scale(self, Path(path))
@@ -239,12 +233,7 @@ class Ranking:
             "confidence": None if self.confidence is None else self.confidence.to_json(),
             "warnings": list(self.warnings),
             "consistency": {key: finite(value) for key, value in self.consistency.items()},
-            "cost": {
-                "prompts": self.cost.prompts,
-                "prompt_tokens": self.cost.prompt_tokens,
-                "distinct_tokens": self.cost.distinct_tokens,
-                "computed_tokens": self.cost.computed_tokens,
-            },
+            "cost": asdict(self.cost),
         }
         if self.rows is not None and self.rows.unranked:
             result["skipped"] = self.rows.unranked
@@ -269,13 +258,14 @@ class Ranking:
         return line
 
     def _doubt(self, index: int) -> dict[str, Any]:
-        own = self.uncertainty
-        if own is None:
+        """The uncertainty of an item, as columns and JSON have it; empty where it is not known."""
+        known = self.uncertainty
+        if known is None:
             return {}
         return {
-            "deviation": round(float(own.deviation[index]), 6),
-            "rank_low": int(own.rank_low[index]),
-            "rank_high": int(own.rank_high[index]),
+            "deviation": round(float(known.deviation[index]), 6),
+            "rank_low": int(known.rank_low[index]),
+            "rank_high": int(known.rank_high[index]),
         }
 
 
@@ -305,12 +295,12 @@ def canonical(task: Task) -> tuple[Task, list[int]]:
     return same, order
 
 
-def uncertainty_from_canonical(found: Uncertainty | None, order: Sequence[int]) -> Uncertainty | None:
-    """Uncertainty of the canonical task's items, put back in the original order."""
-    if found is None:
+def uncertainty_from_canonical(known: Uncertainty | None, order: Sequence[int]) -> Uncertainty | None:
+    """Uncertainty of the canonical task's items, in the original order."""
+    if known is None:
         return None
-    low, high = (from_canonical(one, order).astype(int) for one in (found.rank_low, found.rank_high))
-    return Uncertainty(from_canonical(found.deviation, order), low, high, found.probability)
+    low, high = (from_canonical(ranks, order).astype(int) for ranks in (known.rank_low, known.rank_high))
+    return Uncertainty(from_canonical(known.deviation, order), low, high, known.probability)
 
 
 def from_canonical(scores: Sequence[float] | np.ndarray, order: Sequence[int]) -> np.ndarray:

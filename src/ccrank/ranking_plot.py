@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ccrank.errors import CcrankError
-from ccrank.text import one_line
+from ccrank.errors import CcrankError, needs_extra
+from ccrank.util.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ccrank.ranking import Ranking
 
-MOST_ITEMS = 1000
+MAX_ITEMS = 1000
 """A longer list would exceed the maximal height of PNG images."""
 
 NORMAL_80 = 1.2816
-"""80 % of a normal distribution is within so many standard deviations."""
+"""Standard deviations on either side of the mean that hold 80 % of a normal distribution."""
 
 # Matplotlib's default font covers Latin, Greek, Cyrillic, Arabic and Hebrew; installed fonts cover the rest.
 MORE_FONTS = (
@@ -34,6 +34,12 @@ MORE_FONTS = (
     "Microsoft YaHei",
     "PingFang SC",
 )
+
+
+def check_matplotlib() -> None:
+    """Raise an error with the install line if there is no matplotlib."""
+    with needs_extra("plot", "a plot"):
+        import matplotlib  # noqa: F401
 
 
 def plot_scale(ranking: Ranking, path: Path) -> None:
@@ -50,11 +56,12 @@ def plot_scale(ranking: Ranking, path: Path) -> None:
 
 def scale_figure(ranking: Ranking) -> Figure:
     """One dot per item at its score, best at the top, shaded by gold rank and with 80 % intervals, if known."""
+    check_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    if len(ranking.scores) > MOST_ITEMS:
-        raise CcrankError(f"a plot can show up to {MOST_ITEMS} items, got {len(ranking.scores)}")
+    if len(ranking.scores) > MAX_ITEMS:
+        raise CcrankError(f"a plot can show up to {MAX_ITEMS} items, got {len(ranking.scores)}")
     order = ranking.order[::-1]
     scores = np.asarray([ranking.scores[index] for index in order])
     names = [one_line(ranking.task.items[index], 40) for index in order]
@@ -71,9 +78,9 @@ def scale_figure(ranking: Ranking) -> Figure:
         )
     gold = ranking.task.values
     if gold is not None:
-        places = np.argsort(np.argsort([gold[index] for index in order]))
+        ranks = np.argsort(np.argsort([gold[index] for index in order]))
         points = axes.scatter(
-            scores, range(len(order)), c=places, cmap="cividis", s=48, zorder=2, edgecolor="0.2"
+            scores, range(len(order)), c=ranks, cmap="cividis", s=48, zorder=2, edgecolor="0.2"
         )
         bar = figure.colorbar(points, ax=axes, ticks=[0, len(order) - 1], aspect=30)
         bar.ax.set_yticklabels(["lowest", "highest"])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SERVER_PREFIX = "openai:"
+"""Before the URL of a server that has loaded the model; see `ccrank.models.remote`."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
@@ -31,5 +34,8 @@ class ReaderOptions:
     """no, or how a model that is larger than one GPU is spread over several: auto, balanced, sequential."""
     allow_new_head: bool = False
     """Prompt a model even if its checkpoint lacks (part of) the language-model head."""
+    revision: str = "auto"
+    """A branch, a tag or a commit of a model from the hub; auto (the commit that ccrank states for models with a short
+    name, else the newest)."""
     strict: bool = False
     """Refuse a model that fails the check at its first load, instead of warning."""

@@ -6,12 +6,12 @@ from importlib import resources
 
 import pytest
 
-from ccrank.criterion_phrase import criterion_of
-from ccrank.exemplars import exemplars_of
+from ccrank.criteria import criterion_of
+from ccrank.criteria.exemplars import exemplars_of
 from ccrank.task import Criterion
-from ccrank.toml import parse_toml
+from ccrank.util.files import parse_toml
 
-TABLE = parse_toml(resources.files("ccrank") / "exemplars.toml")
+TABLE = parse_toml(resources.files("ccrank.criteria") / "exemplars.toml")
 WEIGHT = exemplars_of(Criterion("weight"), "things")
 POLITENESS = exemplars_of(Criterion("politeness"), "texts")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from importlib import resources
 
@@ -10,12 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccrank.inflection import adjectives_of_noun, comparative_of, gerund, plural, quality_noun, superlative
-from ccrank.lexicon import negation, poles_of, positive_form
+from ccrank.criteria.inflection import (
+    adjectives_of_noun,
+    comparative_of,
+    gerund,
+    plural,
+    quality_noun,
+    superlative,
+)
+from ccrank.criteria.lexicon import negation, poles_of, positive_form, scale_of_noun
 from ccrank.task import Criterion
-from ccrank.toml import parse_toml
+from ccrank.util.files import parse_toml
 
-TABLE = parse_toml(resources.files("ccrank") / "lexicon.toml")
+TABLE = parse_toml(resources.files("ccrank.criteria") / "lexicon.toml")
 SCALES = TABLE["scale"]
 PAIRS = [(low, high) for scale in SCALES for low in scale["low"] for high in scale["high"]]
 WORDS = sorted({word for pair in PAIRS for word in pair})
@@ -29,6 +37,16 @@ NEGATIONS = [*PREFIXED, *((f"{stem}ful", f"{stem}less") for stem in TABLE["negat
 
 def of(name, comparative=None, poles=None):
     return poles_of(Criterion(name, comparative, poles))
+
+
+def test_word_lists_do_not_contradict_each_other():
+    """A word asks for much or for little, is good or bad, and is in a list once."""
+    words = parse_toml(resources.files("ccrank.criteria") / "words.toml")
+    lists = {name: entries for name, entries in words.items() if isinstance(entries, list)}
+    assert {name for name, entries in lists.items() if len({*entries}) < len(entries)} == set()
+    assert not {*lists["much"]} & {*lists["little"]}
+    assert not {*lists["good"]} & {*lists["bad"]}
+    assert not {*lists["unchanged"]} & {*words["plurals"]}
 
 
 def test_no_noun_belongs_to_two_scales():
@@ -509,3 +527,10 @@ def test_superlatives_lead_back(adjective):
     )
     if most not in ("best", "farthest", "fewest"):
         assert positive_form(comparative) == adjective
+
+
+def test_the_search_for_nouns_is_linear():
+    """A text of 100,000 words is searched in seconds, where all spans of its words would be 5,000,000,000."""
+    start = time.process_time()
+    assert scale_of_noun("a " * 100_000 + "price") == scale_of_noun("price")
+    assert time.process_time() - start < 10

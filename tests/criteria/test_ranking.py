@@ -6,15 +6,15 @@ import json
 
 import numpy as np
 import pytest
+from fake import FakeReader, random_logits
+from tiny import tiny_model
 
 from ccrank import rank
 from ccrank.api import rank_tasks
-from ccrank.lm import Reader
-from ccrank.opposites import one_token_adjectives, propose_opposite
+from ccrank.io.taskfiles import read_tasks
+from ccrank.methods.opposites import one_token_adjectives, propose_opposite
+from ccrank.models import Reader
 from ccrank.task import Criterion, Task
-from ccrank.taskfiles import read_tasks
-from fake import FakeReader, random_logits
-from tiny import tiny_model
 
 WATCHES = ("Rolex", "Casio", "Patek Philippe", "Swatch", "Timex")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from phrase_table import PARTS, TABLE, judged
 
-from ccrank.criterion_phrase import criterion_of, resolved, understand
+from ccrank.criteria import criterion_of, resolved, understand
+from ccrank.criteria.inflection import comparative_of, superlative
+from ccrank.criteria.lexicon import known_adjectives, known_nouns, poles_of
 from ccrank.errors import CcrankError
-from ccrank.inflection import comparative_of, superlative
-from ccrank.lexicon import known_adjectives, known_nouns, poles_of
 from ccrank.task import Criterion
-from criterion_phrase.phrase_table import PARTS, TABLE, judged
 
 COUNTS = {"choose": 330, "report": 173, "fresh": 91}
 AMBIGUOUS = {"content", "fat", "level", "light"}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
 from ccrank.prompts import Piece, Prompt
 from ccrank.task import Criterion, Task
-from tiny import tiny_reader
 
 TASKS = [
     Task(Criterion("size"), ("the tower", "Peru", "fox"), id="first"),

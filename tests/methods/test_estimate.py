@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
-from ccrank.estimate import expected_tokens
-from ccrank.methods import METHODS
+from ccrank.methods.estimate import expected_tokens
+from ccrank.methods.registry import METHODS
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from tiny import tiny_reader
 
 SIZE = Criterion("size", poles=("small", "large"), category="country")
 NAMES = ("Russia", "Canada", "Chad", "Peru", "Monaco", "the tower", "a fox", "the old stone bridge")

@@ -8,13 +8,13 @@ import sys
 
 import numpy as np
 import pytest
+from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.relevance.first_stage import K1, B, bm25_scores
-from ccrank.standardise import z_scores
+from ccrank.methods.baselines import K1, B, bm25_scores
 from ccrank.task import Task
-from tiny import tiny_reader
+from ccrank.util.zscores import z_scores
 
 DOCUMENTS = (
     "storm rain storm coast",
@@ -114,5 +114,5 @@ def test_wrong_sources_are_refused(method, options, message):
 def test_without_the_package_the_extra_is_named(monkeypatch):
     """bm25s is optional; the error says how to install it."""
     monkeypatch.setitem(sys.modules, "bm25s", None)
-    with pytest.raises(CcrankError, match=r"pip install 'ccrank\[relevance\]'"):
+    with pytest.raises(CcrankError, match=r"pip install '\.\[relevance\]'"):
         bm25_scores("storm", DOCUMENTS)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import numpy as np
 import pytest
+from tiny import save_model, tiny_model, tiny_reader
 
 from ccrank.api import rank_tasks
 from ccrank.cli import main
 from ccrank.errors import CcrankError
-from ccrank.methods import METHODS, Method, get_method, register
+from ccrank.io.taskfiles import write_tasks
+from ccrank.methods.registry import METHODS, Method, get_method, register
+from ccrank.prompts import load_templates
 from ccrank.ranking import Answer
+from ccrank.study.datasets import load_dataset
 from ccrank.task import Criterion, Task
-from ccrank.taskfiles import write_tasks
-from tiny import save_model, tiny_model, tiny_reader
 
 TASK = Task(Criterion("size"), ("tower", "queue", "dry"), values=(2.0, 3.0, 1.0))
 
@@ -29,6 +32,20 @@ def test_names_and_functions_form_a_grid():
         assert method.run.__doc__
         if method.family == "prompting":
             assert name == method.run.__name__.replace("_", "-")
+
+
+def test_the_calls_of_auto_are_those_that_it_reads():
+    """The number of prompts of every packaged task is in the range that is stated, and both ends of it are reached."""
+    low, high = map(int, re.findall(r"N \+ (\d+)", METHODS["auto"].calls))
+    templates, found = load_templates(), set()
+    for name in ("synthfacts", "worldlists", "everyday", "synthcontext"):
+        for task in load_dataset(name):
+            count = sum(len(prompts) for prompts, _ in METHODS["auto"].requests(task, "causal", templates))
+            if task.context:
+                assert count == 4
+            else:
+                found.add(count - len(task.items))
+    assert (min(found), max(found)) == (low, high)
 
 
 def test_directed_methods_are_those_that_are_given_the_direction():
@@ -109,6 +126,7 @@ def test_texts_become_the_types_of_the_defaults(method, given, parsed):
         ({"shuffles": ""}, "must be a number, not ''"),
         ({"progress": "1"}, "no option 'progress'"),
         ({"tasks": "1"}, "no option 'tasks'"),
+        ({"calibration": ["mean"]}, "prompt-list: calibration must be a word or a number, not list"),
     ],
 )
 def test_wrong_options_are_refused(given, message):

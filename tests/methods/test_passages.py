@@ -7,9 +7,9 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from ccrank.relevance.passages import passages
 from tiny import tiny_reader
+
+from ccrank.methods.query_likelihood import passages
 
 
 def words(texts):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tiny import FAMILIES, MASKED, tiny_model, tiny_reader
 
 import ccrank
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader
+from ccrank.methods.query_likelihood import WORDINGS, query_likelihood_requests
+from ccrank.models import Reader
 from ccrank.prompts import load_templates
-from ccrank.relevance.query_likelihood import WORDINGS, query_likelihood_requests
 from ccrank.task import Criterion, Task
-from tiny import FAMILIES, MASKED, tiny_model, tiny_reader
 
 QUERY = "the large tower is high"
 DOCUMENTS = (
@@ -133,7 +133,7 @@ def test_auto_takes_query_likelihood_for_a_query():
     [
         ({"by": "size", "query": QUERY}, "a query is the criterion; leave out by"),
         ({"query": QUERY, "category": "city"}, "leave out category"),
-        ({}, "no criterion: give one, .* or a query"),
+        ({}, "no criterion: give one .* or a query"),
         ({"query": "  "}, "query must be a question or keywords, got '  '"),
         ({"query": QUERY, "labels": {DOCUMENTS[0]: 1}}, "labels do not change a ranking by query"),
         (

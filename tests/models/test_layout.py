@@ -10,11 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccrank.lm.layout import Layout
-from ccrank.lm.ragged import Ragged
-from ccrank.lm.tree import Sorted
-from ccrank.lm.tree_masks import visible
-from lm.test_tree import shared_prefix
+from ccrank.models.engine.layout import Layout, Sorted
+from ccrank.models.engine.tree_masks import visible
+from ccrank.models.tokenize.ragged import Ragged
+from models.test_tree import shared_prefix
 
 sequences_of_tokens = st.lists(
     st.lists(st.integers(1, 3), min_size=1, max_size=12).map(tuple), min_size=1, max_size=20

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-
-from ccrank.lm import Reader, load_model
-from ccrank.lm.light import prepared
-from ccrank.lm.light.llama import LightCausalLM, expressible
-from ccrank.lm.light.tokenizer import ATTRIBUTES, LightTokenizer
-from ccrank.task import Criterion, Task
 from tiny import pair_prompts, save_model, tiny_model
+
+from ccrank.models import Reader, load_model
+from ccrank.models.load import light
+from ccrank.models.load.light import ATTRIBUTES, LightTokenizer
+from ccrank.models.load.light_llama import LightCausalLM, expressible
+from ccrank.task import Criterion, Task
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Chad", "Peru", "the tower"), id="sizes")
 
@@ -104,8 +104,8 @@ def test_a_family_without_a_light_twin_is_opened_by_transformers(tmp_path, monke
 
 def test_numbers_that_differ_are_noticed(tmp_path, monkeypatch):
     """If the light model does not reproduce the model's logits, it is not used."""
-    rotate = prepared.LightCausalLM.forward
-    monkeypatch.setattr(prepared.LightCausalLM, "forward", lambda self, ids: rotate(self, ids.flip(1)))
+    rotate = light.LightCausalLM.forward
+    monkeypatch.setattr(light.LightCausalLM, "forward", lambda self, ids: rotate(self, ids.flip(1)))
     _, second = opened(tmp_path, monkeypatch)
     assert not isinstance(second.model, LightCausalLM)
 

@@ -6,14 +6,15 @@ import json
 
 import pytest
 import transformers
+from tiny import CORPUS, byte_tokenizer, tiny_reader, unigram_tokenizer, word_tokenizer
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
 import ccrank
 from ccrank.errors import CcrankError
-from ccrank.lm.prompt_tokenizer import PromptTokenizer
+from ccrank.models.load import chat_template
+from ccrank.models.tokenize.prompt_tokenizer import PromptTokenizer
 from ccrank.prompts import Piece, Prompt, load_templates
 from ccrank.task import Criterion, Task
-from tiny import CORPUS, byte_tokenizer, tiny_reader, unigram_tokenizer, word_tokenizer
 
 CHAT = (
     "{{ bos_token }}{% for message in messages %}<|start|>{{ message.role }}\n{{ message.content }}<|end|>\n"
@@ -343,6 +344,44 @@ def test_a_filled_prompt_starts_with_bos_too(items):
         assert spelled(encoder.tokenizer, encoded.tokens[: encoded.item + 1]).endswith("Chad")
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for i in range(10**9) %}x{% endfor %}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}{{ messages[0].content }}",
+        "{{ 'a' * 10**11 }}{{ messages[0].content }}",
+        "{% set ns = namespace(x='aa') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
+        "{{ 'a'.ljust(10**11) }}",
+        "{{ 'a' * 200000 }}{{ messages[0].content }}",
+        "{{ messages[0].content.__class__.__mro__ }}",
+        "{% if",
+        "{{ nothing.at.all }}",
+        "{{ raise_exception('no') }}",
+        "no user message",
+    ],
+)
+def test_a_hostile_chat_template_is_refused(monkeypatch, template):
+    """Loops without end, texts that fill the memory, and what is no template: an error that names the remedy."""
+    monkeypatch.setattr(chat_template, "MAX_SECONDS", 1)
+    encoder = PromptTokenizer(chat_tokenizer(template), "causal", chat=True)
+    with pytest.raises(CcrankError, match=r"chat template .*remove --chat"):
+        encode_one(encoder, prompt_of(encoder, task_of("Peru", "Chad")))
+
+
+def test_a_chat_template_is_rendered_as_by_transformers():
+    """Blanks, special tokens, the generation prompt and loop controls are those of `transformers`."""
+    own = (
+        "{{ bos_token }}{% for m in messages %}\n  {% if loop.index > 5 %}{% break %}{% endif %}[{{ m.role }}]"
+        "{{ m.content | tojson }}{% generation %}é{% endgeneration %}{% endfor %}"
+        "{% if add_generation_prompt %}<{{ enable_thinking }}>{% endif %}"
+    )
+    tokenizer, messages = chat_tokenizer(own), [{"role": "user", "content": 'a "b" é'}]
+    expected = tokenizer.apply_chat_template(
+        messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+    )
+    assert chat_template.render_chat(tokenizer, messages, enable_thinking=False) == expected
+
+
 def test_chat_without_a_template_is_refused():
     """A model without a chat template raises an error."""
     encoder = encoder_of("causal", chat=True)
@@ -507,10 +546,14 @@ def test_the_item_is_found_without_offsets(tmp_path):
     text = tmp_path / "corpus.txt"
     text.write_text("\n".join(CORPUS), encoding="utf-8")
     sentencepiece.SentencePieceTrainer.train(
-        input=str(text), model_prefix=str(tmp_path / "both"), vocab_size=120, minloglevel=2
+        input=str(text),
+        model_prefix=str(tmp_path / "both"),
+        vocab_size=120,
+        hard_vocab_limit=False,  # versions differ in how many pieces they find in a small corpus
+        minloglevel=2,
     )
     model = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "both.model"))
-    pieces = ["</s>", "<unk>", *(model.id_to_piece(place) for place in range(3, 120)), "<pad>"]
+    pieces = ["</s>", "<unk>", *(model.id_to_piece(place) for place in range(3, len(model))), "<pad>"]
     (tmp_path / "vocab.json").write_text(json.dumps({piece: place for place, piece in enumerate(pieces)}))
     files = [str(tmp_path / name) for name in ("both.model", "both.model", "vocab.json")]
     tokenizer = transformers.MarianTokenizer(*files)

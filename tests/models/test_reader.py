@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from tiny import FAMILIES, byte_tokenizer, pair_prompts, tiny_model
 
 import ccrank
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader
-from ccrank.lm.chunks import CHUNK, chunk_ranges
-from ccrank.lm.loading import LoadedModel
+from ccrank.models import Reader
+from ccrank.models.engine.plan import CHUNK, chunk_ranges
+from ccrank.models.load.loading import LoadedModel
 from ccrank.prompts import Piece, Prompt, load_templates
 from ccrank.task import Criterion, Task
-from tiny import FAMILIES, byte_tokenizer, pair_prompts, tiny_model
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "the old stone bridge"), id="mine")
 NUMBERS = ("1", "10", "0", "quick brown fox", "2")
@@ -258,9 +258,9 @@ def test_prompts_as_long_as_the_window(family):
 
 
 def test_importing_does_no_work(tmp_path):
-    """Importing ccrank.lm loads no transformers, opens no model and writes nothing."""
+    """Importing ccrank.models loads no transformers, opens no model and writes nothing."""
     code = (
-        "import sys, ccrank.lm\n"
+        "import sys, ccrank.models\n"
         "assert not {'transformers', 'huggingface_hub', 'gguf', 'scipy', 'pandas'} & set(sys.modules)\n"
     )
     source = str(Path(ccrank.__file__).parents[1])

@@ -7,13 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-
-from ccrank.lm import Reader
-from ccrank.lm.graphs import GraphedPasses, Recorded, _copied
-from ccrank.lm.loading import families
-from ccrank.lm.tree_attention import using_blocks
-from ccrank.task import Criterion, Task
 from tiny import CAUSAL, FAMILIES, VARIANTS, pair_prompts, tiny_model
+
+from ccrank.models import Reader
+from ccrank.models.engine.graphs import GraphedPasses, Recorded, _copied
+from ccrank.models.load.loading import families
+from ccrank.task import Criterion, Task
 
 TASKS = [
     Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad", "Monaco"), id="countries"),
@@ -172,22 +171,6 @@ def test_tree_with_blocks_of_any_size(family):
         np.testing.assert_allclose(part.states, whole.states, atol=1e-4)
         assert part.cost.distinct_tokens == whole.cost.distinct_tokens <= part.cost.computed_tokens
     assert whole.cost.computed_tokens < whole.cost.prompt_tokens / 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "gemma3_text", "gpt_neox", "opt"])
-def test_attention_by_blocks_gives_the_same(family):
-    """A kernel that skips hidden blocks gives the readings of the additive masks, windows included."""
-    loaded = tiny_model(family)
-    prompts = all_pairs("causal")
-    arguments = {"candidates": ["Yes", "No"], "layers": "all"}
-    reader = Reader(loaded, path="tree")
-    plain = reader.read(prompts, **arguments)
-    reader.engine.masks = replace(reader.engine.masks, blocks=True)
-    with using_blocks(loaded.model):
-        blocks = reader.read(prompts, **arguments)
-    np.testing.assert_allclose(blocks.logits, plain.logits, atol=1e-4)
-    np.testing.assert_allclose(blocks.states, plain.states, atol=1e-4)
 
 
 class StandIn:

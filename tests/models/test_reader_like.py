@@ -6,11 +6,11 @@ import inspect
 import typing
 
 import pytest
-
-from ccrank.lm import ReaderLike
-from ccrank.lm.reader_like import LoadedLike, PromptTokenizerLike
 from fake import FakeReader, random_logits
 from tiny import tiny_reader
+
+from ccrank.models import ReaderLike
+from ccrank.models.reader_like import LoadedLike, PromptTokenizerLike
 
 READERS = {"reader": tiny_reader, "fake": lambda: FakeReader(random_logits(0))}
 
@@ -48,6 +48,7 @@ def test_readers_and_stand_ins_have_the_same_form(kind: str) -> None:
     assert isinstance(one.name, str)
     assert one.form in ("causal", "masked", "encoder_decoder")
     assert isinstance(one.depth, int)
+    assert (one.gives_states, one.behind_server) == (kind == "reader", False)
     assert isinstance(one.width, int)
 
 

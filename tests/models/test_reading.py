@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tiny import tiny_model
 
 from ccrank.api import rank_tasks
-from ccrank.lm import Cost, Reader
-from ccrank.lm.reading import share_of, shares_by_items
+from ccrank.models import Cost, Reader
+from ccrank.models.reading import share_of, shares_by_items
 from ccrank.task import Criterion, Task
-from tiny import tiny_model
 
 TASKS = [
     Task(Criterion("size"), ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco"), id="long"),

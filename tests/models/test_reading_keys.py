@@ -6,12 +6,12 @@ import hashlib
 
 import numpy as np
 import pytest
-
-from ccrank.lm import Reader
-from ccrank.lm.plan import Plan
-from ccrank.lm.reading_keys import reading_keys
-from ccrank.task import Criterion, Task
 from tiny import pair_prompts, tiny_model
+
+from ccrank.models import Reader
+from ccrank.models.cache.reading_keys import reading_keys
+from ccrank.models.engine.plan import ReadingPlan, Wish
+from ccrank.task import Criterion, Task
 
 CONTEXT = "the fox and the dog and the bridge " * 6
 
@@ -50,7 +50,7 @@ def test_keys_are_those_of_the_first_version(family, context):
     prompts = pair_prompts(task, loaded.form) * 2
     encoder = Reader(loaded).prompt_tokenizer
     encoded = encoder.encode_batch(prompts, [("Yes", "10", "No")] * len(prompts), items=True)
-    plan = Plan(encoded, loaded.form, loaded.tokenizer.mask_token_id, states=True, items=True)
+    plan = ReadingPlan(encoded, loaded.form, loaded.tokenizer.mask_token_id, Wish((1,), items=True))
     layers = (3, 1)
     keys = reading_keys("these weights", loaded.form, plan.inputs, plan.points, layers)
     assert len(keys) == len(plan.points) > 40
@@ -64,7 +64,7 @@ def test_the_first_token_alone_has_a_key_too():
     loaded = tiny_model("llama")
     prompts = pair_prompts(Task(Criterion("size", "larger"), ("a", "b")))
     encoded = Reader(loaded).prompt_tokenizer.encode_batch(prompts, [()] * 2)
-    plan = Plan(encoded, "causal", None, states=True)
+    plan = ReadingPlan(encoded, "causal", None, Wish((1,)))
     points = plan.points.take(np.array([0, 1]), plan.points.sequence)
     points.position[:] = [0, 1]
     for index, group in enumerate(reading_keys("w", "causal", plan.inputs, points, (1,))):

@@ -8,16 +8,16 @@ import pytest
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import byte_tokenizer, unigram_tokenizer, word_tokenizer
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
-from ccrank.lm import cuts
-from ccrank.lm import prompt_tokenizer as module
-from ccrank.lm import words as words_module
-from ccrank.lm.prompt_tokenizer import PromptTokenizer
-from ccrank.lm.words import WordTokens, marked_words, split_words
+from ccrank.models.tokenize import prompt_tokenizer as module
+from ccrank.models.tokenize import segments as cuts
+from ccrank.models.tokenize import word_tokens as words_module
+from ccrank.models.tokenize.prompt_tokenizer import PromptTokenizer
+from ccrank.models.tokenize.word_tokens import WordTokens, marked_words, split_words
 from ccrank.prompts import Piece, Prompt, load_templates
 from ccrank.task import Criterion, Task
-from tiny import byte_tokenizer, unigram_tokenizer, word_tokenizer
 
 STORY = "The old stone bridge is taller than the new glass tower, said most students. " * 3
 # Texts of letters, marks and all kinds of white space, which is what tokenizers treat differently.
@@ -56,7 +56,7 @@ def both_ways(tokenizer, prompts, candidates, monkeypatch, items=False, **option
     answers = [candidates] * len(prompts)
     found = []
     for fewest in (1, 10**9):
-        monkeypatch.setattr(module, "FEWEST_SPLICED", fewest)
+        monkeypatch.setattr(module, "MIN_SPLICED", fewest)
         found.append(PromptTokenizer(tokenizer, "causal", **options).encode(prompts, answers, items))
     return found
 
@@ -124,7 +124,7 @@ def test_texts_are_split_together_as_one_by_one(texts):
 
 def test_words_that_were_forgotten_are_learned_again(monkeypatch):
     """Tokens are the same when the table of words is full and starts anew."""
-    monkeypatch.setattr(words_module, "MOST_WORDS", 3)
+    monkeypatch.setattr(words_module, "MAX_WORDS", 3)
     tokenizer = byte_tokenizer()
     words = WordTokens(tokenizer)
     for text in ("the old stone bridge", "a new glass tower", "the old tower of stone") * 2:
@@ -155,7 +155,7 @@ def test_many_candidates_are_tokenized_from_words(monkeypatch):
     monkeypatch.setattr(WordTokens, "encode", lambda self, texts: seen.extend(texts) or encode(self, texts))
     [spliced] = PromptTokenizer(tokenizer, "causal").encode([prompt], [candidates])
     assert sum(STORY in text for text in seen) <= 8
-    monkeypatch.setattr(module, "FEWEST_SPLICED", 10**9)
+    monkeypatch.setattr(module, "MIN_SPLICED", 10**9)
     assert PromptTokenizer(tokenizer, "causal").encode([prompt], [candidates]) == [spliced]
 
 

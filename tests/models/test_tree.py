@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccrank.lm.ragged import Ragged
-from ccrank.lm.tree import Sorted, pack
+from ccrank.models.engine.layout import Sorted, pack
+from ccrank.models.tokenize.ragged import Ragged
 
 # Three letters and short lengths make shared prefixes, repeats and prefixes of one another frequent.
 sequences_of_tokens = st.lists(
@@ -59,7 +59,7 @@ def test_prefixes_are_counted_in_blocks(monkeypatch):
     generator = np.random.default_rng(0)
     sequences = [tuple(generator.integers(0, 2, generator.integers(1, 30))) for _ in range(200)]
     whole = Sorted(Ragged.of(sequences)).shared
-    monkeypatch.setattr("ccrank.lm.tree.BLOCK", 7)
+    monkeypatch.setattr("ccrank.models.engine.layout.BLOCK", 7)
     np.testing.assert_array_equal(Sorted(Ragged.of(sequences)).shared, whole)
     assert whole.max() > 7
 

@@ -221,3 +221,18 @@ def test_every_prompt_of_a_task_stands_behind_its_context():
         assert render(templates, name, task=told).text == f"{told.context}\n\n{render(templates, name).text}"
     with_context, without = (templates.exemplar(task, "a very small country").text for task in (told, TASK))
     assert with_context == f"{told.context}\n\n{without}"
+
+
+@given(st.integers(2, 12), st.randoms(use_true_random=False))
+def test_labels_are_not_the_letters_of_the_items(count, random):
+    """An option under a letter is never an item that another letter names: such lists have numbers."""
+    order = random.sample(range(count), count)
+    task = Task(Criterion("stance"), tuple(f"review {chr(65 + place)}" for place in range(count)))
+    labels = option_labels(count, task.items)
+    assert labels == tuple(str(number) for number in range(1, count + 1))
+    text = load_templates().list(task, order, [0]).text
+    assert f'"1" review {chr(65 + order[0])}, "2" review {chr(65 + order[1])}' in text
+    assert '"A"' not in text
+    mixed = [*task.items, "review 1"]
+    assert option_labels(count + 1, mixed)[0] == "A"
+    assert option_labels(2, ["Louis I", "Edward V"]) == ("A", "B")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,9 +13,8 @@ from typing import Any
 
 import torch
 
-from ccrank.lm import Reader
-from ccrank.prompts import Prompt
-from ccrank.prompts.prompt import Piece
+from ccrank.models import Reader
+from ccrank.prompts import Piece, Prompt
 
 KEY = "sk-a-key-that-nobody-may-see"
 PATIENCE = 120.0
@@ -101,6 +100,14 @@ class StandIn:
     window: int = 512
     key: str | None = None
     """Required, if given."""
+    twist: Callable[[str, Any], Any] = lambda path, found: found
+    """Path and answer → the answer that is sent, which may be bytes."""
+    dripping: str | None = None
+    """Requests to paths that begin so get one byte after the other, without end."""
+    drips: int = 0
+    """Connections that drip now."""
+    dripped: list[str] = field(default_factory=list)
+    """The paths of all that did."""
     faults: list[str] = field(default_factory=list)
     """What goes wrong with the next requests for completions, one each."""
     running: int = 0
@@ -279,6 +286,9 @@ class _Handler(BaseHTTPRequestHandler):
     def reply(self, body: Any) -> None:
         one: StandIn = self.server.stand_in
         path = self.path.partition("?")[0]
+        if one.dripping and path.startswith(one.dripping):
+            self.drip(one)
+            return
         with one.lock:
             one.asked.append((path, body))
             one.headers.append({name.lower(): value for name, value in self.headers.items()})
@@ -316,11 +326,24 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         else:
             status, found = one.answer(path, body)
-        return (
-            status,
-            headers,
-            b"<html>a gateway</html>" if fault == "no JSON" else json.dumps(found).encode(),
-        )
+            found = one.twist(path, found)
+        if fault == "no JSON":
+            found = b"<html>a gateway</html>"
+        return status, headers, found if isinstance(found, bytes) else json.dumps(found).encode()
+
+    def drip(self, one: StandIn) -> None:
+        """Send headers and blanks, which may precede JSON, until the client or the test gives up."""
+        with one.lock:
+            one.drips += 1
+            one.dripped.append(self.path)
+        self.close_connection = True
+        with suppress(OSError):
+            self.send_response(200)
+            self.end_headers()
+            while not one.closing.wait(0.02):
+                self.wfile.write(b" ")
+        with one.lock:
+            one.drips -= 1
 
     def send(self, status: int, headers: dict[str, str], data: bytes, *, half: bool) -> None:
         self.send_response(status)

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost
-from ccrank.lm.reader import Progress
-from ccrank.lm.reading import Readings
+from ccrank.models import Cost
+from ccrank.models.reading import Progress, Readings
 from ccrank.prompts import Form, Prompt
 from ccrank.task import Criterion, Task
 
@@ -24,9 +23,11 @@ class FakeReader:
 
     name = "fake"
     form: Form = "causal"
+    gives_states = False
+    behind_server = False
     depth = 0
     width = 0
-    loaded = SimpleNamespace(missing_head=())
+    loaded = SimpleNamespace(missing_head=(), weights={})
 
     def __init__(self, logit: Logit, window: int | None = None) -> None:
         self.logit = logit

@@ -22,6 +22,10 @@ class Hub:
         self.asked: list[str] = []
         self.status = 200
         """Any other: the answer to every request."""
+        self.revisions = {"main": COMMIT, COMMIT: COMMIT}
+        """Branch, tag or commit → commit; others do not exist. All have the same files."""
+        self.stated: dict[str, str] = {}
+        """The hash of a file, where it is not that of its content."""
         self.breaks = ""
         """A file whose download breaks off half-way."""
         self.endpoint = ""
@@ -36,6 +40,9 @@ class Hub:
             folder = self.repositories.get("/".join(parts[2:4]))
             if folder is None:
                 return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
+            commit = self.revisions.get(parts[5] if len(parts) > 5 else "main")
+            if commit is None:
+                return 404, {"X-Error-Code": "RevisionNotFound"}, b"{}"
             files = sorted(path.name for path in folder.iterdir())
             if parts[4:5] == ["tree"]:
                 return (
@@ -43,23 +50,28 @@ class Hub:
                     {"Content-Type": "application/json"},
                     json.dumps([self._entry(folder / name) for name in files]).encode(),
                 )
-            about = {"id": "/".join(parts[2:4]), "sha": COMMIT, "siblings": [{"rfilename": n} for n in files]}
+            about = {"id": "/".join(parts[2:4]), "sha": commit, "siblings": [{"rfilename": n} for n in files]}
             return 200, {"Content-Type": "application/json"}, json.dumps(about).encode()
         folder = self.repositories.get("/".join(parts[:2]))
         if folder is not None and parts[2:3] == ["resolve"]:
             file = folder / "/".join(parts[4:])
+            commit = self.revisions.get(parts[3])
+            if commit is None:
+                return 404, {"X-Error-Code": "RevisionNotFound"}, b""
             if file.is_file():
                 body = file.read_bytes()
-                digest = hashlib.sha1(body).hexdigest()
-                return 200, {"ETag": f'"{digest}"', "X-Repo-Commit": COMMIT}, body
-            return 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT}, b""
+                return 200, {"ETag": f'"{self._hash(file, body)}"', "X-Repo-Commit": commit}, body
+            return 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit}, b""
         return 404, {"X-Error-Code": "RepoNotFound"}, b""
 
-    @staticmethod
-    def _entry(path: Path) -> dict[str, object]:
+    def _hash(self, path: Path, body: bytes) -> str:
+        """As a hub states it: SHA-256 for large files, which it keeps apart, and SHA-1 for the others."""
+        own = hashlib.sha256(body) if path.suffix == ".safetensors" else hashlib.sha1(body)
+        return self.stated.get(path.name, own.hexdigest())
+
+    def _entry(self, path: Path) -> dict[str, object]:
         body = path.read_bytes()
-        digest = hashlib.sha1(body).hexdigest()
-        return {"type": "file", "path": path.name, "size": len(body), "oid": digest}
+        return {"type": "file", "path": path.name, "size": len(body), "oid": self._hash(path, body)}
 
 
 @contextmanager

@@ -7,18 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-import uvicorn
+from tiny import tiny_reader
 
-from ccrank.lm import Reader
-from ccrank.lm.engine import EngineLike
-from ccrank.lm.points import EngineOutput, Inputs, Points
+from ccrank.models import Reader
+from ccrank.models.engine.engine import EngineLike
+from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
 from ccrank.server.app import create_app
-from ccrank.server.run import Server
+from ccrank.server.run import Server, configured
 from ccrank.server.settings import ServerSettings
 from ccrank.server.state import ServerState
-from tiny import tiny_reader
 
 PATIENCE = 180.0
 """Seconds that a condition may take on a busy machine."""
@@ -66,9 +66,10 @@ def held_reader() -> tuple[Reader, HeldEngine]:
 @contextmanager
 def running(settings: ServerSettings, reader: Reader) -> Iterator[tuple[str, ServerState]]:
     """A server on a free port of this machine: (its address, its state)."""
+    settings = replace(settings, drain=min(settings.drain, 5))
     app = create_app(settings, {"tiny": reader})
     bound = socket.create_server(("127.0.0.1", 0))
-    server = Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5))
+    server = Server(configured(app, settings))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     try:

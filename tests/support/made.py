@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ccrank.labelled.kernel import Kernel
-from ccrank.labelled.settings import Setting
-from ccrank.standardise import z_scores
+from ccrank.methods.labelled.prior import Kernel, Setting
+from ccrank.util.zscores import z_scores
 
 
 def made(

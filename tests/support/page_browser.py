@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI
-
 from chromium import PATIENCE
+from fastapi import FastAPI
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,4 +1,4 @@
-"""The table of phrases and its judge. `python tests/criterion_phrase/phrase_table.py` prints the rates."""
+"""The table of phrases and its judge. `python tests/support/phrase_table.py` prints the rates."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from ccrank.criterion_phrase import understand
+from ccrank.criteria import understand
 from ccrank.errors import CcrankError
-from ccrank.toml import parse_toml
+from ccrank.util.files import parse_toml
 
 TABLE = parse_toml(Path(__file__).with_name("phrases.toml"))
 PARTS = ("choose", "report", "fresh")

@@ -10,7 +10,7 @@ from types import ModuleType
 
 def load_benchmark(name: str) -> ModuleType:
     """benchmarks/NAME.py, imported."""
-    path = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
+    path = Path(__file__).parents[2] / "benchmarks" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None

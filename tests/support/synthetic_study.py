@@ -37,6 +37,8 @@ METHODS = {  # family, directed, how strongly scores follow gold, tokens per ite
     "pca": ("baseline", False, 0.6, 21),
     "length": ("baseline", False, 0.1, 0),
 }
+NO_PAIRS = dict.fromkeys(("pair_accuracy", "free_pair_accuracy", "chance_free_pair_accuracy"), float("nan"))
+"""The columns of single pairwise answers, of a method that has none."""
 WORDS = [
     "amber", "basalt", "cedar", "delta", "ember", "fjord", "garnet", "harbor", "indigo", "juniper", "kelp", "lagoon",
     "meadow", "nickel", "opal",
@@ -126,12 +128,14 @@ def _row(
         "layer": layer,
         "seed": seed,
         "split": split,
+        "fold": -1,
         "tau": one.tau,
         "abs_tau": one.abs_tau,
         "accuracy": one.accuracy,
         "free_accuracy": one.free_accuracy,
         "chance_abs_tau": one.chance_abs_tau,
         "chance_free_accuracy": one.chance_free_accuracy,
+        **NO_PAIRS,
         "consistency": float(np.clip(0.5 + 0.4 * one.abs_tau + 0.1 * rng.standard_normal(), 0, 1))
         if consistent
         else float("nan"),

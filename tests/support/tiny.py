@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from dataclasses import replace
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +24,8 @@ from tokenizers import (
     trainers,
 )
 
-from ccrank.lm import Reader
-from ccrank.lm.loading import LoadedModel, form_of
+from ccrank.models import Reader
+from ccrank.models.load.loading import LoadedModel, form_of
 from ccrank.prompts import Form, Prompt, load_templates
 from ccrank.ranking import Ranking
 from ccrank.task import Task
@@ -86,14 +90,35 @@ def byte_tokenizer() -> Any:
     )
 
 
+def frequent_pieces(texts: list[str], mark: str = "") -> list[tuple[str, int]]:
+    """Pieces of the words of the texts with their counts: characters first, then longer ones, what covers most first.
+
+    `mark` stands before a piece inside a word. Not the trainers of `tokenizers`: for WordPiece and unigram models they
+    give another vocabulary in each process, and a test would then read another model each time.
+    """
+    counts: Counter[str] = Counter()
+    for text in texts:
+        for word in re.findall(r"▁?(?:\w+|[^\w\s▁])|▁", text):
+            for start, end in combinations(range(len(word) + 1), 2):
+                counts[(mark if start else "") + word[start:end]] += 1
+
+    def order(piece: str) -> tuple[bool, int, str]:
+        length = len(piece.removeprefix(mark))
+        return length > 1, -counts[piece] * length * (length > 1), piece
+
+    return [(piece, counts[piece]) for piece in sorted(counts, key=order)]
+
+
 @cache
 def word_tokenizer() -> Any:
     """WordPiece as in BERT, with [CLS] and [SEP] added."""
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = [piece for piece, _ in frequent_pieces(CORPUS, mark="##")]
+    vocabulary = {piece: index for index, piece in enumerate([*special, *pieces][:400])}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(special)
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=False)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer.train_from_iterator(CORPUS, trainers.WordPieceTrainer(vocab_size=400, special_tokens=special))
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
@@ -104,11 +129,15 @@ def word_tokenizer() -> Any:
 @cache
 def unigram_tokenizer() -> Any:
     """A unigram model as in T5, with sentinels and a final </s>."""
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     special = ["<pad>", "</s>", "<unk>", "<extra_id_0>", "<extra_id_1>"]
-    trainer = trainers.UnigramTrainer(vocab_size=300, special_tokens=special, unk_token="<unk>")
-    tokenizer.train_from_iterator(CORPUS, trainer)
+    pieces = frequent_pieces([f"▁{text.replace(' ', '▁')}" for text in CORPUS])[: 300 - len(special)]
+    total = sum(count for _, count in pieces)
+    vocabulary = [(token, 0.0) for token in special]
+    # Long pieces are likelier than their parts, or every word would be read as characters.
+    vocabulary += [(piece, math.log(count / total)) for piece, count in pieces]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=2))
+    tokenizer.add_special_tokens(special)
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 1)])
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

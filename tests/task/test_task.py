@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import unicodedata
 
 import pytest
@@ -265,3 +266,33 @@ def test_a_query_beside_another_criterion_is_refused():
     """In Python too: one of the two would be ignored."""
     with pytest.raises(CcrankError, match=r"it has a query and the criterion 'size'; .*Task\.of_query"):
         Task(Criterion("size"), DOCUMENTS, query="storms")
+
+
+@pytest.mark.parametrize("field", ["name", "comparative", "category", "poles"])
+def test_words_of_a_criterion_are_bounded(field: str):
+    """A word of 300 characters is taken; a longer one, also one that NFKC makes longer, is refused with its length."""
+    for text, fits in (("a" * 300, True), ("a" * 301, False), ("\ufdfa" * 17, False)):
+        value = (text, "b") if field == "poles" else text
+        fields = {"name": "size", field: value}
+        if fits:
+            assert Criterion(**fields)
+        else:
+            with pytest.raises(CcrankError, match=r"30\d characters"):
+                Criterion(**fields)
+
+
+def test_queries_are_bounded():
+    """A query of 4,000 characters is taken and a longer one is refused."""
+    assert Task.of_query("a" * 4000, ("b", "c")).query == "a" * 4000
+    with pytest.raises(CcrankError, match="4,001 characters"):
+        Task.of_query("a" * 4001, ("b", "c"))
+
+
+@pytest.mark.parametrize("marks", ["\u0301\u0323", "\u0323\uff9e"])
+def test_texts_of_combining_marks_are_compared_in_linear_time(marks: str):
+    """Marks that Unicode sorts one by one do not hold the interpreter for minutes; short runs keep their form."""
+    start = time.thread_time()
+    normal_form("a" + marks * 200_000)
+    assert time.thread_time() - start < 5
+    for count in (1, 10, 100):
+        assert normal_form("a" + marks * count) == unicodedata.normalize("NFKC", "a" + marks * count)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tiny import pair_prompts, tiny_model
 
 from ccrank.errors import CcrankError
-from ccrank.files import write_atomically
-from ccrank.lm import Reader, ReadingCache
+from ccrank.models import Reader, ReadingCache
 from ccrank.task import Criterion, Task
-from tiny import pair_prompts, tiny_model
+from ccrank.util.files import write_atomically
 
 TASK = Task(Criterion("size"), tuple(f"thing {one}" for one in range(8)))
 
@@ -56,7 +56,7 @@ def test_a_full_disk_is_named():
 LIMITED = """
 import resource, signal, sys
 from ccrank.errors import CcrankError
-from ccrank.files import write_atomically
+from ccrank.util.files import write_atomically
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing beyond the limit then fails, as on a full disk
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:

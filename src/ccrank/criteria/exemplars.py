@@ -1,7 +1,6 @@
 """Exemplars for common criteria: texts and things at both poles, written for this package.
 
-They are data (`exemplars.toml`). They are not labels of a user's items: they say what a criterion means in the way
-that a dictionary does, by example.
+They are data (`exemplars.toml`). They are not labels of a user's items: they define a criterion by example.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
-from ccrank.lexicon import PREPOSITIONS, poles_of
+from ccrank.criteria.lexicon import PREPOSITIONS, poles_of
 from ccrank.task import Criterion
-from ccrank.toml import parse_toml
+from ccrank.util.files import parse_toml
 
-Kind = Literal["texts", "things"]
+ExemplarKind = Literal["texts", "things"]
 
 WRITTEN = "exemplars"
-"""The name of the signal from exemplars that were written for the criterion."""
+"""The name of the signal that reads them."""
 
 
 @dataclass(frozen=True)
 class Exemplars:
-    """Texts or things at both poles of a criterion, as many at each."""
+    """Texts or things at both poles of a criterion, the same number at each."""
 
     high: tuple[str, ...]
     low: tuple[str, ...]
@@ -41,11 +40,11 @@ class _Entry:
     exemplars: Exemplars
 
     def votes(self, low: str, high: str) -> int:
-        """How many of two poles are on the same side here, less those on the other side: -2 to 2."""
+        """The number of the two poles on the same side here minus those on the other side: -2 to 2."""
         return (low in self.low) + (high in self.high) - (low in self.high) - (high in self.low)
 
     def is_named(self, name: str) -> bool:
-        """Whether the name is the criterion's, or has a word of it: "top speed", "how noisy it is".
+        """Whether the name is the criterion's or contains a word for it: "top speed", "how noisy it is".
 
         The height of a country's highest mountain is not the height of the country.
         """
@@ -55,20 +54,8 @@ class _Entry:
         )
 
 
-def exemplars_of(criterion: Criterion, kind: Kind) -> Exemplars | None:
-    """What was written for a criterion, found by its poles or its name; None if nothing was, or the two disagree.
-
-    Parameters
-    ----------
-    criterion
-        The criterion; its direction decides which exemplars are the high ones.
-    kind
-        texts: sentences and longer texts; things: names and words.
-
-    >>> rude = Criterion("rudeness", poles=("polite", "rude"))
-    >>> exemplars_of(Criterion("politeness"), "texts").low == exemplars_of(rude, "texts").high
-    True
-    """
+def exemplars_of(criterion: Criterion, kind: ExemplarKind) -> Exemplars | None:
+    """The exemplars of a criterion by its poles or its name; None if there are none, or if the two disagree."""
     poles = poles_of(criterion)
     low, high = poles.low[0].casefold(), poles.high[0].casefold()
     for entry in _entries(kind):
@@ -88,16 +75,15 @@ def exemplars_of(criterion: Criterion, kind: Kind) -> Exemplars | None:
 
 
 @cache
-def _entries(kind: Kind) -> tuple[_Entry, ...]:
-    table = parse_toml(resources.files("ccrank") / "exemplars.toml")
-    return tuple(
-        _Entry(
-            frozenset(one["names"]),
-            frozenset(one["low"]),
-            frozenset(one["high"]),
-            Exemplars(tuple(one["high_items"]), tuple(one["low_items"]))
+def _entries(kind: ExemplarKind) -> tuple[_Entry, ...]:
+    table = parse_toml(resources.files("ccrank.criteria") / "exemplars.toml")
+    entries = []
+    for entry in table[kind]:
+        low, high = (
+            (entry["low_items"], entry["high_items"])
             if kind == "things"
-            else Exemplars(tuple(high for _, high in one["pairs"]), tuple(low for low, _ in one["pairs"])),
+            else zip(*entry["pairs"], strict=True)
         )
-        for one in table[kind]
-    )
+        names, low_words, high_words = (frozenset(entry[key]) for key in ("names", "low", "high"))
+        entries.append(_Entry(names, low_words, high_words, Exemplars(tuple(high), tuple(low))))
+    return tuple(entries)

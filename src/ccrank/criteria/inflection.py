@@ -3,93 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
 
-SUPERLATIVES = {
-    "good": "best",
-    "bad": "worst",
-    "far": "farthest",
-    "many": "most",
-    "few": "fewest",
-    "little": "smallest",
-    "northern": "northernmost",
-    "north": "northernmost",
-    "southern": "southernmost",
-    "south": "southernmost",
-    "eastern": "easternmost",
-    "east": "easternmost",
-    "western": "westernmost",
-    "west": "westernmost",
-    "nearby": "nearest",
-    "gooey": "gooiest",
-    # One syllable to the rules below, or one that takes no ending.
-    **{
-        word: f"most {word}"
-        for word in (
-            *("bent", "broke", "dried", "fluent", "fun", "grown", "just", "known", "loyal", "matt", "naive"),
-            *("niche", "paid", "pious", "real", "right", "shut", "viable", "whole", "worn", "wrong"),
-        )
-    },
-}
-PLURALS = {
-    "child": "children",
-    "foot": "feet",
-    "tooth": "teeth",
-    "goose": "geese",
-    "mouse": "mice",
-    "dormouse": "dormice",
-    "louse": "lice",
-    "ox": "oxen",
-    "die": "dice",
-    "quiz": "quizzes",
-    "lens": "lenses",
-    "genus": "genera",
-    "corpus": "corpora",
-    "passer-by": "passers-by",
-    **dict.fromkeys(("species", "series", "sheep", "deer", "people", "offspring", "headquarters")),
-    **dict.fromkeys(("moose", "bison", "salmon", "trout", "shrimp", "squid", "crossroads", "means")),
-    **{
-        f"{stem}o": f"{stem}oes"
-        for stem in ("her", "potat", "tomat", "volcan", "ech", "vet", "torped", "tornad")
-    },
-    **{f"{stem}o": f"{stem}oes" for stem in ("mosquit", "embarg", "domin", "buffal", "mang", "carg")},
-    **{f"{stem}on": f"{stem}a" for stem in ("criteri", "phenomen", "automat")},
-    **{
-        f"{stem}um": f"{stem}a"
-        for stem in ("bacteri", "dat", "medi", "strat", "curricul", "memorand", "symposi")
-    },
-    **{
-        f"{stem}us": f"{stem}i"
-        for stem in ("alumn", "cact", "fung", "nucle", "stimul", "syllab", "radi", "foc")
-    },
-    **{f"{stem}a": f"{stem}ae" for stem in ("larv", "alg", "vertebr", "alumn", "antenn")},
-    "matrix": "matrices",
-    "vertex": "vertices",
-    "appendix": "appendices",
-    "codex": "codices",
-}
-"""Nouns with a plural of their own; None for those whose plural is the same."""
+from ccrank.util.files import parse_toml
+
 _HARD_CH = r"(stoma|mon|ar|epo|eunu|lo)ch$"
-COMPARATIVES = {"best": "better", "worst": "worse", "most": "more", "fewest": "fewer"}
-"""Of superlatives that are not formed with -est."""
-_NOUN_ENDINGS = (
-    ("iness", ("y",)),
-    ("ness", ("",)),
-    ("ability", ("able",)),
-    ("ibility", ("ible",)),
-    ("ivity", ("ive",)),
-    ("icity", ("ic",)),
-    ("ality", ("al",)),
-    ("osity", ("ous",)),
-    ("arity", ("ar",)),
-    ("ility", ("ile",)),
-    ("ity", ("", "e", "ous")),
-    ("ence", ("ent",)),
-    ("ance", ("ant",)),
-    ("ency", ("ent",)),
-    ("ancy", ("ant",)),
-    ("acy", ("ate",)),
-)
 PREPOSITION = r"of|in|per|by|for|at|to|on|from|with|since|among|between"
+
+
+@cache
+def _words() -> Mapping[str, Any]:
+    return parse_toml(resources.files("ccrank.criteria") / "words.toml")
+
+
+@cache
+def word_set(name: str) -> frozenset[str]:
+    """A list of `words.toml`."""
+    return frozenset(_words()[name])
+
+
+def word_table(name: str) -> Mapping[str, Any]:
+    """A table of `words.toml`."""
+    table: Mapping[str, Any] = _words()[name]
+    return table
 
 
 def superlative(adjective: str) -> str:
@@ -98,8 +37,10 @@ def superlative(adjective: str) -> str:
         return f"least {adjective.removeprefix('not ')}"
     if " " in adjective:
         return f"most {adjective}"
-    if adjective in SUPERLATIVES:
-        return SUPERLATIVES[adjective]
+    if irregular := word_table("superlatives").get(adjective):
+        return str(irregular)
+    if adjective in word_set("most"):
+        return f"most {adjective}"
     vowels = len(re.findall(r"[aeiouy]+", adjective.removesuffix("e")))
     if re.search(r"[^aeiou]y$", adjective) and vowels <= 2:
         return adjective[:-1] + "iest"
@@ -119,8 +60,8 @@ def comparative_of(adjective: str) -> str:
     ('cheaper', 'better', 'less zippy', 'more northern')
     """
     most = superlative(adjective)
-    if most in COMPARATIVES:
-        return COMPARATIVES[most]
+    if irregular := word_table("comparatives").get(most):
+        return str(irregular)
     if most.startswith("least "):
         return f"less {most.removeprefix('least ')}"
     if most.startswith("most ") or not most.endswith("est"):
@@ -160,9 +101,9 @@ def adjectives_of_noun(noun: str) -> tuple[str, ...]:
     >>> adjectives_of_noun("zippiness"), adjectives_of_noun("walkability"), adjectives_of_noun("creativity")
     (('zippy',), ('walkable',), ('creative',))
     """
-    for ending, replacements in _NOUN_ENDINGS:
+    for ending, replacements in word_table("noun_endings").items():
         if noun.endswith(ending) and len(noun) > len(ending) + 2:
-            return tuple(noun[: -len(ending)] + one for one in replacements)
+            return tuple(noun[: -len(ending)] + replacement for replacement in replacements)
     return ()
 
 
@@ -172,16 +113,16 @@ def plural(noun: str) -> str:
     head, rest = (noun, "") if cut is None else (noun[: cut.start()], noun[cut.start() :])
     start, blank, last = head.rpartition(" ")
     low = last.lower()
-    if low in PLURALS:
-        irregular = PLURALS[low] or low
+    irregulars = word_table("plurals")
+    if irregular := low if low in word_set("unchanged") else irregulars.get(low):
         last = irregular if last == low else irregular.capitalize()
-    elif low in PLURALS.values() or re.search(r"(craft|fish|sheep|deer)$", low):
+    elif low in irregulars.values() or re.search(r"(craft|fish|sheep|deer)$", low):
         pass
     elif "-in-" in low:  # mothers-in-law
         mother, _, law = last.partition("-")
         last = f"{plural(mother)}-{law}"
     elif compound := re.search(r"(tooth|foot|child)$", low):
-        last = last[: compound.start()] + str(PLURALS[compound[0]])
+        last = last[: compound.start()] + irregulars[compound[0]]
     elif re.search(r"(lea|shea|loa|wol|thie|hal|cal|el|scar|whar|hoo)f$", low):
         last = last[:-1] + "ves"
     elif re.search(r"(li|kni|wi)fe$", low):

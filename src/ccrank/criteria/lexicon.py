@@ -9,31 +9,19 @@ from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
-from ccrank.inflection import PREPOSITION, quality_noun, superlative, uninflected
+from ccrank.criteria.inflection import (
+    PREPOSITION,
+    quality_noun,
+    superlative,
+    uninflected,
+    word_set,
+    word_table,
+)
 from ccrank.task import Criterion
-from ccrank.toml import parse_toml
+from ccrank.util.files import parse_toml
 
-IRREGULAR = {
-    "better": "good",
-    "best": "good",
-    "worse": "bad",
-    "worst": "bad",
-    "more": "high",
-    "most": "high",
-    "greater": "high",
-    "less": "low",
-    "lesser": "low",
-    "least": "low",
-    "fewer": "few",
-    "farther": "far",
-    "further": "far",
-}
 PREPOSITIONS = frozenset((*PREPOSITION.split("|"), "than"))
-MEASURES = ("amount", "quantity", "level", "degree", "score", "rating", "index", "measure")
-"""Head nouns that measure what another word names: "level of noise", "noise level"."""
-OPPOSITES = ("lack", "absence", "loss", "reduction", "decline", "aversion")
-"""Head nouns that negate their complement, so that its scale would be reversed."""
-NEGATED = r"dis|il|im|in|ir|mis|non|out|over|un"
+_NEGATED = r"dis|il|im|in|ir|mis|non|out|over|un"
 """Prefixes of adjectives that are already negated or modified; a false match does little harm."""
 
 
@@ -68,25 +56,23 @@ def poles_of(criterion: Criterion) -> Poles:
     if criterion.poles is not None:
         return _of_poles(*(pole.strip() for pole in criterion.poles))
     if criterion.comparative is not None:
-        found = _of_comparative(criterion.comparative, criterion.name)
-        if found is not None:
-            return found
+        poles = _of_comparative(criterion.comparative, criterion.name)
+        if poles is not None:
+            return poles
     return scale_of_noun(criterion.name) or FALLBACK
 
 
 def _of_poles(low: str, high: str) -> Poles:
     """The user's words first; synonyms are added if the table lists both words on one scale."""
-    for scale in _scales():
-        for one in (scale, scale.reversed()):
-            if low.lower() in one.low and high.lower() in one.high:
-                lows, highs = _first(low, one.low), _first(high, one.high)
-                return Poles(lows, highs, superlative(low), superlative(high), "poles")
+    for scale in _directed_scales():
+        if low.lower() in scale.low and high.lower() in scale.high:
+            lows, highs = _first(low, scale.low), _first(high, scale.high)
+            return Poles(lows, highs, superlative(low), superlative(high), "poles")
     return Poles((low,), (high,), superlative(low), superlative(high), "poles")
 
 
 def _of_comparative(comparative: str, name: str) -> Poles | None:
-    """Poles by the comparative, which gives the direction; the words are its own, or those of the name if it has
-    none."""
+    """Poles by the comparative, which gives the direction, and the words unless only the name has some."""
     words = re.sub(r"^\s*((the|a|an|much|far|even|slightly) )+", "", comparative.lower()).split()
     turned = False
     if words[:1] in (["more"], ["less"]) and len(words) > 1 and words[1] not in PREPOSITIONS:
@@ -98,8 +84,8 @@ def _of_comparative(comparative: str, name: str) -> Poles | None:
         adjective = positive_form(" ".join(words))
     if adjective is None:
         return None
-    found = _of_adjective(adjective, name)
-    return found.reversed() if turned else found
+    poles = _of_adjective(adjective, name)
+    return poles.reversed() if turned else poles
 
 
 def _is_thing(word: str, name: str) -> bool:
@@ -114,7 +100,7 @@ def _of_adjective(adjective: str, name: str) -> Poles:
     """The scale with the adjective at its high pole."""
     named = scale_of_noun(name)
     if adjective in ("high", "low"):
-        # "more" and "less" have no scale of their own: the name gives the words, the comparative the direction.
+        # "more" and "less" belong to any scale: the name gives the words, the comparative the direction.
         scale = FALLBACK if named is None else replace(named, source="comparative")
         return scale if adjective == "high" else scale.reversed()
     # Of several scales with the word, take that of the name, else the one that lists the word earliest.
@@ -131,20 +117,20 @@ def _of_adjective(adjective: str, name: str) -> Poles:
 
 def _scale_with(adjective: str) -> Poles | None:
     """The scale with the adjective at its high pole, reversed if necessary: the one that lists it earliest."""
-    sides = [one for scale in _scales() for one in (scale, scale.reversed()) if adjective in one.high]
-    return min(sides, key=lambda one: one.high.index(adjective), default=None)
+    scales = [scale for scale in _directed_scales() if adjective in scale.high]
+    return min(scales, key=lambda scale: scale.high.index(adjective), default=None)
 
 
 def scale_of_noun(name: str) -> Poles | None:
     """The scale whose noun is the head of the name, else of another noun in the name; "how loud it is" is resolved by
     its adjective."""
     text = " ".join(_words(name))
-    found = _found(text)
+    matches = _nouns_in(text)
     how = re.match(r"how (?:very )?([a-z]+)", text)
     if how:
-        phrases = [one for one in found if one[0] == 0]
+        phrases = [match for match in matches if match[0] == 0]
         if phrases:
-            return max(phrases, key=lambda one: one[1])[2]
+            return max(phrases, key=lambda match: match[1])[2]
         adjective = how.group(1)
         known = scale_of_adjective(adjective)
         if known is not None:
@@ -154,24 +140,26 @@ def scale_of_noun(name: str) -> Poles | None:
     cut = re.search(rf" (?:{PREPOSITION})\b", text)
     head = len(text) if cut is None else cut.start()
     last = text[:head].rpartition(" ")[2]
-    if last in OPPOSITES:
+    if last in word_set("opposites"):
         return None
-    heads = [one for one in found if one[0] < head <= one[1]]
-    others = [one for one in found if one not in heads]
+    heads = [match for match in matches if match[0] < head <= match[1]]
+    others = [match for match in matches if not match[0] < head <= match[1]]
     # "noise level" is about noise and "level of noise" as well; "interest rate" is about a rate.
-    chosen = others if heads and last in MEASURES and others and not _covers(heads, last) else heads or others
+    # But the table may list the head noun in a longer phrase, such as "degree of intensity".
+    measured = last in word_set("measures") and all(end - start <= len(last) for start, end, _ in heads)
+    chosen = others if others and measured else heads or others
     if chosen:
-        return max(chosen, key=lambda one: one[1] - one[0])[2]
+        return max(chosen, key=lambda match: match[1] - match[0])[2]
     stem = re.fullmatch(r"(?!business)([a-z]+?)(i?)ness", last)
     return scale_of_adjective(stem[1] + stem[2].replace("i", "y")) if stem else None
 
 
-def _found(text: str) -> list[tuple[int, int, Poles]]:
-    """The nouns of the table in a text: start, end and scale of each match."""
-    nouns = known_nouns()
+def _nouns_in(text: str) -> list[tuple[int, int, Poles]]:
+    """The nouns of the table in a text: start, end and scale of each match. Linear in the length of the text."""
+    nouns, most = known_nouns(), most_noun_words()
     starts = [0, *(match.end() for match in re.finditer(" ", text))]
     ends = [*(start - 1 for start in starts[1:]), len(text)]
-    spans = [(start, end) for start in starts for end in ends if start < end]
+    spans = [(start, end) for index, start in enumerate(starts) for end in ends[index : index + most]]
     return [(start, end, nouns[text[start:end]]) for start, end in spans if text[start:end] in nouns]
 
 
@@ -183,10 +171,9 @@ def scale_of_adjective(adjective: str) -> Poles | None:
     return Poles(scale.low, _first(adjective, scale.high), scale.least, superlative(adjective), "name")
 
 
-def are_opposite(one: str, other: str) -> bool:
+def are_opposite(first: str, second: str) -> bool:
     """Whether two adjectives stand at different poles of a scale."""
-    sides = [side for scale in _scales() for side in (scale, scale.reversed())]
-    return any(one in side.high and other in side.low for side in sides)
+    return any(first in scale.high and second in scale.low for scale in _directed_scales())
 
 
 def name_of_scale(adjective: str) -> tuple[str, bool] | None:
@@ -200,16 +187,9 @@ def name_of_scale(adjective: str) -> tuple[str, bool] | None:
         return None
     for entry in _table()["scale"]:
         if (*entry["high"], *entry["low"]) in ((*scale.high, *scale.low), (*scale.low, *scale.high)):
-            noun = next(
-                (one for one in entry["nouns"] if not one.startswith("how ")), quality_noun(entry["high"][0])
-            )
-            return noun, adjective in entry["low"]
+            nouns = (noun for noun in entry["nouns"] if not noun.startswith("how "))
+            return next(nouns, quality_noun(entry["high"][0])), adjective in entry["low"]
     raise AssertionError(f"no entry for the scale of {adjective!r}")
-
-
-def _covers(heads: list[tuple[int, int, Poles]], last: str) -> bool:
-    """Whether the table lists the head noun in a longer phrase, such as "degree of intensity"."""
-    return any(end - start > len(last) for start, end, _ in heads)
 
 
 def scale_of_unknown(adjective: str, source: str) -> Poles:
@@ -230,20 +210,18 @@ def negation(adjective: str) -> str:
     if listed is not None:
         return listed
     # Few adjectives with other endings take "un-": "unmoving" is not the opposite of "moving", "unterrible" not a word.
-    regular = re.fullmatch(rf"(?!{NEGATED})[a-z]{{3,}}([^e]ed|able)", adjective)
+    regular = re.fullmatch(rf"(?!{_NEGATED})[a-z]{{3,}}([^e]ed|able)", adjective)
     return f"un{adjective}" if regular else f"not {adjective}"
 
 
 def is_listed_negation(adjective: str) -> bool:
     """Whether the table lists the adjective or its negation outside the scales: "edible", "inedible"."""
-    negations = _negations()
-    return adjective in negations or adjective in _negated()
+    return adjective in _negations() or adjective in _affirmations()
 
 
 def affirmed(adjective: str) -> str | None:
     """The adjective that this one negates: "unwalkable" → "walkable"; None if it is not a negation."""
-    listed = next((plain for plain, negated in _negations().items() if negated == adjective), None)
-    if listed is not None:
+    if listed := _affirmations().get(adjective):
         return listed
     plain = adjective.removeprefix("un")
     # "united" and "understated" do not start with the prefix "un-".
@@ -260,8 +238,8 @@ def positive_form(comparative: str) -> str | None:
     first = words[0]
     if first == "more" and len(words) > 1 and words[1] not in PREPOSITIONS:
         return words[1]
-    if first in IRREGULAR:
-        return IRREGULAR[first]
+    if irregular := word_table("positives").get(first):
+        return str(irregular)
     known = known_adjectives()
     if first in known:
         return first
@@ -274,7 +252,7 @@ def positive_form(comparative: str) -> str | None:
 
 def _first(word: str, others: tuple[str, ...]) -> tuple[str, ...]:
     """The word, then the others without it: at most 3 in all."""
-    return (word, *(one for one in others if one != word.lower()))[:3]
+    return (word, *(other for other in others if other != word.lower()))[:3]
 
 
 def _words(text: str) -> list[str]:
@@ -284,7 +262,7 @@ def _words(text: str) -> list[str]:
 
 @cache
 def _table() -> Mapping[str, Any]:
-    return parse_toml(resources.files("ccrank") / "lexicon.toml")
+    return parse_toml(resources.files("ccrank.criteria") / "lexicon.toml")
 
 
 @cache
@@ -293,13 +271,24 @@ def _scales() -> tuple[Poles, ...]:
 
 
 @cache
+def _directed_scales() -> tuple[Poles, ...]:
+    """Each scale, and each reversed."""
+    return tuple(directed for scale in _scales() for directed in (scale, scale.reversed()))
+
+
+@cache
 def known_nouns() -> Mapping[str, Poles]:
     """The names of criteria, each with its scale."""
-    upright = {noun: _scale(entry) for entry in _table()["scale"] for noun in entry["nouns"]}
-    turned = {
-        noun: _scale(entry).reversed() for entry in _table()["scale"] for noun in entry.get("low_nouns", ())
-    }
-    return upright | turned
+    entries = list(zip(_table()["scale"], _scales(), strict=True))
+    high = {noun: scale for entry, scale in entries for noun in entry["nouns"]}
+    low = {noun: scale.reversed() for entry, scale in entries for noun in entry.get("low_nouns", ())}
+    return high | low
+
+
+@cache
+def most_noun_words() -> int:
+    """The number of words of the longest name in the table."""
+    return max(len(noun.split()) for noun in known_nouns())
 
 
 @cache
@@ -313,8 +302,9 @@ def _negations() -> Mapping[str, str]:
 
 
 @cache
-def _negated() -> frozenset[str]:
-    return frozenset(_negations().values())
+def _affirmations() -> Mapping[str, str]:
+    """Listed negations to the adjectives that they negate; of two such adjectives to the first."""
+    return {negated: adjective for adjective, negated in reversed([*_negations().items()])}
 
 
 @cache

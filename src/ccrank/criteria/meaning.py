@@ -1,4 +1,4 @@
-"""A scale and the pole of it that comes first: of an adjective, of much or little of a noun."""
+"""A scale and the pole that comes first: of an adjective, or of much or little of a noun."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from ccrank.criterion_phrase.words import OF_ACTIONS, SUBSTANCES
-from ccrank.inflection import (
+from ccrank.criteria.inflection import (
     PREPOSITION,
     adjectives_of_noun,
     comparative_of,
@@ -16,19 +15,23 @@ from ccrank.inflection import (
     plural,
     quality_noun,
     superlative,
+    word_set,
 )
-from ccrank.lexicon import (
+from ccrank.criteria.lexicon import (
     Poles,
     affirmed,
     known_nouns,
+    most_noun_words,
     name_of_scale,
     negation,
     scale_of_adjective,
     scale_of_noun,
 )
 
+_SUBSTANCES = re.compile(r"\b(?:sugar|salt|alcohol|abv)\b")
+"""Of these there is little where the lexicon's scale has another taste: what is low in sugar is not sour."""
 AMOUNTS = frozenset(("low", "high", "few", "many"))
-"""Poles that say how much there is of the criterion, not how an item is."""
+"""Poles for the amount of the criterion, not for a property of an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +47,21 @@ class Meaning:
     reversed: bool = False
     """Whether more of `name` comes later: "price" where the cheapest comes first."""
     plain: bool = False
-    """Whether the name alone means all this, as that of a noun does."""
+    """Whether the name alone means all this, as with a noun."""
     of: str = ""
-    """The noun that the poles are said of, if they are not said of the items: lowest *price*, best *battery life*."""
+    """The noun that the poles describe, if they do not describe the items: lowest *price*, best *battery life*."""
     complement: str = ""
-    """What follows the adjective: "to fail", "for kids"."""
+    """The words after the adjective: "to fail", "for kids"."""
     doubt: str = ""
     """Why it may be wrong."""
 
     def flipped(self) -> Meaning:
         """The same scale with the other pole first."""
         return replace(self, low=self.high, high=self.low, reversed=not self.reversed, plain=False)
+
+    def signed(self, sign: int) -> Meaning:
+        """This meaning for a positive sign, else flipped."""
+        return self if sign > 0 else self.flipped()
 
     @property
     def comparative(self) -> str:
@@ -77,14 +84,13 @@ class Meaning:
 
 
 def of_adjective(adjective: str, complement: str = "") -> Meaning:
-    """The scale with the adjective first: from the lexicon, by a prefix that negates, or against its negation."""
+    """The scale with the adjective first: from the lexicon, by a negating prefix, or against its negation."""
     scale = scale_of_adjective(adjective)
     named = name_of_scale(adjective)
     if scale is not None and named is not None:
         name, reverse = named
-        return Meaning(
-            name_with(name, complement), scale.low[0], adjective, "lexicon", reverse, complement=complement
-        )
+        name = name_with(name, complement)
+        return Meaning(name, scale.low[0], adjective, "lexicon", reverse, complement=complement)
     noun = _noun_made_of(adjective)
     if noun is not None:
         low = known_nouns()[noun].low[0]
@@ -92,14 +98,8 @@ def of_adjective(adjective: str, complement: str = "") -> Meaning:
     prefixed = re.match(r"(?:un|in|im|ir|il|dis|non)(.+)", adjective)
     if prefixed and (known := name_of_scale(prefixed[1])):
         name, reverse = known
-        return Meaning(
-            name_with(name, complement),
-            prefixed[1],
-            adjective,
-            "negation",
-            not reverse,
-            complement=complement,
-        )
+        name = name_with(name, complement)
+        return Meaning(name, prefixed[1], adjective, "negation", not reverse, complement=complement)
     plain = affirmed(adjective)
     name = name_with(quality_noun(plain or adjective), complement)
     low = plain or negation(adjective)
@@ -108,58 +108,58 @@ def of_adjective(adjective: str, complement: str = "") -> Meaning:
 
 @cache
 def _noun_made_of(adjective: str) -> str | None:
-    """The noun of the lexicon that is made of an adjective on no scale: "hazardous" → "hazardousness"."""
+    """The noun of the lexicon that is derived from an adjective on no scale: "hazardous" → "hazardousness"."""
     return next((noun for noun in known_nouns() if adjective in adjectives_of_noun(noun)), None)
 
 
 def of_amount(sign: int, noun: Sequence[str], counted: bool = False) -> Meaning:
-    """Much of a noun first, or little of it (sign -1): in the noun's own words, else in those for amounts."""
+    """Much of a noun first, or little of it (sign -1): in the poles of its scale, else in words for amounts."""
     text = " ".join(noun)
     scale = _scale_of(text)
     if scale is None and (several := " ".join((*noun[:-1], plural(noun[-1])))) in known_nouns():
         text, scale = several, known_nouns()[several]  # "low calorie"
     name = re.sub(r"^(?:amounts?|quantity|quantities) of ", "", text)
-    if scale is not None and SUBSTANCES.search(name):
-        found = Meaning(name, "low", "high", "amount", of=name)
+    if scale is not None and _SUBSTANCES.search(name):
+        meaning = Meaning(name, "low", "high", "amount", of=name)
     elif scale is not None:
         of = name if scale.high[0] in AMOUNTS else ""
-        found = Meaning(name, scale.low[0], scale.high[0], "lexicon", of=of)
+        meaning = Meaning(name, scale.low[0], scale.high[0], "lexicon", of=of)
     else:
-        counted = (
-            counted or "number of" in text or bool(re.search(r"[^su]s\b", text if noun[2:] else noun[-1]))
-        )
+        counted = counted or "number of" in text
+        counted = counted or bool(re.search(r"[^su]s\b", text if noun[2:] else noun[-1]))
         low, high = ("few", "many") if counted else ("low", "high")
-        found = Meaning(name, low, high, "amount", of=re.sub(r"^number of ", "", name))
-    return found if sign > 0 else found.flipped()
+        meaning = Meaning(name, low, high, "amount", of=re.sub(r"^number of ", "", name))
+    return meaning.signed(sign)
 
 
 def _scale_of(text: str) -> Poles | None:
-    """The scale of a noun phrase whose head the lexicon has, or an adjective that the head is made of."""
+    """The scale of a noun phrase whose head is in the lexicon, or of an adjective that the head is derived from."""
     if head_is_known(text):
         return scale_of_noun(text)
     head = re.split(rf" (?:{PREPOSITION})\b", text)[0].rpartition(" ")[2]
-    known = (one for one in adjectives_of_noun(head) if scale_of_adjective(one) is not None)
-    return next((scale_of_adjective(one) for one in known), None)
+    scales = map(scale_of_adjective, adjectives_of_noun(head))
+    return next((scale for scale in scales if scale is not None), None)
 
 
 def head_is_known(text: str) -> bool:
-    """Whether the words before any preposition end in a noun of the lexicon, or those behind a measure do."""
+    """Whether the words before any preposition, or after a measure such as "level of", end in a noun of the lexicon."""
     nouns = known_nouns()
     head, *rest = re.split(rf" (?:{PREPOSITION})\b ?", text, maxsplit=1)
     parts = head.split()
-    if text in nouns or any(" ".join(parts[start:]) in nouns for start in range(len(parts))):
+    starts = range(max(0, len(parts) - most_noun_words()), len(parts))
+    if text in nouns or any(" ".join(parts[start:]) in nouns for start in starts):
         return True
     return bool(rest) and parts[-1:] in (["amount"], ["quantity"], ["level"]) and head_is_known(rest[0])
 
 
 def unknown_poles(name: str) -> str:
-    """The warning of a criterion that is asked for in terms of low and high."""
+    """The warning about a criterion whose poles are low and high."""
     return f"no words are known for the poles of {name!r}: low and high are used; give your own with --poles LOW HIGH"
 
 
 def name_with(name: str, complement: str) -> str:
-    """The noun with what followed the adjective: "to fail" → "probability of failing"."""
+    """The noun with the complement of its adjective: "to fail" → "probability of failing"."""
     verb = re.match(r"to (\w+)(.*)", complement)
-    if verb and name in OF_ACTIONS:
+    if verb and name in word_set("of_actions"):
         return f"{name} of {gerund(verb[1])}{verb[2]}"
     return f"{name} {complement}".strip()

@@ -1,19 +1,19 @@
-"""What stands around a criterion in a phrase: "sort by …", "which is …?", "… ascending", "… (low to high)"."""
+"""The words around a criterion in a phrase: "sort by …", "which is …?", "… ascending", "… (low to high)"."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ccrank.criterion_phrase.words import LITTLE, MUCH, adjective_of
+from ccrank.criteria.inflection import word_set
+from ccrank.criteria.lexicon import are_opposite
+from ccrank.criteria.phrase_words import adjective_of, amount_sign
 from ccrank.errors import CcrankError
-from ccrank.lexicon import are_opposite
 
 _UP = r"(?:ascending|increasing|asc\b\.?|↑|▲)"
 _DOWN = r"(?:descending|decreasing|desc\b\.?|↓|▼)"
 _WAY = rf"(?:(?P<up>{_UP})|(?P<down>{_DOWN}))"
 _REVERSE = r"(?:inverse|inverted|reversed?|opposite|backwards?)"
-_PLACE = r"(?P<where>first|last|at the top|on top|at the bottom)"
 _GAP = r"[\s,;:(\[\-–—/|]+"
 _CLOSE = r"[)\]\s.]*$"
 _POLE = r"(?:the )?(?:(?:most|least|more|less) )?[^\W\d_]+(?:-[^\W\d_]+)*"
@@ -42,25 +42,25 @@ _RANGE = re.compile(r"(?:\b(?:from|on a scale (?:of|from)) )?\b\d+\s*(?:to|-|–
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """A phrase without its frame, and what the frame says of the direction."""
+    """A phrase without its frame, and the direction that the frame gives."""
 
     text: str
     """May be empty where `first` or `last` says everything: "cheapest first"."""
     sign: int = 0
-    """+1 for more first ("descending"), -1 for less first, 0 where nothing is said."""
+    """+1 for more first ("descending"), -1 for less first, 0 if the frame says neither."""
     turns: bool = False
-    """Whether the order is turned round: "reversed"."""
+    """Whether the order is reversed: "price reversed"."""
     first: str = ""
     """What comes first, in the phrase's words."""
     last: str = ""
 
 
-def framed(phrase: str) -> Framed:
+def without_frame(phrase: str) -> Framed:
     """Take a phrase apart.
 
-    >>> framed("Sort by price (low to high)")
+    >>> without_frame("Sort by price (low to high)")
     Framed(text='price', sign=-1, turns=False, first='', last='')
-    >>> framed("which one is the cheapest?").text, framed("from old to new").first
+    >>> without_frame("which one is the cheapest?").text, without_frame("from old to new").first
     ('cheapest', 'old')
     """
     text = re.sub(r"(?<=[a-z])n't\b", " not", " ".join(phrase.split())).strip(" ?!.;:,'\"")
@@ -71,11 +71,10 @@ def framed(phrase: str) -> Framed:
     if dated := re.search(r"\b(reversed? |inverse )?chronological(?:ly| order)?$", text, re.IGNORECASE):
         return Framed("date", 1 if dated[1] else -1)  # by custom, the earliest first
     text = _without_lead(re.sub(r"\(\s*\)", "", _RANGE.sub(" ", text)))
-    for find in (_direction, _from_to, _first_or_last, _better, _reverse):
-        found = find(text)
-        if found is not None:
-            rest = _without_lead(found.text)
-            return Framed(rest, found.sign, found.turns, found.first, found.last)
+    for frame in (_direction, _from_to, _first_or_last, _better, _reverse):
+        framed = frame(text)
+        if framed is not None:
+            return replace(framed, text=_without_lead(framed.text))
     return Framed(text)
 
 
@@ -91,46 +90,44 @@ def _direction(text: str) -> Framed | None:
         rf"^(?P<rest>.*?)(?:^|{_GAP}(?:in |by |sorted )?|(?=[↑▲↓▼])){_WAY}(?: order)?{_CLOSE}",
         rf"^(?:in )?(?:the )?(?:order of )?{_WAY}(?: order)?(?: (?:of|by|in))? (?P<rest>.+)$",
     ):
-        found = re.match(pattern, text, re.IGNORECASE)
-        if found:
-            sign = -1 if found["up"] else 1
-            if not found["rest"].strip():
+        match = re.match(pattern, text, re.IGNORECASE)
+        if match:
+            if not match["rest"].strip():
                 raise CcrankError(f"{text!r} is a direction without a criterion; name it too: 'price {text}'")
-            return Framed(found["rest"], sign)
+            return Framed(match["rest"], -1 if match["up"] else 1)
     return None
 
 
 def _from_to(text: str) -> Framed | None:
     """ "From old to new", "price (low to high)", "cheapest to most expensive"."""
     text = re.sub(r"-to-", " to ", text, flags=re.IGNORECASE)
-    levels = "|".join(sorted(MUCH | LITTLE))
+    levels = "|".join(sorted(word_set("much") | word_set("little")))
     ahead = re.match(rf"^(?:from )?(?P<a>{levels}) to (?P<b>{levels}) (?P<rest>.+)$", text, re.IGNORECASE)
-    if ahead and (ahead["a"].lower() in MUCH) != (ahead["b"].lower() in MUCH):  # "lowest to highest price"
-        return Framed(ahead["rest"], 1 if ahead["a"].lower() in MUCH else -1)
-    found = re.match(
+    if ahead and amount_sign(ahead["a"].lower()) != amount_sign(ahead["b"].lower()):
+        return Framed(ahead["rest"], amount_sign(ahead["a"].lower()))  # "lowest to highest price"
+    match = re.match(
         rf"^(?:(?P<rest>.*?){_GAP})?(?P<a_from>from )?(?P<a>{_POLE})(?: to |\s*(?:→|->|=>|–|-)\s*)(?P<b>{_POLE})"
         rf"(?: order)?{_CLOSE}",
         text,
         re.IGNORECASE,
     )
-    if not found:
+    if not match:
         return None
-    rest = re.sub(rf"(?:^|{_GAP})from$", "", (found["rest"] or "").strip(), flags=re.IGNORECASE)
-    started = bool(found["a_from"]) or rest != (found["rest"] or "").strip()
-    a, b = (re.sub(r"^the ", "", one.lower()) for one in (found["a"], found["b"]))
-    amounts = MUCH | LITTLE
-    if a in amounts and b in amounts and (a in MUCH) != (b in MUCH):
+    before = (match["rest"] or "").strip()
+    rest = re.sub(rf"(?:^|{_GAP})from$", "", before, flags=re.IGNORECASE)
+    started = bool(match["a_from"]) or rest != before
+    a, b = (re.sub(r"^the ", "", pole.lower()) for pole in (match["a"], match["b"]))
+    if amount_sign(a) * amount_sign(b) < 0:
         if not rest:
             raise CcrankError(f"{text!r} is a direction without a criterion; name it too: 'price, {text}'")
-        return Framed(rest, 1 if a in MUCH else -1)
-    words_a, words_b = (adjective_of(one.split()[-1]) for one in (a, b))
-    if re.search(r"[a-z]\s*[-–]\s*[a-z]", f"{text[found.start('a') :]}") and "to" not in text.split():
+        return Framed(rest, amount_sign(a))
+    words_a, words_b = (adjective_of(pole.split()[-1]) for pole in (a, b))
+    if re.search(r"[a-z]\s*[-–]\s*[a-z]", text[match.start("a") :]) and "to" not in text.split():
         started = False  # a mere hyphen joins two words more often than two poles
     if words_a is None or words_b is None:
         return Framed(rest, first=a, last=b) if started and not rest else None
-    same_degree = words_a.degree == words_b.degree == "superlative" or {*a.split()[:-1], *b.split()[:-1]} >= {
-        "most"
-    }
+    same_degree = words_a.degree == words_b.degree == "superlative"
+    same_degree = same_degree or "most" in {*a.split()[:-1], *b.split()[:-1]}
     if started or same_degree or are_opposite(words_a.adjective, words_b.adjective):
         return Framed(rest, first=a, last=b)
     return None
@@ -138,50 +135,45 @@ def _from_to(text: str) -> Framed | None:
 
 def _first_or_last(text: str) -> Framed | None:
     """ "Cheapest first", "price, most expensive last", "price (lowest first)", "lowest price first"."""
-    found = re.match(
+    match = re.match(
         rf"^(?P<rest>.+?) (?P<where>first|last|at the top|on top|at the bottom){_CLOSE}", text, re.IGNORECASE
     )
-    if not found:
+    if not match:
         return None
-    last = found["where"].lower() in ("last", "at the bottom")
-    parts = [
-        part.strip() for part in re.split(r"[,;:(\[]| - | – | with (?:the )?", found["rest"]) if part.strip()
-    ]
+    last = match["where"].lower() in ("last", "at the bottom")
+    split = re.split(r"[,;:(\[]| - | – | with (?:the )?", match["rest"])
+    parts = [part.strip() for part in split if part.strip()]
     noun, what = (" ".join(parts[:-1]), parts[-1]) if len(parts) > 1 else ("", parts[0])
     if not noun:
         words = what.split()
         size = 2 if len(words) > 2 and words[-2].lower() in ("most", "least") else 1
         inflected = adjective_of(words[-1].lower())
         graded = inflected is not None and (inflected.degree == "superlative" or size == 2)
-        if (
-            len(words) > size
-            and (graded or words[-1].lower() in MUCH | LITTLE)
-            and words[0].lower() not in ("most", "least")
-        ):
+        graded = graded or amount_sign(words[-1].lower()) != 0
+        if len(words) > size and graded and words[0].lower() not in ("most", "least"):
             noun, what = " ".join(words[:-size]), " ".join(words[-size:])
-    if what.lower().removeprefix("the ") in MUCH | LITTLE:
+    if sign := amount_sign(what.lower().removeprefix("the ")):
         if not noun:
             raise CcrankError(f"{text!r} is a direction without a criterion; name it too: 'price, {text}'")
-        sign = 1 if what.lower().removeprefix("the ") in MUCH else -1
         return Framed(noun, -sign if last else sign)
     return Framed(noun, last=what.lower()) if last else Framed(noun, first=what.lower())
 
 
 def _better(text: str) -> Framed | None:
     """ "Price, lower is better", "latency (the lower the better)"."""
-    found = re.match(
+    match = re.match(
         rf"^(?P<rest>.+?){_GAP}(?:the )?(?P<what>[^\W\d_]+)(?: is| are| the|=)+ ?(?P<judged>better|best|worse){_CLOSE}",
         text,
         re.IGNORECASE,
     )
-    if not found:
+    if not match:
         return None
-    what, good = found["what"].lower(), found["judged"].lower() != "worse"
-    if what in MUCH | LITTLE:
-        return Framed(found["rest"], 1 if (what in MUCH) == good else -1)
+    what, good = match["what"].lower(), match["judged"].lower() != "worse"
+    if sign := amount_sign(what):
+        return Framed(match["rest"], sign if good else -sign)
     if adjective_of(what) is None:
         return None
-    return Framed(found["rest"], first=what) if good else Framed(found["rest"], last=what)
+    return Framed(match["rest"], first=what) if good else Framed(match["rest"], last=what)
 
 
 def _reverse(text: str) -> Framed | None:
@@ -190,7 +182,7 @@ def _reverse(text: str) -> Framed | None:
         rf"^(?:in )?(?:the )?{_REVERSE}(?: order)?(?: of| by)? (?P<rest>.+)$",
         rf"^(?P<rest>.+?){_GAP}(?:inverted|reversed?|inverse|backwards|in reverse(?: order)?){_CLOSE}",
     ):
-        found = re.match(pattern, text, re.IGNORECASE)
-        if found:
-            return Framed(found["rest"], turns=True)
+        match = re.match(pattern, text, re.IGNORECASE)
+        if match:
+            return Framed(match["rest"], turns=True)
     return None

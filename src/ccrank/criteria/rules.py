@@ -6,8 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ccrank.criterion_phrase import words as w
-from ccrank.criterion_phrase.meaning import (
+from ccrank.criteria.inflection import PREPOSITION, adjectives_of_noun, plural, word_set, word_table
+from ccrank.criteria.lexicon import (
+    FALLBACK,
+    known_adjectives,
+    known_nouns,
+    most_noun_words,
+    name_of_scale,
+    scale_of_adjective,
+    scale_of_noun,
+)
+from ccrank.criteria.meaning import (
     AMOUNTS,
     Meaning,
     head_is_known,
@@ -16,21 +25,17 @@ from ccrank.criterion_phrase.meaning import (
     of_amount,
     unknown_poles,
 )
-from ccrank.criterion_phrase.words import Inflected, adjective_of
+from ccrank.criteria.phrase_words import Inflected, adjective_of, amount_sign
 from ccrank.errors import CcrankError
-from ccrank.inflection import PREPOSITION, adjectives_of_noun, plural
-from ccrank.lexicon import (
-    FALLBACK,
-    Poles,
-    known_adjectives,
-    known_nouns,
-    name_of_scale,
-    scale_of_adjective,
-    scale_of_noun,
-)
 
-_GENERIC = frozenset(
-    ("one", "ones", "item", "items", "thing", "things", "option", "options", "choice", "choices")
+# Nouns that begin with a word for much or little.
+_COMPOUND = re.compile(
+    r"(?:lower (?:back|body|limb)|low(?:er)? (?:class|house|season|tide)|high (?:school|street|season|tide)|"
+    r"little (?:finger|toe))\b"
+)
+_LACK = re.compile(
+    r"(?:(?:a |the )?(?:lack|absence|shortage|dearth|want) of|lacking(?: in)?|without|free (?:of|from)|"
+    r"devoid of|short on|low on|no) (.+)"
 )
 _SUBJECT = re.compile(
     r"^(?:it|they|he|she|this|that|these|those|you|we|people|(?:the|a|an|each|every) \w+)?\s*"
@@ -44,15 +49,7 @@ _COMPLEMENT = re.compile(rf"^(?:{PREPOSITION}|than|about|without|around|as)\b")
 
 
 def meaning_of(text: str, category: str | None = None) -> Meaning:
-    """The scale of a phrase, and the pole that comes first.
-
-    Parameters
-    ----------
-    text
-        The phrase, without a frame such as "sort by" and without a direction such as "ascending".
-    category
-        What the items are; a phrase may name it: "cheapest watch".
-    """
+    """The scale of a phrase, and the pole that comes first."""
     tokens = _tokens(text)
     if not tokens:
         raise CcrankError(f"{text!r} has no words; give a criterion, such as 'size' or 'least expensive'")
@@ -61,12 +58,12 @@ def meaning_of(text: str, category: str | None = None) -> Meaning:
     _refuse_several(joined)
     if len(dropped) == 1 < len(tokens) and (height := re.match(r"(high|low)(?:er|est)?$", joined)):
         return of_adjective(height[1])  # "highest mountain", of mountains
-    if (joined in known_nouns() and not joined.startswith("how ")) or w.COMPOUNDS.match(joined):
+    if (joined in known_nouns() and not joined.startswith("how ")) or _COMPOUND.match(joined):
         return _noun(dropped, text)
     for rule in (_how, _lack, _verb, _amount, _adjective):
-        found = rule(dropped)
-        if found is not None:
-            return found
+        meaning = rule(dropped)
+        if meaning is not None:
+            return meaning
     return _noun(dropped, text)
 
 
@@ -98,7 +95,7 @@ def _tokens(text: str) -> list[str]:
 
 def _without_category(tokens: list[str], category: str | None) -> list[str]:
     """The phrase without a last word that only says what the items are."""
-    generic = {*_GENERIC, *(([category.lower(), plural(category.lower())]) if category else ())}
+    generic = {*word_set("generic"), *((category.lower(), plural(category.lower())) if category else ())}
     return tokens[:-1] if len(tokens) > 1 and tokens[-1] in generic else tokens
 
 
@@ -106,7 +103,7 @@ def _how(tokens: list[str]) -> Meaning | None:
     """ "How expensive it is", "how much sugar it has", "how likely it is to fail"."""
     if tokens[0] != "how" or len(tokens) < 2:
         return None
-    phrases = [" ".join(tokens[:stop]) for stop in range(len(tokens), 1, -1)]
+    phrases = [" ".join(tokens[:stop]) for stop in range(min(len(tokens), most_noun_words()), 1, -1)]
     listed = next((phrase for phrase in phrases if phrase in known_nouns()), None)
     if listed is not None:
         scale = known_nouns()[listed]
@@ -114,20 +111,12 @@ def _how(tokens: list[str]) -> Meaning | None:
         named = name_of_scale(scale.high[0])
         name, reverse = named if named else (listed, False)
         complement = f"to {rest}" if listed.endswith(" to") and rest else ""
-        return Meaning(
-            name_with(name, complement),
-            scale.low[0],
-            scale.high[0],
-            "lexicon",
-            reverse,
-            complement=complement,
-        )
+        name = name_with(name, complement)
+        return Meaning(name, scale.low[0], scale.high[0], "lexicon", reverse, complement=complement)
     if tokens[1] in ("much", "many") and tokens[2:]:
         if tokens[1] == "many" or not _SUBJECT.match(" ".join(tokens[2:]))[0]:  # type: ignore[index]
-            stop = next(
-                (index for index, word in enumerate(tokens) if index > 2 and _noun_of_verb([word])), None
-            )
-            noun = tokens[2 : min(filter(None, (stop, _subject_at(tokens, 3))), default=None)]
+            verb_at = next((at for at in range(3, len(tokens)) if _noun_of_verb(tokens[at : at + 1])), None)
+            noun = tokens[2 : min(filter(None, (verb_at, _subject_at(tokens, 3))), default=None)]
             return of_amount(1, noun, counted=tokens[1] == "many")
         verb = _noun_of_verb(tokens[2:])
         return of_amount(1, [verb]) if verb else None
@@ -140,13 +129,14 @@ def _how(tokens: list[str]) -> Meaning | None:
 
 def _noun_of_verb(tokens: Sequence[str]) -> str:
     """What the first verb that measures says: "it costs" → "price"; empty if there is none."""
-    return next((w.VERBS[one] for word in tokens if (one := word.removesuffix("s")) in w.VERBS), "")
+    verbs = word_table("verbs")
+    return next((verbs[verb] for word in tokens if (verb := word.removesuffix("s")) in verbs), "")
 
 
 def _subject_at(tokens: list[str], start: int) -> int | None:
     """Where a subject or its verb begins ("it is", "the food is"); None if nowhere."""
-    ends = (index for index in range(start, len(tokens)) if _SUBJECT.match(" ".join(tokens[index:]))[0])  # type: ignore[index]
-    return next(ends, None)
+    starts = (index for index in range(start, len(tokens)) if _SUBJECT.match(" ".join(tokens[index:]))[0])  # type: ignore[index]
+    return next(starts, None)
 
 
 def _subject_dropped(tokens: list[str]) -> list[str]:
@@ -160,57 +150,48 @@ def _subject_dropped(tokens: list[str]) -> list[str]:
 
 def _lack(tokens: list[str]) -> Meaning | None:
     """ "Lack of importance", "without sugar", "free of errors"."""
-    found = re.match(rf"(?:{w.LACK}) (.+)", " ".join(tokens))
-    if not found:
-        return None
-    return of_amount(-1, _undetermined(found[1].split()))
+    lack = _LACK.match(" ".join(tokens))
+    return of_amount(-1, _undetermined(lack[1].split())) if lack else None
 
 
 def _verb(tokens: list[str]) -> Meaning | None:
     """ "Costs less", "weighs the most", "lasts longer", "tastes better"."""
-    noun = w.VERBS.get(tokens[0]) or w.VERBS.get(tokens[0].removesuffix("s"))
+    noun = _noun_of_verb(tokens[:1])
     rest = _undetermined(tokens[1:])
-    if noun is None or not rest:
-        return (
-            _verb(tokens[1:]) if len(tokens) > 2 and adjective_of(tokens[-1]) and len(tokens[0]) > 3 else None
-        )
-    if rest[0] in w.MUCH | w.LITTLE and (len(rest) == 1 or _COMPLEMENT.match(rest[1])):
-        return of_amount(1 if rest[0] in w.MUCH else -1, [noun])
-    found = adjective_of(rest[0])
-    if found is None:
-        return None
-    return _before_noun(found, 1, [noun], found.degree)
+    if not noun or not rest:
+        has_adverb = len(tokens) > 2 and len(tokens[0]) > 3 and adjective_of(tokens[-1])
+        return _verb(tokens[1:]) if has_adverb else None
+    sign = amount_sign(rest[0])
+    if sign and (len(rest) == 1 or _COMPLEMENT.match(rest[1])):
+        return of_amount(sign, [noun])
+    inflected = adjective_of(rest[0])
+    return _before_noun(inflected, 1, [noun], inflected.degree) if inflected is not None else None
 
 
 def _amount(tokens: list[str]) -> Meaning | None:
     """ "Lowest price", "fewest legs", "low in sugar", "highest rated", "rich in iron"."""
     tokens = _undetermined(tokens)
     head, rest = tokens[0], tokens[1:]
-    if (
-        rest
-        and (noun := w.PARTICIPLES.get(rest[0]))
-        and (head in w.MUCH | w.LITTLE or head in ("top", "best", "worst"))
-    ):
-        return of_amount(-1 if head in w.LITTLE or head == "worst" else 1, [noun])
-    if (
-        head in ("rich", "poor", "abundant", "lacking", "richest", "poorest")
-        and rest[:1] == ["in"]
-        and rest[1:]
-    ):
+    sign = amount_sign(head)
+    noun = word_table("participles").get(rest[0]) if rest else None
+    if noun and (sign or head in ("top", "best", "worst")):
+        return of_amount(-1 if sign < 0 or head == "worst" else 1, [noun])
+    graded = head in ("rich", "poor", "abundant", "lacking", "richest", "poorest")
+    if graded and rest[:1] == ["in"] and rest[1:]:
         return of_amount(-1 if head.startswith(("poor", "lack")) else 1, rest[1:])
-    if head not in w.MUCH | w.LITTLE:
+    if not sign:
         return None
-    if not rest or all(word in ("to", "and", "or") or word in w.MUCH | w.LITTLE for word in rest):
+    if not rest or all(word in ("to", "and", "or") or amount_sign(word) for word in rest):
         raise CcrankError(f"{head!r} of what? Name the scale too, as in '{head} price' or '{head} risk'")
     if head in ("most", "more", "least", "less", "lesser") and _is_adjective(rest):
         return None
     if head in ("great", "greater", "greatest") and not head_is_known(" ".join(rest)):
         return None
     rest = _undetermined([word for index, word in enumerate(rest) if index or word not in ("of", "in")])
-    found = of_amount(1 if head in w.MUCH else -1, rest, counted=head in ("few", "fewer", "fewest", "many"))
+    meaning = of_amount(sign, rest, counted=head in ("few", "fewer", "fewest", "many"))
     if head in ("min", "minimum"):
-        return replace(found, doubt=f"{head!r} is taken to mean the lowest first")
-    return found
+        return replace(meaning, doubt=f"{head!r} is taken to mean the lowest first")
+    return meaning
 
 
 def _is_adjective(tokens: Sequence[str]) -> bool:
@@ -220,21 +201,20 @@ def _is_adjective(tokens: Sequence[str]) -> bool:
         return False
     if f"how {' '.join(tokens[:2])}" in known_nouns():
         return True
-    found = adjective_of(first)
-    if found is not None and (found.known or first not in known_nouns()):
+    inflected = adjective_of(first)
+    if inflected is not None and (inflected.known or first not in known_nouns()):
         return True
-    if len(tokens) > 1 and first.endswith("ly") and adjective_of(tokens[1]):
+    second = adjective_of(tokens[1]) if len(tokens) > 1 else None
+    if second is not None and first.endswith("ly"):
         return True
-    if (
-        len(tokens) == 2
-        and first not in known_nouns()
-        and (second := adjective_of(tokens[1]))
-        and second.known
-    ):
+    if second is not None and second.known and len(tokens) == 2 and first not in known_nouns():
         return True
-    return (
-        first not in known_nouns() and bool(_LOOSE_ADJECTIVE.match(first)) and not _NOUN_ENDING.match(first)
-    )
+    return _is_loose_adjective(first)
+
+
+def _is_loose_adjective(word: str) -> bool:
+    """Whether an unknown word after "most" may be an adjective by its ending."""
+    return word not in known_nouns() and bool(_LOOSE_ADJECTIVE.match(word)) and not _NOUN_ENDING.match(word)
 
 
 def _adjective(tokens: list[str]) -> Meaning | None:
@@ -246,23 +226,21 @@ def _adjective(tokens: list[str]) -> Meaning | None:
             degree = "comparative" if word == "more" else "superlative"
         elif word in ("less", "least", "lesser"):
             sign, degree = -sign, "superlative"
-        elif word in w.NEGATORS:
+        elif word in word_set("negators"):
             sign, degree = -sign, degree or "negated"
             if tokens[start + 1] in ("much", "many", "high", "low", "enough"):
-                found = meaning_of(" ".join(tokens[start + 1 :]))
-                return found if sign > 0 else found.flipped()
-        elif word not in w.INTENSIFIERS:
+                return meaning_of(" ".join(tokens[start + 1 :])).signed(sign)
+        elif word not in word_set("intensifiers"):
             break
         start += 1
     head, rest = tokens[start], tokens[start + 1 :]
     if not degree and head in known_nouns() and rest[:1] == ["of"]:
-        return None  # "level of noise", "content of sugar": a noun, although an adjective is spelled alike
+        return None  # "level of noise", "content of sugar": a noun with the spelling of an adjective
     two = f"how {head} {rest[0]}" if rest else ""
     if two in known_nouns():
         scale = known_nouns()[two]
         name, reverse = name_of_scale(scale.high[0]) or (two, False)
-        found = Meaning(name, scale.low[0], scale.high[0], "lexicon", reverse)
-        return found if sign > 0 else found.flipped()
+        return Meaning(name, scale.low[0], scale.high[0], "lexicon", reverse).signed(sign)
     if rest and head.endswith("ly") and adjective_of(rest[0]) and head not in known_adjectives():
         return _adjective([*tokens[:start], *rest])
     inflected = adjective_of(head)
@@ -270,24 +248,18 @@ def _adjective(tokens: list[str]) -> Meaning | None:
     graded = behind if behind is not None and behind.known and behind.degree != "positive" else None
     if graded is not None and (inflected is None or not inflected.known):
         return _before_noun(graded, sign, [], graded.degree)  # an adverb: "founded earliest", "runs faster"
-    loose = _LOOSE_ADJECTIVE.match(head) and not _NOUN_ENDING.match(head) and head not in known_nouns()
-    if inflected is None and degree and loose:
+    if inflected is None and degree and _is_loose_adjective(head):
         inflected = Inflected(head, "positive", False)
     if inflected is None:
-        compound = adjective_of(rest[0]) if len(rest) == 1 else None
-        if compound is not None and compound.known and rest[0] not in known_nouns():
-            found = of_adjective(compound.adjective)  # "energy efficient"
-            found = replace(found, name=f"{head} {found.name}")
-            return found if sign > 0 else found.flipped()
-        if degree == "negated" and start:
-            found = meaning_of(" ".join(tokens[start:]))
-            return found if sign > 0 else found.flipped()
-        return None
+        if behind is not None and behind.known and rest[0] not in known_nouns():
+            meaning = of_adjective(behind.adjective)  # "energy efficient"
+            return replace(meaning, name=f"{head} {meaning.name}").signed(sign)
+        return meaning_of(" ".join(tokens[start:])).signed(sign) if degree == "negated" and start else None
     return _before_noun(inflected, sign, rest, degree or inflected.degree)
 
 
 def _before_noun(inflected: Inflected, sign: int, rest: list[str], degree: str) -> Meaning | None:
-    """An adjective and the words behind it, which are a complement, a noun that it is said of, or the items' own."""
+    """An adjective and the words after it: a complement, a noun that it describes, or what the items are."""
     adjective, text = inflected.adjective, " ".join(rest)
     if adjective == "far" and rest and (side := re.match(r"(north|south|east|west)", rest[0])):
         adjective, text, rest = f"{side[1]}ern", " ".join(rest[1:]), rest[1:]
@@ -297,59 +269,53 @@ def _before_noun(inflected: Inflected, sign: int, rest: list[str], degree: str) 
         if in_terms and head_is_known(in_terms[1]):
             return _before_noun(inflected, sign, in_terms[1].split(), "superlative")
         if adjective in ("hard", "tough") and complement.startswith("to "):
-            found = replace(of_adjective("difficult", complement), high="hard")
-        else:
-            found = of_adjective(adjective, complement)
-        return found if sign > 0 else found.flipped()
+            return replace(of_adjective("difficult", complement), high="hard").signed(sign)
+        return of_adjective(adjective, complement).signed(sign)
+    good = adjective in word_set("good")
+    judges = good or adjective in word_set("bad")
     if head_is_known(text):
         scale = scale_of_noun(text)
         assert scale is not None
         if adjective in scale.high or adjective in scale.low:
             up = adjective in scale.high
             low, high = (scale.low[0], adjective) if up else (scale.high[0], adjective)
-            of = text if adjective in AMOUNTS or adjective in w.GOOD | w.BAD else ""
-            found = Meaning(text, low, high, "lexicon", not up, of=of)
-        elif adjective in w.GOOD | w.BAD:
-            opposite = "bad" if adjective in w.GOOD else "good"
-            found = Meaning(text, opposite, adjective, "lexicon", of=text)
-        elif adjective in w.SIZES:
-            return of_amount(sign * w.SIZES[adjective], rest)
+            of = text if adjective in AMOUNTS or judges else ""
+            meaning = Meaning(text, low, high, "lexicon", not up, of=of)
+        elif judges:
+            meaning = Meaning(text, "bad" if good else "good", adjective, "lexicon", of=text)
+        elif size := word_table("sizes").get(adjective):
+            return of_amount(sign * size, rest)
         elif degree == "positive":
             return None  # "natural beauty", "physical strength": a noun
         else:
-            found = replace(of_adjective(adjective), name=text)
-        return found if sign > 0 else found.flipped()
-    found = of_adjective(adjective)
-    if adjective in w.GOOD | w.BAD:
-        found = replace(found, name=f"{found.name} of the {text}")
-    return found if sign > 0 else found.flipped()
+            meaning = replace(of_adjective(adjective), name=text)
+        return meaning.signed(sign)
+    meaning = of_adjective(adjective)
+    if judges:
+        meaning = replace(meaning, name=f"{meaning.name} of the {text}")
+    return meaning.signed(sign)
 
 
 def _noun(tokens: list[str], typed: str) -> Meaning:
-    """A noun phrase as it stands: its own scale, one by its adjective, else low and high with a doubt."""
+    """A noun phrase: its scale, that of an adjective that it is derived from, else low and high with a doubt."""
     text = " ".join(tokens)
     name = " ".join(typed.split())
     scale = scale_of_noun(text)
     if scale is not None:
-        found = Meaning(name, scale.low[0], scale.high[0], "lexicon", plain=True, of=_if_amount(scale, name))
-        also = scale_of_adjective(text) if len(tokens) == 1 else None
-        if also is not None and not {*also.low} & {*scale.low}:
-            first = found.superlative_of(found.high)
+        of = name if scale.high[0] in AMOUNTS or scale.low[0] in AMOUNTS else ""
+        meaning = Meaning(name, scale.low[0], scale.high[0], "lexicon", plain=True, of=of)
+        adjectives = scale_of_adjective(text) if len(tokens) == 1 else None
+        if adjectives is not None and not {*adjectives.low} & {*scale.low}:
+            first = meaning.superlative_of(meaning.high)
             doubt = f"{name!r} is taken as {first} first; for the adjective, say 'most {text}'"
-            return replace(found, doubt=doubt)
-        return found
+            return replace(meaning, doubt=doubt)
+        return meaning
     head = re.split(rf" (?:{PREPOSITION})\b", text)[0].rpartition(" ")[2]
     for adjective in adjectives_of_noun(head):
-        known = scale_of_adjective(adjective) is not None or head.endswith(("ness", "ability", "ibility"))
-        if known:
-            found = of_adjective(adjective)
-            return replace(found, name=name, reversed=False)
+        if scale_of_adjective(adjective) is not None or head.endswith(("ness", "ability", "ibility")):
+            return replace(of_adjective(adjective), name=name, reversed=False)
     doubt = unknown_poles(name)
     return Meaning(name, FALLBACK.low[0], FALLBACK.high[0], "fallback", plain=True, of=name, doubt=doubt)
-
-
-def _if_amount(scale: Poles, name: str) -> str:
-    return name if scale.high[0] in AMOUNTS or scale.low[0] in AMOUNTS else ""
 
 
 def _undetermined(tokens: list[str]) -> list[str]:

@@ -7,13 +7,8 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 
-from ccrank.criterion_phrase.frames import Framed, framed
-from ccrank.criterion_phrase.meaning import AMOUNTS, Meaning, unknown_poles
-from ccrank.criterion_phrase.rules import meaning_of
-from ccrank.criterion_phrase.words import LITTLE, NEGATORS, adjective_of
-from ccrank.errors import CcrankError
-from ccrank.inflection import quality_noun, superlative
-from ccrank.lexicon import (
+from ccrank.criteria.inflection import quality_noun, superlative, word_set
+from ccrank.criteria.lexicon import (
     Poles,
     are_opposite,
     known_adjectives,
@@ -22,31 +17,15 @@ from ccrank.lexicon import (
     poles_of,
     scale_of_noun,
 )
-from ccrank.task import Criterion
-from ccrank.understood import Understood
-
-_LEFT_OVER = frozenset(
-    (
-        *(
-            "first",
-            "last",
-            "ascending",
-            "descending",
-            "asc",
-            "desc",
-            "reverse",
-            "reversed",
-            "without",
-            "no",
-            "lack",
-        ),
-        *("instead", "opposite", "inverse", "backwards", "anti"),
-    )
-)
-"""Words that may say a direction; where one is left in a noun phrase, the direction is in doubt."""
+from ccrank.criteria.meaning import AMOUNTS, Meaning, unknown_poles
+from ccrank.criteria.phrase_frames import Framed, without_frame
+from ccrank.criteria.phrase_words import adjective_of
+from ccrank.criteria.rules import meaning_of
+from ccrank.errors import CcrankError
+from ccrank.task import MAX_PHRASE, Criterion, Understood, check_length
 
 Propose = Callable[[str], str | None]
-"""An adjective → its opposite, as a model has it; None where it is not sure."""
+"""An adjective → its opposite by a model; None where the model is not sure."""
 
 
 def understand(phrase: str, *, category: str | None = None, propose: Propose | None = None) -> Understood:
@@ -54,19 +33,6 @@ def understand(phrase: str, *, category: str | None = None, propose: Propose | N
 
     A noun or a plain adjective means the most first: "price" and "expensive" put the most expensive first, "safety" the
     safest. Superlatives, "least", "lowest", "ascending", "low to high" and "from A to B" say what comes first.
-
-    Parameters
-    ----------
-    phrase
-        A noun, an adjective of any degree, a question or a request: "price", "least expensive", "which is older?".
-    category
-        What the items are, in the singular.
-    propose
-        Gives the opposite of an adjective that the lexicon does not know; without it, that is "not …".
-
-    >>> found = understand("least expensive")
-    >>> found.name, found.poles, found.comparative, found.first
-    ('price', ('expensive', 'cheap'), 'cheaper', 'cheapest first')
     """
     return _understood(phrase, _meaning(phrase, category), propose)
 
@@ -79,39 +45,24 @@ def criterion_of(
     category: str | None = None,
     propose: Propose | None = None,
 ) -> Criterion:
-    """A criterion from a phrase; it carries what was understood. Poles and a comparative that are given win.
+    """A criterion from a phrase, with its `understood`; given poles and a given comparative take precedence.
 
     A noun makes the criterion of that name, with nothing else set.
-
-    Parameters
-    ----------
-    phrase
-        See `understand`.
-    comparative, poles, category
-        As in `Criterion`.
-    propose
-        See `understand`.
     """
     given = Criterion(phrase.strip() if isinstance(phrase, str) else phrase, comparative, poles, category)
     if comparative is not None or poles is not None:
         return _with_given(given)
     meaning = _meaning(given.name, category)
-    found = _understood(given.name, meaning, propose)
+    understood = _understood(given.name, meaning, propose)
     if meaning.plain:
-        return replace(given, name=meaning.name, understood=found)
-    return Criterion(found.name, found.comparative, found.poles, category, found.reversed, found)
+        return replace(given, name=meaning.name, understood=understood)
+    return Criterion(
+        understood.name, understood.comparative, understood.poles, category, understood.reversed, understood
+    )
 
 
 def resolved(criterion: Criterion, propose: Propose | None = None) -> Criterion:
-    """A criterion that carries what it was taken to mean; one with a name alone is understood as a phrase.
-
-    Parameters
-    ----------
-    criterion
-        Any criterion. One that has poles or a comparative is not changed.
-    propose
-        See `understand`; asked again for a criterion that was understood without it.
-    """
+    """The criterion with its `understood`; a criterion with a name alone is understood as a phrase."""
     known = criterion.understood
     if known is not None and (propose is None or known.source != "negation"):
         return criterion
@@ -123,26 +74,24 @@ def resolved(criterion: Criterion, propose: Propose | None = None) -> Criterion:
 
 
 def _with_given(given: Criterion) -> Criterion:
-    """A criterion whose poles or comparative are given; a phrase that says the opposite is reported."""
+    """A criterion with given poles or a given comparative; warns if its phrase says the opposite."""
     try:
         meaning = _meaning(given.name, given.category)
-    except CcrankError:  # what is given says enough
+    except CcrankError:  # the given poles or comparative are enough
         return replace(given, understood=_of_criterion(given))
-    turned = bool(_is_turned(poles_of(given), meaning))
+    turned = _is_turned(poles_of(given), meaning)
     criterion = replace(given, name=meaning.name, reversed=meaning.reversed != turned)
-    found = replace(_of_criterion(criterion), phrase=given.name)
+    understood = replace(_of_criterion(criterion), phrase=given.name)
     if turned and not meaning.plain:
         said = meaning.superlative_of(meaning.high)
-        says = "poles say" if given.poles is not None else "comparative says"
-        warning = (
-            f"{given.name!r} says {said} first, but the given {says} {found.first}, and decides the order"
-        )
-        found = replace(found, warning=warning.replace("decides", "decide") if given.poles else warning)
-    return replace(criterion, understood=found)
+        says, decides = ("poles say", "decide") if given.poles else ("comparative says", "decides")
+        warning = f"{given.name!r} says {said} first, but the given {says} {understood.first}, and {decides} the order"
+        understood = replace(understood, warning=warning)
+    return replace(criterion, understood=understood)
 
 
 def _of_criterion(criterion: Criterion) -> Understood:
-    """What a criterion with poles or a comparative of its own means."""
+    """The meaning of a criterion with given poles or a given comparative."""
     scale = poles_of(criterion)
     low, high = scale.low[0], scale.high[0]
     source = {"poles": "given", "comparative": "given", "name": "lexicon"}.get(scale.source, scale.source)
@@ -171,18 +120,19 @@ def _understood(phrase: str, meaning: Meaning, propose: Propose | None) -> Under
 
 def _proposed(meaning: Meaning, propose: Propose) -> Meaning:
     """With the model's own opposite in place of "not …"; the adjective that was typed keeps its direction."""
-    if meaning.low == f"not {meaning.high}" and (found := propose(meaning.high)):
-        return replace(meaning, low=found, source="model")
-    if meaning.high == f"not {meaning.low}" and (found := propose(meaning.low)):
-        return replace(meaning, high=found, source="model")
+    if meaning.low == f"not {meaning.high}" and (opposite := propose(meaning.high)):
+        return replace(meaning, low=opposite, source="model")
+    if meaning.high == f"not {meaning.low}" and (opposite := propose(meaning.low)):
+        return replace(meaning, high=opposite, source="model")
     return meaning
 
 
 def _meaning(phrase: str, category: str | None) -> Meaning:
+    check_length(phrase, "the criterion", MAX_PHRASE)
     text = unicodedata.normalize("NFKC", phrase).replace("’", "'").strip()
     if not any(char.isalpha() for char in text):
         raise CcrankError(f"{phrase!r} has no words; give a criterion, such as 'size' or 'least expensive'")
-    frame = framed(text)
+    frame = without_frame(text)
     bare = re.sub(r"(?<=\w )\(.*?\)|\[.*?\]", " ", frame.text).strip()
     if not bare:
         return _of_poles(frame, category)
@@ -203,14 +153,15 @@ def _checked(meaning: Meaning, text: str) -> Meaning:
             f"{meaning.name!r} is taken as a number, {first} first; for the adjective, say 'most {words[0]}'"
         )
         return replace(meaning, doubt=doubt)
-    graded = [
-        one for one in words if (found := adjective_of(one)) and found.degree != "positive" and found.known
-    ]
-    left = [one for one in words if one in LITTLE | NEGATORS | _LEFT_OVER or one in graded]
-    if not left:
+    directing = word_set("little") | word_set("negators") | word_set("left_over")
+    for word in words:
+        inflected = adjective_of(word)
+        if word in directing or (inflected and inflected.known and inflected.degree != "positive"):
+            break
+    else:
         return meaning
     doubt = (
-        f"{left[0]!r} in {meaning.name!r} may say a direction that is not understood; "
+        f"{word!r} in {meaning.name!r} may say a direction that is not understood; "
         f"{meaning.superlative_of(meaning.high)} comes first. Say it as 'lowest price' or 'price ascending', "
         "or name the poles (--poles LOW HIGH)"
     )
@@ -218,18 +169,19 @@ def _checked(meaning: Meaning, text: str) -> Meaning:
 
 
 def _directed(meaning: Meaning, frame: Framed, text: str, category: str | None) -> Meaning:
-    """The meaning of the words with the direction that the frame around them says."""
+    """The meaning of the words with the direction of the frame around them."""
     if frame.turns:
         return meaning.flipped()
     if frame.sign:
-        less_first = meaning.reversed if not meaning.plain else False
+        less_first = meaning.reversed and not meaning.plain
         if less_first == (frame.sign < 0):
             return meaning
         turned = meaning.flipped()
         if meaning.plain or meaning.source == "fallback":
             return turned
-        said = f"the direction is taken as {turned.superlative_of(turned.high)} first"
-        return replace(turned, doubt=meaning.doubt or said)
+        doubt = meaning.doubt or f"the direction is taken as {turned.superlative_of(turned.high)} first"
+        return replace(turned, doubt=doubt)
+    unlisted = meaning
     for words, comes_first in ((frame.first, True), (frame.last, False)):
         if not words:
             continue
@@ -238,9 +190,8 @@ def _directed(meaning: Meaning, frame: Framed, text: str, category: str | None) 
         if side:
             return meaning if (side > 0) == comes_first else meaning.flipped()
         if comes_first or not frame.first:
-            own = other if comes_first else other.flipped()
-            found = replace(own, name=meaning.name)
-    return found if frame.first or frame.last else meaning
+            unlisted = replace(other if comes_first else other.flipped(), name=meaning.name)
+    return unlisted
 
 
 def _side(other: Meaning, scale: Poles | None, meaning: Meaning) -> int:
@@ -257,22 +208,18 @@ def _side(other: Meaning, scale: Poles | None, meaning: Meaning) -> int:
 def _of_poles(frame: Framed, category: str | None) -> Meaning:
     """A phrase that is a direction alone: "cheapest first", "from old to new"."""
     if frame.first and frame.last:
-        found = [adjective_of(words.split()[-1]) for words in (frame.first, frame.last)]
+        both = frame.first, frame.last
+        adjectives = [adjective_of(words.split()[-1]) for words in both]
         first, last = (
-            one.adjective if one else words
-            for one, words in zip(found, (frame.first, frame.last), strict=True)
+            word.adjective if word else words for word, words in zip(adjectives, both, strict=True)
         )
         if "least" in frame.first.split() or "least" in frame.last.split() or not are_opposite(first, last):
             if first == last:  # "least likely to most likely"
                 return meaning_of(frame.first, category)
             named = name_of_scale(first)
             name, reverse = named if named else (quality_noun(first), False)
-            doubt = (
-                ""
-                if all(found)
-                else f"{last!r} and {first!r} are taken as the poles, {superlative(first)} first"
-            )
-            return Meaning(name, last, first, "given", reverse, doubt=doubt)
+            doubt = f"{last!r} and {first!r} are taken as the poles, {superlative(first)} first"
+            return Meaning(name, last, first, "given", reverse, doubt="" if all(adjectives) else doubt)
         return replace(meaning_of(first, category), low=last, high=first)
     words = frame.first or frame.last
     meaning = meaning_of(words, category)
@@ -283,12 +230,9 @@ def _of_poles(frame: Framed, category: str | None) -> Meaning:
     return meaning if frame.first else meaning.flipped()
 
 
-def _is_turned(scale: Poles, meaning: Meaning) -> bool | None:
-    """Whether the poles are those of the meaning, turned round; None if it cannot be said."""
-    own = poles_of(Criterion(meaning.name, poles=(meaning.low, meaning.high)))
+def _is_turned(scale: Poles, meaning: Meaning) -> bool:
+    """Whether the poles are the poles of the meaning, reversed; False if they are on another scale."""
+    meant = poles_of(Criterion(meaning.name, poles=(meaning.low, meaning.high)))
     high, low = scale.high[0].lower(), scale.low[0].lower()
-    if high in own.high or low in own.low:
-        return False
-    if high in own.low or low in own.high:
-        return True
-    return None
+    same = high in meant.high or low in meant.low
+    return not same and (high in meant.low or low in meant.high)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ccrank.lm import Cost
-from ccrank.methods import Method
+from ccrank.methods.registry import Method
+from ccrank.models import Cost
+from ccrank.models.remote import OpenModel
 from ccrank.prompts import Templates
-from ccrank.remote import OpenModel
 from ccrank.task import Task, check_text
 
 SAMPLE_TASKS = 8
@@ -24,15 +24,7 @@ def expected_tokens(
     templates: Templates,
     options: Mapping[str, Any] | None = None,
 ) -> int:
-    """The approximate number of distinct tokens that a method reads for these tasks.
-
-    Parameters
-    ----------
-    tasks, reader, method, templates
-        The arguments of the ranking.
-    options
-        The method's options; those that repeat the reading count.
-    """
+    """The approximate number of distinct tokens that a method reads for these tasks."""
     step = max(1, len(tasks) // SAMPLE_TASKS)
     sample = tasks[::step][:SAMPLE_TASKS]
     for task in sample:
@@ -48,15 +40,9 @@ def _task_tokens(task: Task, reader: OpenModel, method: Method, templates: Templ
         return _distinct(task, reader, method, templates)
     # Items of average length: the first items of a sorted list are often the shortest or the longest.
     spread = [task.items[index * len(task.items) // many] for index in range(many)]
-    low, high = (
-        _distinct(
-            replace(task, items=tuple(spread[:size]), values=None, first_stage=None, item_ids=None),
-            reader,
-            method,
-            templates,
-        )
-        for size in (few, many)
-    )
+    plain = replace(task, items=tuple(spread), values=None, first_stage=None, item_ids=None)
+    low = _distinct(replace(plain, items=plain.items[:few]), reader, method, templates)
+    high = _distinct(plain, reader, method, templates)
     per_prompt = (high - low) / max(1.0, method.prompts(many) - method.prompts(few))
     return high + per_prompt * (method.prompts(len(task.items)) - method.prompts(many))
 

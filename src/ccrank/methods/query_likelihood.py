@@ -7,34 +7,73 @@ computed at the tokens of the query only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost, ReaderLike
-from ccrank.lm.reader import Progress
-from ccrank.lm.reading import Request, checked_logits, shares_by_items
-from ccrank.lm.watch import Watcher, by_item, steps
+from ccrank.methods.baselines import first_stage_scores, query_of
+from ccrank.models import Cost, ReaderLike
+from ccrank.models.reading import (
+    PartialProgress,
+    Progress,
+    Request,
+    by_item,
+    checked_logits,
+    shares_by_items,
+    steps,
+)
 from ccrank.prompts import Form, Piece, Prompt, Templates
 from ccrank.ranking import Answer
-from ccrank.relevance.first_stage import first_stage_scores
-from ccrank.relevance.passages import passages
-from ccrank.relevance.task_query import query_of
-from ccrank.standardise import z_scores
 from ccrank.task import Task
-from ccrank.text import quoted
+from ccrank.util.text import quoted
+from ccrank.util.zscores import z_scores
 
 WORDINGS = ("query-question", "query-short", "query-search")
 """The templates that are averaged."""
 PASSAGE_TOKENS = 512
 """Longer documents are read in passages of this length."""
-LEAST_ROOM = 16
-"""Fewer tokens than this are no passage."""
+MIN_ROOM = 16
+"""The least tokens of a passage."""
 SLACK = 8
 """Tokens that a document may have in its prompt beyond those that it has alone."""
+
+CountTokens = Callable[[Sequence[str]], list[int]]
+"""Texts → the number of tokens of each."""
+
+OVERLAP = 0.25
+"""The share of a passage that the next one repeats, so that what a cut divides is whole in one of the two."""
+_WORD = re.compile(r"\s*(?:[!-\u058f]{1,24}|[^\s!-\u058f]{1,4})")
+"""A word with the white space before it; what has no white space, such as Chinese, is cut by characters."""
+_BLANKS = re.compile(r"\s{3,}")
+
+
+def passages(text: str, max_tokens: int, count: CountTokens) -> list[str]:
+    """Passages of at most `max_tokens` tokens that cover the text; the text itself if it is short enough."""
+    text = text.strip()
+    # No tokenizer makes more tokens than bytes, so most texts need no counting.
+    if len(text.encode("utf-8")) <= max_tokens or count([text])[0] <= max_tokens:
+        return [text]
+    words = [match.group() for match in _WORD.finditer(_BLANKS.sub("\n\n", text))]
+    ends = list(accumulate(count(words)))  # tokens up to the end of each word
+    cut: list[str] = []
+    start = 0
+    while True:
+        begin = ends[start - 1] if start else 0
+        stop = start + 1
+        while stop < len(words) and ends[stop] - begin <= max_tokens:
+            stop += 1
+        cut.append("".join(words[start:stop]).strip())
+        if stop == len(words):
+            return cut
+        keep_from = ends[stop - 1] - OVERLAP * max_tokens
+        start += 1
+        while start < stop and ends[start - 1] < keep_from:
+            start += 1
 
 
 def query_likelihood(
@@ -61,20 +100,19 @@ def query_likelihood(
     if not names:
         raise CcrankError(f"wordings={wordings!r}: name at least one template, such as {WORDINGS[0]}")
     earlier = [first_stage_scores(task, first_stage) for task in tasks]
-    found = read_query_likelihood(tasks, reader, templates, names, passage, weighted, progress)
-    costs = shares_by_items(found.cost, tasks)
+    likelihoods = read_query_likelihood(tasks, reader, templates, names, passage, weighted, progress)
+    costs = shares_by_items(likelihoods.cost, tasks)
     answers = []
-    for task, scores, first, best, cost in zip(tasks, found.scores, earlier, found.best, costs, strict=True):
+    for task, scores, first, best, cost in zip(
+        tasks, likelihoods.scores, earlier, likelihoods.best, costs, strict=True
+    ):
         details: dict[str, Any] = {"wordings": names}
         if best:
             details["best_passages"] = best
         if first is not None:
             signals = {"query-likelihood": z_scores(scores), "first-stage": z_scores(first)}
             scores = np.sum(list(signals.values()), axis=0)
-            details["signals"] = {
-                name: {item: round(float(one), 4) for item, one in zip(task.items, row, strict=True)}
-                for name, row in signals.items()
-            }
+            details["signals"] = {name: by_item(task.items, row) for name, row in signals.items()}
         answers.append(Answer(scores, {}, cost, details))
     return answers
 
@@ -99,33 +137,19 @@ def read_query_likelihood(
     weighted: bool = True,
     progress: Progress | None = None,
 ) -> QueryLikelihoods:
-    """Query likelihoods of all documents of all tasks in one reading.
-
-    Parameters
-    ----------
-    tasks
-        Tasks with a query.
-    reader, templates, progress
-        As of any method.
-    wordings
-        Names of templates.
-    passage
-        The most tokens of a document that are read together.
-    weighted
-        Whether tokens that are unlikely without a document weigh more.
-    """
-    if isinstance(progress, Watcher) and len(tasks) == 1:
-        watcher, how = progress, (wordings, passage, weighted, progress.progress)
+    """Query likelihoods of all documents of all tasks in one reading."""
+    if isinstance(progress, PartialProgress) and len(tasks) == 1:
+        how = (wordings, passage, weighted, progress.progress)
         return _read_in_steps(
-            tasks[0], lambda task: read_query_likelihood([task], reader, templates, *how), watcher
+            tasks[0], lambda task: read_query_likelihood([task], reader, templates, *how), progress
         )
     prompts: list[Prompt] = []
     candidates: list[list[str]] = []
     texts: list[list[list[str]]] = []  # per task and document: its passages
 
     def ask(prompt: Prompt, query: str) -> None:
-        for one, answer in _slots(prompt, query, reader.form):
-            prompts.append(one)
+        for slot_prompt, answer in _slots(prompt, query, reader.form):
+            prompts.append(slot_prompt)
             candidates.append([answer])
 
     for task in tasks:
@@ -135,10 +159,9 @@ def read_query_likelihood(
         texts.append([passages(item, room, reader.count_tokens) for item in task.items])
         for prompt in bare:
             ask(prompt, query)
-        for own in texts[-1]:
-            for text in own:
-                for name in wordings:
-                    ask(_prompt(task, text, name, reader.form, templates), query)
+        for text in chain.from_iterable(texts[-1]):
+            for name in wordings:
+                ask(_prompt(task, text, name, reader.form, templates), query)
     readings = reader.read(prompts, candidates, per_token=True, progress=progress)
     assert readings.logits is not None
     assert readings.answer_tokens is not None
@@ -153,70 +176,57 @@ def read_query_likelihood(
         slots = len(_slots(Prompt((Piece("", "slot"),)), query_of(task), reader.form))
         stop = start + slots * len(wordings) * (1 + sum(map(len, documents)))
         checked_logits(np.concatenate(tokens[start:stop]), task.id)
-        gains = _gains(tokens[start:stop], len(wordings), slots, weighted)
-        values, chosen = _best_passages(task, documents, gains)
-        scores.append(values)
-        best.append(chosen)
+        gains = np.split(
+            _gains(tokens[start:stop], len(wordings), slots, weighted), np.cumsum([*map(len, documents)])[:-1]
+        )
+        scores.append(np.array([document.max() for document in gains]))
+        best.append(
+            {
+                item: parts[int(document.argmax())]
+                for item, parts, document in zip(task.items, documents, gains, strict=True)
+                if len(parts) > 1
+            }
+        )
         start = stop
     return QueryLikelihoods(scores, best, readings.cost)
 
 
 def _read_in_steps(
-    task: Task, read: Callable[[Task], QueryLikelihoods], watcher: Watcher
+    task: Task, read: Callable[[Task], QueryLikelihoods], watcher: PartialProgress
 ) -> QueryLikelihoods:
     """The documents of one task, some at a time, since none depends on the others; the watcher sees their scores."""
-    found: list[QueryLikelihoods] = []
-    scores = np.zeros(0)
+    scores, cost = np.zeros(0), Cost()
+    best: dict[str, str] = {}
     for part in steps(len(task.items)):
-        some = Task(task.criterion, task.items[part], task.context, id=task.id, query=task.query)
-        found.append(read(some))
-        scores = np.concatenate([scores, found[-1].scores[0]])
+        likelihoods = read(Task(task.criterion, task.items[part], task.context, id=task.id, query=task.query))
+        scores = np.concatenate([scores, likelihoods.scores[0]])
+        best |= likelihoods.best[0]
+        cost += likelihoods.cost
         watcher.partial(by_item(task.items, scores))
-    best = {item: text for one in found for item, text in one.best[0].items()}
-    return QueryLikelihoods([scores], [best], sum((one.cost for one in found), Cost()))
+    return QueryLikelihoods([scores], [best], cost)
 
 
 def _gains(tokens: Sequence[np.ndarray], wordings: int, slots: int, weighted: bool) -> np.ndarray:
     """(passages,) the mean gain over wordings, from log-probabilities of the query's tokens: for each wording alone,
     then for each passage and wording, in `slots` pieces."""
     whole = [np.concatenate(tokens[first : first + slots]) for first in range(0, len(tokens), slots)]
-    bare, told = whole[:wordings], whole[wordings:]
-    gain = weighted_gain if weighted else lambda with_it, without: with_it.mean() - without.mean()
-    gains = [gain(one, bare[place % wordings]) for place, one in enumerate(told)]
+    bare, given = whole[:wordings], whole[wordings:]
+    gains = [gain(row, bare[number % wordings], weighted) for number, row in enumerate(given)]
     return np.asarray(np.reshape(gains, (-1, wordings)).mean(axis=1))
 
 
-def weighted_gain(told: np.ndarray, bare: np.ndarray) -> float:
-    """Σ w (log p(token | document) − log p(token)) / Σ w over the query's tokens, with w = √(−log p(token)).
+def gain(given: np.ndarray, bare: np.ndarray, weighted: bool = True) -> float:
+    """Σ w (log p(token | document) − log p(token)) / Σ w over the query's tokens, with w = √(−log p(token)), else 1.
 
     What is said anyway, such as the end of a word or the words of a question, counts less than what only a document
     makes likely. Where a document changes how the query is cut into tokens, all of them count the same.
-
-    Parameters
-    ----------
-    told, bare
-        The log-probabilities of the query's tokens with and without the document.
     """
-    if told.shape != bare.shape:
-        return float(told.mean() - bare.mean())
+    if not weighted or given.shape != bare.shape:
+        return float(given.mean() - bare.mean())
     weights = np.sqrt(np.maximum(-bare, 0.0))
     if not weights.any():
         weights = np.ones_like(bare)
-    return float((weights * (told - bare)).sum() / weights.sum())
-
-
-def _best_passages(
-    task: Task, documents: Sequence[Sequence[str]], gains: np.ndarray
-) -> tuple[np.ndarray, dict[str, str]]:
-    """The score of each document's best passage, and that passage where there are several."""
-    scores, best, place = [], {}, 0
-    for item, own in zip(task.items, documents, strict=True):
-        part = gains[place : place + len(own)]
-        place += len(own)
-        scores.append(float(part.max()))
-        if len(own) > 1:
-            best[item] = own[int(part.argmax())]
-    return np.array(scores), best
+    return float((weights * (given - bare)).sum() / weights.sum())
 
 
 def _prompt(task: Task, document: str, name: str, form: Form, templates: Templates) -> Prompt:
@@ -225,7 +235,7 @@ def _prompt(task: Task, document: str, name: str, form: Form, templates: Templat
 
 
 def _without_document(prompt: Prompt) -> Prompt:
-    """The prompt that begins after the place of the document, which is empty: its wording alone."""
+    """The wording alone: the prompt from the first text after the document, which is empty."""
     pieces = list(prompt.pieces)
     while pieces and pieces[0].role != "slot":
         text = pieces[0].text.lstrip()
@@ -244,9 +254,9 @@ def _slots(prompt: Prompt, query: str, form: Form) -> list[tuple[Prompt, str]]:
     if form != "masked":
         return [(prompt, query)]
     words = query.split()
-    found = []
-    for place, word in enumerate(words):
-        before, after = " ".join(words[:place]), " ".join(words[place + 1 :])
+    slots = []
+    for number, word in enumerate(words):
+        before, after = " ".join(words[:number]), " ".join(words[number + 1 :])
         pieces = (
             *prompt.before,
             *([Piece(f"{before} ", "criterion")] if before else []),
@@ -254,20 +264,20 @@ def _slots(prompt: Prompt, query: str, form: Form) -> list[tuple[Prompt, str]]:
             *([Piece(f" {after}", "criterion")] if after else []),
             *prompt.after,
         )
-        found.append((Prompt(pieces, task=prompt.task), word))
-    return found
+        slots.append((Prompt(pieces, task=prompt.task), word))
+    return slots
 
 
 def _room(task: Task, bare: Sequence[Prompt], reader: ReaderLike, passage: int) -> int:
     """The most tokens of a document that fit beside the query, at most `passage`."""
-    if passage < LEAST_ROOM:
-        raise CcrankError(f"passage must be at least {LEAST_ROOM} tokens, got {passage}")
+    if passage < MIN_ROOM:
+        raise CcrankError(f"passage must be at least {MIN_ROOM} tokens, got {passage}")
     if reader.window is None:
         return passage
     query = query_of(task)
     other = max(reader.count_tokens([f"{prompt.text} {query} {task.context or ''}" for prompt in bare]))
     room = reader.window - other - SLACK
-    if room < LEAST_ROOM:
+    if room < MIN_ROOM:
         raise CcrankError(
             f"task {task.id!r}: the query {quoted(query)} has about {other:,} tokens with its wording, and the "
             f"model's window is {reader.window:,}; shorten it"
@@ -280,21 +290,15 @@ def query_likelihood_requests(task: Task, form: Form, templates: Templates) -> l
     query = (task.query or task.criterion.name).strip()
     prompts = [_prompt(task, item.strip(), name, form, templates) for item in task.items for name in WORDINGS]
     prompts = [_without_document(_prompt(task, "", name, form, templates)) for name in WORDINGS] + prompts
-    asked: dict[str, list[Prompt]] = {}
+    by_answer: dict[str, list[Prompt]] = {}
     for prompt in prompts:
-        for one, answer in _slots(prompt, query, form):
-            asked.setdefault(answer, []).append(one)
-    return [(own, [answer]) for answer, own in asked.items()]
+        for slot_prompt, answer in _slots(prompt, query, form):
+            by_answer.setdefault(answer, []).append(slot_prompt)
+    return [(slot_prompts, [answer]) for answer, slot_prompts in by_answer.items()]
 
 
 def describe_relevance(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
-    """What the score is made of, as phrases.
-
-    Parameters
-    ----------
-    consistency, details
-        Those of the ranking.
-    """
+    """What the score is made of, as phrases."""
     count = len(details["wordings"]) if "wordings" in details else 0
     phrases = [f"query likelihood, {count} wording{'s' if count > 1 else ''}"] if count else []
     if "first-stage" in details.get("signals", {}):

@@ -4,48 +4,28 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
+from os import PathLike
+from types import NoneType
 from typing import Any, Literal
 
-from ccrank.errors import CcrankError
-from ccrank.labelfree import rankers as labelfree
-from ccrank.labelfree.answers import describe_signals
-from ccrank.labelfree.requests import (
-    anchored_requests,
-    auto_requests,
-    axis_requests,
-    likelihood_requests,
-    poles_requests,
-)
-from ccrank.lm.reading import Request
-from ccrank.probe_pipeline import rankers as probes
-from ccrank.probing import baselines
-from ccrank.probing.objectives import Objective, objective_of
-from ccrank.prompting import (
-    describe_pairs,
-    describe_ratings,
-    describe_shuffles,
-    list_requests,
-    pair_requests,
-    pairs_asked,
-    point_requests,
-    prompt_list,
-    prompt_pair,
-    prompt_point,
-)
+from ccrank.errors import CcrankError, check_kind
+from ccrank.methods import baselines
+from ccrank.methods import query_likelihood as relevance
+from ccrank.methods.labelfree import rankers as labelfree
+from ccrank.methods.labelfree.combine import describe_signals
+from ccrank.methods.probe_pipeline import probe_rankers as probes
+from ccrank.methods.probing.objectives import Objective, objective_of
+from ccrank.methods.prompting import listwise, pairwise, pointwise
+from ccrank.models.reading import Request
 from ccrank.prompts import Form, Templates
 from ccrank.ranking import Answer
-from ccrank.relevance.first_stage import first_stage
-from ccrank.relevance.query_likelihood import (
-    describe_relevance,
-    query_likelihood,
-    query_likelihood_requests,
-)
 from ccrank.task import Task
 
 Family = Literal["label-free", "prompting", "probing", "supervised", "baseline"]
-Run = Callable[..., list[Answer]]
+RankTasks = Callable[..., list[Answer]]
 """(tasks, reader, templates, *, progress, **options) → one Answer per task."""
 Requests = Callable[[Task, Form, Templates], list[Request]]
 """(task, form, templates) → the prompts and candidates that are read."""
@@ -56,6 +36,10 @@ Describe = Callable[[Mapping[str, float], Mapping[str, Any]], list[str]]
 
 
 def _no_phrases(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
+    return []
+
+
+def _no_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
     return []
 
 
@@ -73,7 +57,7 @@ class Method:
 
     name: str
     summary: str
-    run: Run
+    run: RankTasks
     family: Family
     directed: bool
     """Whether it gives the direction: higher scores mean more."""
@@ -100,50 +84,45 @@ class Method:
     """Whether a study can run it; a method that needs a probe file cannot."""
 
     @property
-    def options(self) -> Mapping[str, Any]:
+    def options(self) -> dict[str, Any]:
         """The options that the method takes, with their defaults."""
-        parameters = inspect.signature(self.run).parameters.values()
-        return {
-            one.name: one.default
-            for one in parameters
-            if one.kind is inspect.Parameter.KEYWORD_ONLY and one.name != "progress"
-        }
+        defaults = inspect.getfullargspec(self.run).kwonlydefaults or {}
+        return {name: default for name, default in defaults.items() if name != "progress"}
 
     def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Options as a user wrote them, converted to the types of the defaults; unknown ones raise an error.
-
-        Parameters
-        ----------
-        given
-            Option → value; values may be text, as on a command line.
-        """
+        """Options as a user wrote them, converted to the types of the defaults; unknown ones raise an error."""
         known = self.options
         parsed = {}
         for name, value in given.items():
-            key = name.replace("-", "_")
+            key = str(name).replace("-", "_")
             if key not in known:
-                close = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {close[0]!r}? " if close else ""
                 raise CcrankError(
-                    f"{self.name} has no option {name!r}; {hint}it has {', '.join(sorted(known)) or 'none'} "
+                    f"{self.name} has no option {name!r}; {_did_you_mean(key, known)}it has "
+                    f"{', '.join(sorted(known)) or 'none'} "
                     f"(see `ccrank methods {self.name}`)"
+                )
+            if key != "labels":  # the one option that is more than a word or a number
+                check_kind(
+                    f"{self.name}: {name}", value, (str, PathLike, Real, NoneType), "a word or a number"
                 )
             parsed[key] = _like(value, known[key], f"{self.name}: {name}")
         return parsed
 
     def to_json(self) -> dict[str, Any]:
-        """What a list of methods says of it."""
-        return {
-            "name": self.name,
-            "summary": self.summary,
-            "family": self.family,
-            "directed": self.directed,
-            "calls": self.calls,
-            "options": dict(self.options),
-        }
+        """The method's entry in a list of methods."""
+        names = ("name", "summary", "family", "directed", "calls", "options")
+        return {name: getattr(self, name) for name in names}
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]!r}? " if close else ""
 
 
 def _like(value: Any, default: Any, where: str) -> Any:
+    """An option's value as the type of its default."""
+    if not isinstance(value, str) and isinstance(default, (int, float)):
+        check_kind(where, value, Real, "a number")
     if not isinstance(value, str) or default is None or isinstance(default, str):
         return value
     if isinstance(default, bool):
@@ -177,15 +156,13 @@ def _probe(name: str, summary: str, calls: str = "N") -> Method:
     )
 
 
-def _label_free(name: str, summary: str, run: Run, calls: str, requests: Requests, **more: Any) -> Method:
+def _label_free(
+    name: str, summary: str, run: RankTasks, calls: str, requests: Requests, **more: Any
+) -> Method:
     return Method(name, summary, run, "label-free", directed=True, calls=calls, requests=requests, **more)
 
 
-_SIGNALS: dict[str, Any] = {
-    "pools": True,
-    "consistency": "signals_agree",
-    "describe": describe_signals,
-}
+_SIGNALS: dict[str, Any] = {"pools": True, "consistency": "signals_agree", "describe": describe_signals}
 METHODS: dict[str, Method] = {}
 
 
@@ -195,7 +172,7 @@ def register(method: Method) -> Method:
     Parameters
     ----------
     method
-        The method; its name must be new.
+        The method, under a name that is not taken; docs/architecture.md has an example.
     """
     if method.name in METHODS:
         raise CcrankError(f"there is a method {method.name!r} already; choose another name")
@@ -206,43 +183,44 @@ def register(method: Method) -> Method:
 for _method in (
     _label_free(
         "auto", "the signals below combined: the best label-free ranking",
-        labelfree.auto, "N + 8", auto_requests,
+        labelfree.auto, "N + 8 to N + 36", labelfree.auto_requests,
         reads_states=labelfree.auto_reads_states, **_SIGNALS,
     ),
     _label_free(
         "anchored", "a probe fitted to auto's scores on other tasks of the criterion",
-        labelfree.anchored, "N + 8", anchored_requests,
+        labelfree.anchored, "N + 8 to N + 36", labelfree.anchored_requests,
         reads_states=_always, **_SIGNALS,
     ),
     _label_free(
-        "poles", "the pole words that the model prefers for the item", labelfree.poles, "N", poles_requests
+        "poles", "the pole words that the model prefers for the item", labelfree.poles, "N", labelfree.poles_requests
     ),
     _label_free(
         "likelihood", "how likely the item is as an example of the high pole rather than the low one",
-        labelfree.likelihood, "4", likelihood_requests,
+        labelfree.likelihood, "4", labelfree.likelihood_requests,
     ),
     _label_free(
-        "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4", axis_requests,
+        "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4", labelfree.axis_requests,
         reads_states=_always,
     ),
     _label_free(
         "query-likelihood", "how much more likely a document makes the query",
-        query_likelihood, "3N + 3", query_likelihood_requests, describe=describe_relevance,
+        relevance.query_likelihood, "3N + 3", relevance.query_likelihood_requests,
+        describe=relevance.describe_relevance,
         prompts=lambda count: 3 * count + 3,
     ),
     Method(
-        "prompt-pair", "is A more than B? for ordered pairs, wins counted", prompt_pair, "prompting",
-        directed=True, calls="N(N−1)", requests=pair_requests, consistency="both_orders_agree",
-        describe=describe_pairs, prompts=pairs_asked,
+        "prompt-pair", "is A more than B? for ordered pairs, wins counted", pairwise.prompt_pair, "prompting",
+        directed=True, calls="N(N−1)", requests=pairwise.pair_requests, consistency="both_orders_agree",
+        describe=pairwise.describe_pairs, prompts=pairwise.pairs_asked,
     ),
     Method(
-        "prompt-point", "a rating from 0 to 10 for each item", prompt_point, "prompting",
-        directed=True, calls="N", requests=point_requests, describe=describe_ratings,
+        "prompt-point", "a rating from 0 to 10 for each item", pointwise.prompt_point, "prompting",
+        directed=True, calls="N", requests=pointwise.point_requests, describe=pointwise.describe_ratings,
     ),
     Method(
-        "prompt-list", "all items as lettered options, picked one by one", prompt_list, "prompting",
-        directed=True, calls="S·N", requests=list_requests, consistency="shuffles_agree",
-        describe=describe_shuffles, cost_name="prompt-list, one shuffle",
+        "prompt-list", "all items as lettered options, picked one by one", listwise.prompt_list, "prompting",
+        directed=True, calls="S·N", requests=listwise.list_requests, consistency="shuffles_agree",
+        describe=listwise.describe_shuffles, cost_name="prompt-list, one shuffle",
         prompts=lambda count: 3 * count, repeats_option="shuffles",
     ),
     _probe("ccs-pair", "origCCS on ItemPair states: consistent and confident yes and no", "2N(N−1)"),
@@ -259,15 +237,15 @@ for _method in (
     _probe("pca", "baseline: the first principal component of the states"),
     Method(
         "length", "baseline: longer items higher", baselines.item_length, "baseline",
-        directed=False, calls="0", requests=baselines.no_requests, prompts=lambda count: 0,
+        directed=False, calls="0", requests=_no_requests, prompts=lambda count: 0,
     ),
     Method(
         "frequency", "baseline: items more likely to the model higher", baselines.item_frequency, "baseline",
         directed=False, calls="N", requests=baselines.frequency_requests,
     ),
     Method(
-        "first-stage", "baseline: the scores of a first stage, BM25 where none are given", first_stage, "baseline",
-        directed=True, calls="0", requests=baselines.no_requests, prompts=lambda count: 0,
+        "first-stage", "baseline: the scores of a first stage, BM25 where none are given",
+        baselines.first_stage, "baseline", directed=True, calls="0", requests=_no_requests, prompts=lambda count: 0,
     ),
     Method(
         "probe", "a saved probe, applied to new items", probes.apply_probe, "probing",
@@ -277,24 +255,17 @@ for _method in (
 ):  # fmt: skip
     register(_method)
 
-DEFAULT_METHOD = "auto"
 SAVED_PROBE = "probe"
 """The method that applies a saved probe."""
 
 
 def get_method(name: str) -> Method:
-    """A method by its name.
-
-    Parameters
-    ----------
-    name
-        One of `METHODS`.
-    """
+    """A method by its name."""
+    check_kind("method", name, str, "the name of a method")
     try:
         return METHODS[name]
     except KeyError:
-        close = difflib.get_close_matches(name, METHODS, n=1)
-        hint = f"did you mean {close[0]!r}? " if close else ""
         raise CcrankError(
-            f"unknown method {name!r}; {hint}choose one of {', '.join(METHODS)} (see `ccrank methods`)"
+            f"unknown method {name!r}; {_did_you_mean(name, METHODS)}choose one of {', '.join(METHODS)} "
+            "(see `ccrank methods`)"
         ) from None

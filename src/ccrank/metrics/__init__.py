@@ -6,10 +6,9 @@ Scores and gold are aligned with the items and mean the same: more = higher.
 from ccrank.metrics.chance import (
     Floor,
     chance_abs_tau,
-    chance_abs_tau_quantile,
     chance_floor,
     chance_free_accuracy,
-    chance_pairs,
+    chance_pair_accuracy,
     chance_tau_sd,
     p_value_abs_tau,
     p_value_tau,
@@ -24,28 +23,30 @@ from ccrank.metrics.order import (
     pairwise_accuracy,
     tau_b,
 )
-from ccrank.metrics.significance import CommonDirection, common_direction, detectable_difference, holm
-from ccrank.metrics.tasks import Estimate, PairedTest, Summary, mean_with_interval, paired_test, summarise
+from ccrank.metrics.tasks import (
+    CommonDirection,
+    Estimate,
+    PairedTest,
+    common_direction,
+    mean_with_interval,
+    paired_test,
+)
 
 __all__ = [
     "CommonDirection",
     "Estimate",
     "Floor",
     "PairedTest",
-    "Summary",
     "TaskMetrics",
     "abs_tau",
     "chance_abs_tau",
-    "chance_abs_tau_quantile",
     "chance_floor",
     "chance_free_accuracy",
-    "chance_pairs",
+    "chance_pair_accuracy",
     "chance_tau_sd",
     "common_direction",
-    "detectable_difference",
     "evaluate",
     "free_accuracy",
-    "holm",
     "kendall_tau",
     "mean_with_interval",
     "p_value_abs_tau",
@@ -53,6 +54,5 @@ __all__ = [
     "pair_accuracy",
     "paired_test",
     "pairwise_accuracy",
-    "summarise",
     "tau_b",
 ]

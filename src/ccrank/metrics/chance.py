@@ -1,9 +1,9 @@
 """Chance levels: the exact distribution of Kendall's τ for a uniformly random order, and of its mean over tasks.
 
 Of N items, the number of pairs ordered as in gold is K = Σ_{k=2..N} U_k with independent U_k uniform on 0..k−1
-(inserting the k-th item into an order of k−1), and τ = 2K / P − 1 with P = N(N−1)/2. Up to `EXACT_ITEMS` items the
+(inserting the k-th item into an order of k−1), and τ = 2K / P − 1 with P = N(N−1)/2. Up to `MAX_EXACT_ITEMS` items the
 distribution of K is computed by convolution; beyond, τ is approximated as normal with its exact variance 2(2N+5) /
-(9N(N−1)).
+(9N(N−1)). Scores are assumed to have no ties: with many ties p-values are approximate.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from scipy.special import ndtr, ndtri
 
 from ccrank.errors import CcrankError
 
-EXACT_ITEMS = 200
+MAX_EXACT_ITEMS = 200
 """Largest number of items for which the distribution of τ is exact; at the switch E|τ| differs by less than 0.1 %."""
-CONVOLVED_TASKS = 64
+MAX_CONVOLVED_TASKS = 64
 """Largest number of tasks for which the distribution of their mean is a convolution; beyond, a normal approximation."""
-SMALLEST_P_VALUE = 1e-12
+MIN_P_VALUE = 1e-12
 """Lower bound on p-values: the convolution uses an FFT, whose rounding error is about 1e-15."""
 
 _FINEST_GRID = 2**14
@@ -41,13 +41,7 @@ class Floor:
 
 
 def chance_tau_sd(n_items: int) -> float:
-    """Standard deviation of τ for a random order of N items: √(2(2N+5) / (9N(N−1))). Its mean is 0.
-
-    Parameters
-    ----------
-    n_items
-        N, at least 2.
-    """
+    """Standard deviation of τ for a random order of N items: √(2(2N+5) / (9N(N−1))). Its mean is 0."""
     _check_items(n_items)
     return math.sqrt(2 * (2 * n_items + 5) / (9 * n_items * (n_items - 1)))
 
@@ -55,68 +49,27 @@ def chance_tau_sd(n_items: int) -> float:
 def chance_abs_tau(n_items: int) -> float:
     """E|τ| for a random order of N items.
 
-    Parameters
-    ----------
-    n_items
-        N, at least 2.
-
-    Examples
-    --------
     >>> [round(chance_abs_tau(n), 2) for n in (4, 5, 6, 8, 10)]
     [0.39, 0.33, 0.29, 0.23, 0.2]
     """
     _check_items(n_items)
-    if n_items > EXACT_ITEMS:
+    if n_items > MAX_EXACT_ITEMS:
         return chance_tau_sd(n_items) * math.sqrt(2 / math.pi)
     tau, probability = _tau_law(n_items)
     return float(np.abs(tau) @ probability)
 
 
 def chance_free_accuracy(n_items: int) -> float:
-    """E max(accuracy, 1 − accuracy) for a random order of N items: (1 + E|τ|) / 2.
-
-    Parameters
-    ----------
-    n_items
-        N, at least 2.
-    """
+    """E max(accuracy, 1 − accuracy) for a random order of N items: (1 + E|τ|) / 2."""
     return (1 + chance_abs_tau(n_items)) / 2
 
 
-def chance_abs_tau_quantile(n_items: int, level: float = 0.95) -> float:
-    """The smallest t with P(|τ| ≤ t) ≥ level for a random order of N items.
-
-    Parameters
-    ----------
-    n_items
-        N, at least 2.
-    level
-        A probability, such as 0.95.
-    """
-    _check_items(n_items)
-    _check_level(level)
-    if n_items > EXACT_ITEMS:
-        return float(chance_tau_sd(n_items) * ndtri((1 + level) / 2))
-    tau, probability = _tau_law(n_items)
-    order = np.argsort(np.abs(tau), kind="stable")
-    cumulative = np.cumsum(probability[order])
-    # τ and −τ give the same |τ|, and sums of probabilities are equal only up to rounding.
-    return float(np.abs(tau)[order][np.searchsorted(cumulative, level - 1e-12)])
-
-
-def chance_pairs(n_pairs: int) -> float:
+def chance_pair_accuracy(n_pairs: int) -> float:
     """E max(K, n − K) / n for K of n independent fair coins: chance for answers that need not be transitive.
 
     Closed form (the mean distance of a random walk): ½ + m C(n, m) / (n 2ⁿ) with m = ⌈n/2⌉.
 
-    Parameters
-    ----------
-    n_pairs
-        n, at least 1.
-
-    Examples
-    --------
-    >>> chance_pairs(1), chance_pairs(2), chance_pairs(3)
+    >>> chance_pair_accuracy(1), chance_pair_accuracy(2), chance_pair_accuracy(3)
     (1.0, 0.75, 0.75)
     """
     if n_pairs < 1:
@@ -132,15 +85,8 @@ def chance_pairs(n_pairs: int) -> float:
 def chance_floor(n_items: Sequence[int], level: float = 0.95) -> Floor:
     """The mean |τ| over tasks of these sizes when every order is random: its expectation and central interval.
 
-    The expectation is exact; the interval is that of the distribution of the mean (see `CONVOLVED_TASKS`).
+    The expectation is exact; the interval is as exact as the distribution of the mean (see `MAX_CONVOLVED_TASKS`).
     The floor of free accuracy is (1 + floor) / 2 throughout.
-
-    Parameters
-    ----------
-    n_items
-        The number of items of each task.
-    level
-        The coverage of the interval.
     """
     _check_level(level)
     law = _law_of_mean(n_items, signed=False)
@@ -149,30 +95,14 @@ def chance_floor(n_items: Sequence[int], level: float = 0.95) -> Floor:
 
 
 def p_value_abs_tau(mean_abs_tau: float, n_items: Sequence[int]) -> float:
-    """P(mean |τ| over tasks of these sizes ≥ the observed one) when every order is random; one-sided.
-
-    Parameters
-    ----------
-    mean_abs_tau
-        The observed mean |τ|.
-    n_items
-        The number of items of each task.
-    """
-    return max(SMALLEST_P_VALUE, _law_of_mean(n_items, signed=False).at_least(mean_abs_tau))
+    """P(mean |τ| over tasks of these sizes ≥ the observed one) when every order is random; one-sided."""
+    return max(MIN_P_VALUE, _law_of_mean(n_items, signed=False).at_least(mean_abs_tau))
 
 
 def p_value_tau(mean_tau: float, n_items: Sequence[int]) -> float:
-    """P(|mean τ| over tasks of these sizes ≥ the observed |mean τ|) when every order is random; two-sided.
-
-    Parameters
-    ----------
-    mean_tau
-        The observed mean τ.
-    n_items
-        The number of items of each task.
-    """
+    """P(|mean τ| over tasks of these sizes ≥ the observed |mean τ|) when every order is random; two-sided."""
     tail = _law_of_mean(n_items, signed=True).at_least(abs(mean_tau))
-    return min(1.0, max(SMALLEST_P_VALUE, 2 * tail))
+    return min(1.0, max(MIN_P_VALUE, 2 * tail))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +125,8 @@ class _Lattice:
     """How far below an observed value an atom still counts as that value."""
 
     def quantile(self, level: float) -> float:
-        place = int(np.searchsorted(np.cumsum(self.probability), level - 1e-12))
-        return float(self.values[min(place, len(self.values) - 1)])
+        index = int(np.searchsorted(np.cumsum(self.probability), level - 1e-12))
+        return float(self.values[min(index, len(self.values) - 1)])
 
     def at_least(self, value: float) -> float:
         start = int(np.searchsorted(self.values, value - self.slack))
@@ -209,7 +139,7 @@ def _law_of_mean(n_items: Sequence[int], signed: bool) -> _Normal | _Lattice:
         raise CcrankError("chance over tasks needs at least 1 task, got none")
     tasks = len(n_items)
     counts = Counter(int(n) for n in n_items)
-    if tasks > CONVOLVED_TASKS:
+    if tasks > MAX_CONVOLVED_TASKS:
         means = {n: 0.0 if signed else chance_abs_tau(n) for n in counts}
         variance = sum(count * (chance_tau_sd(n) ** 2 - means[n] ** 2) for n, count in counts.items())
         return _Normal(
@@ -219,7 +149,7 @@ def _law_of_mean(n_items: Sequence[int], signed: bool) -> _Normal | _Lattice:
 
     # (1 + τ)/2 and |τ| are multiples of 1/P, so on a grid of lcm(P) steps the convolution is exact.
     common = math.lcm(*(n * (n - 1) // 2 for n in counts))
-    exact = common <= _FINEST_GRID and max(counts) <= EXACT_ITEMS
+    exact = common <= _FINEST_GRID and max(counts) <= MAX_EXACT_ITEMS
     steps = common if exact else _COARSE_GRID
     length = fft.next_fast_len(tasks * steps + 1, real=True)
     spectrum = np.ones(length // 2 + 1, dtype=complex)
@@ -244,20 +174,20 @@ def _on_grid(
 ) -> NDArray[np.float64]:
     """Probabilities of values in [0, 1] on 0, 1/steps, …, 1: an atom between two points is split so that its mean is
     unchanged."""
-    place = values * steps
-    nearest = np.rint(place)
-    place = np.where(np.abs(place - nearest) < 1e-6, nearest, place)
-    lower = np.minimum(place.astype(int), steps - 1)
-    upper_share = place - lower
+    position = values * steps
+    nearest = np.rint(position)
+    position = np.where(np.abs(position - nearest) < 1e-6, nearest, position)
+    lower = np.minimum(position.astype(int), steps - 1)
+    upper_share = position - lower
     grid = np.bincount(lower, probability * (1 - upper_share), minlength=steps + 1)
     return np.asarray(grid + np.bincount(lower + 1, probability * upper_share, minlength=steps + 1))
 
 
 @lru_cache(maxsize=256)
 def _tau_law(n_items: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The values of τ and their probabilities: exact atoms, or equal-weight normal quantiles past `EXACT_ITEMS`."""
+    """The values of τ and their probabilities: exact atoms, or equal-weight normal quantiles past `MAX_EXACT_ITEMS`."""
     _check_items(n_items)
-    if n_items > EXACT_ITEMS:
+    if n_items > MAX_EXACT_ITEMS:
         levels = (np.arange(_COARSE_GRID) + 0.5) / _COARSE_GRID
         tau = np.clip(ndtri(levels) * chance_tau_sd(n_items), -1, 1)
         probability = np.full(_COARSE_GRID, 1 / _COARSE_GRID)
@@ -269,9 +199,8 @@ def _tau_law(n_items: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             running = np.cumsum(np.concatenate([probability, np.zeros(k - 1)]))
             running[k:] -= running[:-k].copy()
             probability = running / k
-        probability = np.maximum(
-            probability + probability[::-1], 0
-        )  # makes the rounding symmetric, as the distribution is
+        # Rounding errors become symmetric, as the distribution is.
+        probability = np.maximum(probability + probability[::-1], 0)
         probability /= probability.sum()
         pairs = n_items * (n_items - 1) // 2
         tau = (2 * np.arange(pairs + 1) - pairs) / pairs

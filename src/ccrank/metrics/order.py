@@ -1,4 +1,4 @@
-"""Metrics of one task: Kendall's τ and pairwise accuracy, signed and direction-free."""
+"""Metrics of one task: Kendall's τ and pairwise accuracy, signed and direction-free. Scores and gold are (N,)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ccrank.errors import CcrankError
 from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy
 
 # Up to this N comparing N × N signs is faster than scipy's O(N log N) sort, which has a high fixed cost.
-_MATRIX_ITEMS = 256
+_MAX_MATRIX_ITEMS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,6 @@ def kendall_tau(scores: ArrayLike, gold: ArrayLike) -> float:
 
     Gold has no ties. If all scores are tied, τ = 0 (where scipy gives NaN).
 
-    Parameters
-    ----------
-    scores
-        (N,) higher = more; ties are allowed.
-    gold
-        (N,) gold values without ties.
-
-    Examples
-    --------
     >>> kendall_tau([0.3, 0.1, 0.2], [3, 1, 2])
     1.0
     """
@@ -59,13 +50,6 @@ def tau_b(first: ArrayLike, second: ArrayLike) -> float:
 
     τ-b = (C − D) / √((P − T₁)(P − T₂)) with T₁ and T₂ the pairs tied in either list.
 
-    Parameters
-    ----------
-    first, second
-        (N,) scores of the same items; NaN raises an error.
-
-    Examples
-    --------
     >>> round(tau_b([1, 1, 2, 3], [1, 2, 2, 3]), 3)
     0.8
     """
@@ -77,15 +61,6 @@ def pairwise_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
 
     Without ties it equals (1 + τ) / 2.
 
-    Parameters
-    ----------
-    scores
-        (N,) higher = more; ties are allowed.
-    gold
-        (N,) gold values without ties.
-
-    Examples
-    --------
     >>> pairwise_accuracy([0.0, 0.0, 1.0], [1, 2, 3])
     0.8333333333333334
     """
@@ -94,28 +69,12 @@ def pairwise_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
 
 
 def abs_tau(scores: ArrayLike, gold: ArrayLike) -> float:
-    """|τ|, for the better of the two directions. Compare it with `chance_abs_tau`, not with 0.
-
-    Parameters
-    ----------
-    scores
-        (N,) higher = more; ties are allowed.
-    gold
-        (N,) gold values without ties.
-    """
+    """|τ|, for the better of the two directions. Compare it with `chance_abs_tau`, not with 0."""
     return abs(kendall_tau(scores, gold))
 
 
 def free_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
-    """max(accuracy, 1 − accuracy). Compare it with `chance_free_accuracy`, not with ½.
-
-    Parameters
-    ----------
-    scores
-        (N,) higher = more; ties are allowed.
-    gold
-        (N,) gold values without ties.
-    """
+    """max(accuracy, 1 − accuracy). Compare it with `chance_free_accuracy`, not with ½."""
     accuracy = pairwise_accuracy(scores, gold)
     return max(accuracy, 1 - accuracy)
 
@@ -123,14 +82,9 @@ def free_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
 def pair_accuracy(margins: ArrayLike, gold: ArrayLike) -> float:
     """Share of the raw answers to ordered pairs that agree with gold; a margin of 0 counts ½.
 
-    The answers need not be transitive, so chance for the better direction is `chance_pairs(answers)`.
+    The answers need not be transitive, so chance for the better direction is `chance_pair_accuracy(answers)`.
 
-    Parameters
-    ----------
-    margins
-        (N, N), entry [i, j] the log-odds that i is higher when presented as (i, j), NaN if not compared.
-    gold
-        (N,) gold values without ties.
+    Shapes: margins (N, N); gold (N,).
     """
     answers = np.asarray(margins, dtype=float)
     values = _checked_gold(gold)
@@ -147,15 +101,7 @@ def pair_accuracy(margins: ArrayLike, gold: ArrayLike) -> float:
 
 
 def evaluate(scores: ArrayLike, gold: ArrayLike) -> TaskMetrics:
-    """All metrics of one task, with their chance levels.
-
-    Parameters
-    ----------
-    scores
-        (N,) higher = more; ties are allowed.
-    gold
-        (N,) gold values without ties.
-    """
+    """All metrics of one task, with their chance levels."""
     values = _checked_gold(gold)
     n_items = len(values)
     surplus, tied, tied_gold, pairs = _count_pairs(scores, values)
@@ -191,7 +137,7 @@ def _count_pairs(first: ArrayLike, second: ArrayLike) -> tuple[int, int, int, in
             )
     pairs = len(scores) * (len(scores) - 1) // 2
     tied_first, tied_second = _tied_pairs(scores), _tied_pairs(others)
-    if len(scores) <= _MATRIX_ITEMS:
+    if len(scores) <= _MAX_MATRIX_ITEMS:
         # Comparisons, not differences: two infinite scores of the same sign are tied.
         above = scores[None, :] > scores[:, None]
         other_above = others[None, :] > others[:, None]

@@ -1,5 +1,7 @@
-"""Conversion between orders and scores, and consensus of several orders: Borda's mean rank and Kemeny's median
-order."""
+"""Consensus of several orders (Borda's mean rank, Kemeny's median order), and how far the orders agree.
+
+Rankings are (R, N): R orders, each of which lists the indices of N items, highest first.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ccrank.errors import CcrankError
 
-KEMENY_EXACT_ITEMS = 16
-"""Largest strongly connected group that `kemeny` solves exactly, in 2ⁿ n time and memory (0.05 s, 26 MB)."""
+MAX_KEMENY_ITEMS = 16
+"""Largest strongly connected group that Kemeny's order is exact for, in 2ⁿ n time and memory (0.05 s, 26 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,73 +31,39 @@ class KemenyOrder:
 def order_to_scores(order: ArrayLike) -> NDArray[np.float64]:
     """Scores of an order of item indices: N−1 for the first down to 0 for the last.
 
-    Parameters
-    ----------
-    order
-        (N,) item indices, highest first.
-
-    Examples
-    --------
     >>> order_to_scores([2, 0, 1]).tolist()
     [1.0, 0.0, 2.0]
     """
-    return mean_rank(np.asarray(order)[None])
+    return borda_rankings(np.asarray(order)[None])
 
 
-def scores_to_order(scores: ArrayLike) -> tuple[int, ...]:
-    """Item indices by score, highest first; tied items keep their order.
-
-    Parameters
-    ----------
-    scores
-        (N,) higher = more.
-    """
-    return tuple(int(i) for i in np.argsort(-np.asarray(scores, dtype=float), kind="stable"))
-
-
-def mean_rank(rankings: ArrayLike) -> NDArray[np.float64]:
-    """Borda: the mean over R orders of the number of items placed below. (R, N) → (N,).
-
-    Parameters
-    ----------
-    rankings
-        (R, N), each row an order of item indices, highest first.
-    """
-    orders = checked_rankings(rankings)
+def borda_rankings(rankings: ArrayLike) -> NDArray[np.float64]:
+    """Borda: the mean over R orders of the number of items placed below. (R, N) → (N,)."""
+    orders = _checked_rankings(rankings)
     places = np.argsort(orders, axis=1)  # the inverse of each permutation: [r, i] = position of item i
     return np.asarray(orders.shape[1] - 1 - places.mean(axis=0))
 
 
 def kemeny_rankings(rankings: ArrayLike) -> KemenyOrder:
-    """The order with the fewest disagreements with R orders, summed over orders and pairs.
-
-    Parameters
-    ----------
-    rankings
-        (R, N), each row an order of item indices, highest first.
-    """
-    return kemeny(votes(rankings))
+    """The order with the fewest disagreements with R orders, summed over orders and pairs."""
+    return kemeny_preferences(_votes(rankings))
 
 
-def votes(rankings: ArrayLike) -> NDArray[np.float64]:
+def _votes(rankings: ArrayLike) -> NDArray[np.float64]:
     """(N, N): [i, j] = the number of the R orders that place i above j."""
-    places = np.argsort(checked_rankings(rankings), axis=1)
+    places = np.argsort(_checked_rankings(rankings), axis=1)
     return np.asarray((places[:, :, None] < places[:, None, :]).sum(axis=0), dtype=float)
 
 
-def kemeny(preferences: ArrayLike) -> KemenyOrder:
+def kemeny_preferences(preferences: ArrayLike) -> KemenyOrder:
     """The order of least cost Σ_{i above j} preferences[j, i] (Kemeny; linear ordering problem).
 
     If by majority all items of one group beat all of another, the groups are in that order in every optimum (Truchon's
     extended Condorcet criterion), so each strongly connected group is ordered separately: exactly by dynamic
-    programming up to `KEMENY_EXACT_ITEMS` items, else by insertion moves starting from Borda's order. Ties in cost are
+    programming up to `MAX_KEMENY_ITEMS` items, else by insertion moves starting from Borda's order. Ties in cost are
     broken towards Borda's order where the search can do so.
 
-    Parameters
-    ----------
-    preferences
-        (N, N), entry [i, j] is the weight (votes, probability, log-odds) for i above j; NaN counts as 0, the
-        diagonal is ignored.
+    Shapes: preferences (N, N).
     """
     weights = np.nan_to_num(np.array(preferences, dtype=float))
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or len(weights) == 0:
@@ -117,11 +85,41 @@ def kemeny(preferences: ArrayLike) -> KemenyOrder:
         # Borda's order first: it breaks ties in cost, and the local search starts from it.
         borda = members[np.argsort(-lead[np.ix_(members, members)].sum(axis=1), kind="stable")]
         inner = lead[np.ix_(borda, borda)]
-        small = len(borda) <= KEMENY_EXACT_ITEMS
+        small = len(borda) <= MAX_KEMENY_ITEMS
         exact &= small
         order.extend(borda[_best_order(inner) if small else _insertion_order(inner)].tolist())
     placed = weights[np.ix_(order, order)]
     return KemenyOrder(tuple(order), float(np.tril(placed, -1).sum()), exact)
+
+
+def kendall_w(rankings: ArrayLike) -> float:
+    """Kendall's coefficient of concordance of R orders of N items: 12 S / (R² (N³ − N)), from 1/R by chance to 1.
+
+    S = Σ_i (rank sum of i − mean rank sum)².
+    """
+    orders = _checked_rankings(rankings)
+    n_rankings, n_items = orders.shape
+    if n_items < 2:
+        raise CcrankError("agreement of rankings needs at least 2 items, got 1")
+    sums = np.argsort(orders, axis=1).sum(axis=0)
+    spread = float(((sums - sums.mean()) ** 2).sum())
+    return float(12 * spread / (n_rankings**2 * (n_items**3 - n_items)))
+
+
+def mean_pairwise_tau(rankings: ArrayLike) -> float:
+    """Mean Kendall's τ over all pairs of R ≥ 2 orders: 0 by chance, 1 if all are equal.
+
+    With V[i, j] the number of orders that place i above j minus those that do not, it is
+    (Σ_{i<j} V[i, j]² − R P) / (R (R − 1) P), P = N(N − 1)/2.
+    """
+    orders = _checked_rankings(rankings)
+    n_rankings, n_items = orders.shape
+    if n_rankings < 2 or n_items < 2:
+        raise CcrankError(f"agreement needs at least 2 rankings of 2 items, got {n_rankings} of {n_items}")
+    above = _votes(orders)
+    pairs = n_items * (n_items - 1) // 2
+    squares = float(((above - above.T) ** 2).sum()) / 2
+    return float((squares - n_rankings * pairs) / (n_rankings * (n_rankings - 1) * pairs))
 
 
 def _best_order(lead: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -172,7 +170,7 @@ def _insertion_order(lead: NDArray[np.float64]) -> NDArray[np.int64]:
     return order
 
 
-def checked_rankings(rankings: ArrayLike) -> NDArray[np.int64]:
+def _checked_rankings(rankings: ArrayLike) -> NDArray[np.int64]:
     """(R, N) orders, each a permutation of 0..N−1."""
     try:
         orders = np.asarray(rankings)

@@ -1,7 +1,7 @@
 """Metrics of retrieval: nDCG@k, reciprocal rank, average precision and recall@k, with their chance levels.
 
-The metrics are those of `ir-measures` (trec_eval), an optional package. Grades are at least 0, and 0 is not relevant.
-Documents with equal scores are taken in the order in which they are given.
+The metrics are those of `ir-measures` (trec_eval), an optional package. Scores and grades are (N,); grades are at
+least 0, and 0 is not relevant. Documents with equal scores are taken in the given order.
 """
 
 from __future__ import annotations
@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, needs_extra
 
 CUT = 10
 """Documents that nDCG and recall look at."""
-INSTALL = "pip install 'ccrank[relevance]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +41,6 @@ NAMES = ("ndcg", "mrr", "map", "recall")
 def evaluate_relevance(scores: ArrayLike, grades: ArrayLike, k: int = CUT) -> RetrievalMetrics:
     """Metrics of the ranking of one query's documents.
 
-    Parameters
-    ----------
-    scores
-        (N,) more = higher.
-    grades
-        (N,) grades of relevance, whole numbers; 0 is not relevant.
-    k
-        The cut of nDCG and recall.
-
-    Examples
-    --------
     >>> found = evaluate_relevance([3.0, 2.0, 1.0], [0, 1, 0])
     >>> found.mrr, found.map, found.recall, round(found.ndcg, 4)
     (0.5, 0.5, 1.0, 0.6309)
@@ -65,15 +51,17 @@ def evaluate_relevance(scores: ArrayLike, grades: ArrayLike, k: int = CUT) -> Re
         raise CcrankError(f"{gold.size} grades need as many finite scores, got shape {values.shape}")
     if not gold.any():
         return RetrievalMetrics(*[math.nan] * 4)
-    measures = _ir_measures()
-    names = [str(place) for place in range(len(gold))]
+    with needs_extra("relevance", "a metric of retrieval"):
+        import ir_measures as measures
     order = np.argsort(-values, kind="stable")
-    # The place in the order is the score, so that ties are broken here and not by the names of documents.
-    run = {names[index]: float(len(gold) - place) for place, index in enumerate(order)}
+    # The position in the order is the score, so that ties are broken here and not by the names of documents.
+    run = {str(index): float(len(gold) - position) for position, index in enumerate(order)}
     wanted = [measures.nDCG @ k, measures.RR, measures.AP, measures.R @ k]
-    judged = {"q": {name: int(grade) for name, grade in zip(names, gold, strict=True)}}
-    found = {str(one.measure): one.value for one in measures.iter_calc(wanted, judged, {"q": run})}
-    return RetrievalMetrics(*(float(found[str(one)]) for one in wanted))
+    judged = {"q": {str(index): int(grade) for index, grade in enumerate(gold)}}
+    by_measure = {
+        str(metric.measure): metric.value for metric in measures.iter_calc(wanted, judged, {"q": run})
+    }
+    return RetrievalMetrics(*(float(by_measure[str(measure)]) for measure in wanted))
 
 
 def chance_relevance(grades: ArrayLike, k: int = CUT) -> RetrievalMetrics:
@@ -82,15 +70,6 @@ def chance_relevance(grades: ArrayLike, k: int = CUT) -> RetrievalMetrics:
     With R relevant ones among N: E[recall@k] = min(k, N) / N, E[AP] = 1/N Σ_r (1 + (r−1)(R−1)/(N−1)) / r, the first
     relevant one is at rank r with probability C(N−r, R−1) / C(N, R), and every rank has the mean gain.
 
-    Parameters
-    ----------
-    grades
-        (N,) grades of relevance.
-    k
-        The cut of nDCG and recall.
-
-    Examples
-    --------
     >>> chance = chance_relevance([1, 0])
     >>> chance.mrr, chance.map, round(chance.ndcg, 4)
     (0.75, 0.75, 0.8155)
@@ -112,18 +91,12 @@ def chance_relevance(grades: ArrayLike, k: int = CUT) -> RetrievalMetrics:
     )
 
 
-def mean_relevance(found: Sequence[RetrievalMetrics]) -> RetrievalMetrics:
-    """The means over queries that have a relevant document.
-
-    Parameters
-    ----------
-    found
-        The metrics of each query.
-    """
-    known = [one for one in found if not math.isnan(one.ndcg)]
+def mean_relevance(queries: Sequence[RetrievalMetrics]) -> RetrievalMetrics:
+    """The means over queries that have a relevant document."""
+    known = [query for query in queries if not math.isnan(query.ndcg)]
     if not known:
         return RetrievalMetrics(*[math.nan] * 4)
-    return RetrievalMetrics(*(float(np.mean([getattr(one, name) for one in known])) for name in NAMES))
+    return RetrievalMetrics(*(float(np.mean([getattr(query, name) for query in known])) for name in NAMES))
 
 
 def _checked(grades: ArrayLike, k: int) -> np.ndarray:
@@ -138,12 +111,3 @@ def _checked(grades: ArrayLike, k: int) -> np.ndarray:
 def have_measures() -> bool:
     """Whether `ir-measures` is installed."""
     return find_spec("ir_measures") is not None
-
-
-def _ir_measures() -> Any:
-    try:
-        return import_module("ir_measures")
-    except ImportError:
-        raise CcrankError(
-            f"metrics of retrieval need the package ir-measures; install it with {INSTALL}"
-        ) from None

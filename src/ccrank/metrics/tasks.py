@@ -1,4 +1,7 @@
-"""Metrics over many tasks: bootstrap intervals, paired tests, and the summary with its chance floor."""
+"""Means over tasks with bootstrap intervals, and tests by random signs.
+
+Values are (T,), one per task.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ccrank.errors import CcrankError
-from ccrank.metrics.chance import Floor, chance_floor, p_value_abs_tau, p_value_tau
-from ccrank.metrics.order import TaskMetrics
 
-ENUMERATED_TASKS = 16
-"""Largest number of tasks for which the paired test enumerates all 2ⁿ sign flips."""
+MAX_ENUMERATED_TASKS = 16
+"""Largest number of tasks for which the tests enumerate all 2ⁿ sign flips instead of drawing some."""
+
+SIGN_FLIPS = 200_000
+"""Sampled flips of the paired test: a p-value of 5e-6 can be found, so that hundreds of tests can be corrected for."""
 
 _CHUNK_ENTRIES = 2**22  # resamples × tasks drawn at once: bounds memory to about 32 MB
 
@@ -40,38 +44,23 @@ class PairedTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
-    """Metrics over tasks, each with its interval and the chance level for tasks of the same sizes."""
+class CommonDirection:
+    """How far the probe of each fold orders all of its held-out tasks in one direction."""
 
-    n_tasks: int
-    tau: Estimate
-    abs_tau: Estimate
-    accuracy: Estimate
-    free_accuracy: Estimate
-    chance_abs_tau: Floor
-    chance_free_accuracy: Floor
-    p_tau: float
-    """Two-sided p-value of the mean τ under random orders."""
-    p_abs_tau: float
-    """One-sided p-value of the mean |τ| under random orders."""
+    value: float
+    """|mean τ| over the held-out tasks of a fold; mean over folds and seeds."""
+    seeds: tuple[float, ...]
+    """The same for each seed."""
+    expected: float
+    """Its expectation if the direction of every task were random."""
+    p_value: float
+    """How often random directions reach the value."""
 
 
 def mean_with_interval(
     values: ArrayLike, generator: np.random.Generator, level: float = 0.95, resamples: int = 10_000
 ) -> Estimate:
-    """The mean over tasks and its percentile-bootstrap interval: tasks are resampled with replacement.
-
-    Parameters
-    ----------
-    values
-        (T,) one value per task.
-    generator
-        The generator of the resamples.
-    level
-        The coverage of the interval.
-    resamples
-        The number of bootstrap samples.
-    """
+    """The mean over tasks and its percentile-bootstrap interval: tasks are resampled with replacement."""
     return macro_mean_with_interval([values], generator, level, resamples)
 
 
@@ -83,12 +72,7 @@ def macro_mean_with_interval(
 ) -> Estimate:
     """The mean of the groups' means and its percentile-bootstrap interval: tasks are resampled within each group.
 
-    Parameters
-    ----------
-    groups
-        Per group, such as a dataset, (T,) one value per task.
-    generator, level, resamples
-        As in `mean_with_interval`.
+    Shapes: groups: per group, such as a dataset, (T,) one value per task.
     """
     observed = [_checked_values(values) for values in groups]
     if not 0 < level < 1 or resamples < 1:
@@ -123,22 +107,12 @@ def paired_test(
     generator: np.random.Generator,
     level: float = 0.95,
     resamples: int = 10_000,
+    flips: int = SIGN_FLIPS,
 ) -> PairedTest:
     """Sign-flip permutation test of mean(a − b) = 0 over the tasks that a and b share, in the same order.
 
-    Under the null hypothesis the sign of each task's difference is random. Up to `ENUMERATED_TASKS` tasks
-    all flips are enumerated; beyond, p = (1 + flips at least as extreme) / (1 + resamples).
-
-    Parameters
-    ----------
-    a, b
-        (T,) one value per task, in the same order.
-    generator
-        The generator of the resamples.
-    level
-        The coverage of the interval of the difference.
-    resamples
-        The number of bootstrap samples and of sampled sign flips.
+    Under the null hypothesis the sign of each task's difference is random. Up to `MAX_ENUMERATED_TASKS` tasks
+    all flips are enumerated; beyond, p = (1 + flips at least as extreme) / (1 + flips).
     """
     first, second = _checked_values(a), _checked_values(b)
     if first.shape != second.shape:
@@ -149,70 +123,67 @@ def paired_test(
     n_tasks = len(differences)
     # The mirrored flip must count despite rounding.
     threshold = abs(differences.sum()) - 1e-12 * np.abs(differences).sum()
-    if n_tasks <= ENUMERATED_TASKS:
-        flips = (np.arange(2**n_tasks)[:, None] >> np.arange(n_tasks)) & 1
-        p_value = float((np.abs((1 - 2 * flips) @ differences) >= threshold).mean())
-    else:
-        extreme = sum(
-            int(
-                (
-                    np.abs((1 - 2 * generator.integers(2, size=(rows, n_tasks))) @ differences) >= threshold
-                ).sum()
-            )
-            for rows in _chunks(resamples, n_tasks)
-        )
-        p_value = (1 + extreme) / (1 + resamples)
+    reached = count = 0
+    for signs in _sign_flips(n_tasks, generator, flips):
+        reached += int((np.abs(signs @ differences) >= threshold).sum())
+        count += len(signs)
+    p_value = _flip_share(reached, count, n_tasks)
     return PairedTest(mean_with_interval(differences, generator, level, resamples), p_value, n_tasks)
 
 
-def summarise(
-    per_task: Sequence[TaskMetrics],
-    generator: np.random.Generator,
-    level: float = 0.95,
-    resamples: int = 10_000,
-) -> Summary:
-    """Means over tasks with bootstrap intervals, chance floors and p-values against random orders.
+def common_direction(
+    tau: ArrayLike, fold: ArrayLike, generator: np.random.Generator, resamples: int = 10_000
+) -> CommonDirection:
+    """Test whether the probes of k folds have a direction that is the same for the tasks that they have not seen.
 
-    The p-values assume untied scores: with many ties they are approximate.
+    A probe without labels has an arbitrary sign, which may differ between folds and seeds, but within a fold all
+    held-out tasks are scored by the same probe. The statistic is the mean over folds (and seeds) of |mean τ| over the
+    fold's tasks. Under the null hypothesis each task's direction is random: its τ is multiplied by ±1, the same sign
+    for all seeds. p is the share of sign flips that reach the statistic; see `_flip_share`.
 
-    Parameters
-    ----------
-    per_task
-        The metrics of each task, from `evaluate`.
-    generator
-        The generator of the bootstrap samples.
-    level
-        The coverage of the intervals.
-    resamples
-        The number of bootstrap samples.
+    Shapes: tau (S, T); fold (T,).
     """
-    if not per_task:
-        raise CcrankError("summarise needs at least 1 evaluated task, got none")
-
-    def estimate(field: str) -> Estimate:
-        return mean_with_interval([getattr(task, field) for task in per_task], generator, level, resamples)
-
-    sizes = [task.n_items for task in per_task]
-    floor = chance_floor(sizes, level)
-    tau, abs_tau = estimate("tau"), estimate("abs_tau")
-    return Summary(
-        n_tasks=len(per_task),
-        tau=tau,
-        abs_tau=abs_tau,
-        accuracy=estimate("accuracy"),
-        free_accuracy=estimate("free_accuracy"),
-        chance_abs_tau=floor,
-        chance_free_accuracy=Floor((1 + floor.mean) / 2, (1 + floor.low) / 2, (1 + floor.high) / 2),
-        p_tau=p_value_tau(tau.mean, sizes),
-        p_abs_tau=p_value_abs_tau(abs_tau.mean, sizes),
+    values, folds = np.atleast_2d(np.asarray(tau, dtype=float)), np.asarray(fold)
+    if values.ndim != 2 or folds.shape != values.shape[1:] or not len(folds) or not np.isfinite(values).all():
+        raise CcrankError(
+            f"common_direction needs a finite τ for each seed and task and a fold for each task; got shapes "
+            f"{values.shape} and {folds.shape}"
+        )
+    names, sizes = np.unique(folds, return_counts=True)
+    share = (folds[:, None] == names) / sizes  # (T, F)
+    weighted = (values[:, :, None] * share).transpose(1, 0, 2).reshape(len(folds), -1)  # (T, S·F)
+    per_seed = np.abs(weighted.sum(0)).reshape(len(values), -1).mean(1)
+    value = float(per_seed.mean())
+    reached, total, count = 0, 0.0, 0
+    for signs in _sign_flips(len(folds), generator, resamples, weighted.shape[1]):
+        drawn = np.abs(signs @ weighted).mean(1)
+        reached += int((drawn >= value - 1e-12).sum())
+        total, count = total + float(drawn.sum()), count + len(drawn)
+    return CommonDirection(
+        value, tuple(per_seed.tolist()), total / count, _flip_share(reached, count, len(folds))
     )
 
 
-def _chunks(resamples: int, n_tasks: int) -> Iterator[int]:
-    """Row counts that add up to `resamples`, each small enough to draw at once."""
-    rows = max(1, _CHUNK_ENTRIES // n_tasks)
-    for start in range(0, resamples, rows):
-        yield min(rows, resamples - start)
+def _sign_flips(
+    n_tasks: int, generator: np.random.Generator, draws: int, columns: int = 1
+) -> Iterator[NDArray[np.float64]]:
+    """(rows, n_tasks) of ±1 in chunks: all 2ⁿ for up to `MAX_ENUMERATED_TASKS` tasks, else `draws` random ones."""
+    exact = n_tasks <= MAX_ENUMERATED_TASKS
+    total, width = 2**n_tasks if exact else draws, -(-n_tasks // 8)
+    rows = max(1, _CHUNK_ENTRIES // max(n_tasks, columns))
+    for start in range(0, total, rows):
+        size = min(rows, total - start)
+        if exact:
+            packed = np.arange(start, start + size, dtype="<u4").view(np.uint8).reshape(size, 4)
+        else:
+            packed = generator.integers(256, size=(size, width), dtype=np.uint8)
+        bits = np.unpackbits(packed, axis=1, count=n_tasks, bitorder="little")
+        yield np.asarray(1.0 - 2.0 * bits, dtype=np.float64)
+
+
+def _flip_share(reached: int, count: int, n_tasks: int) -> float:
+    """p from the flips that reach a statistic: their share if all were enumerated, else (1 + reached) / (1 + count)."""
+    return reached / count if n_tasks <= MAX_ENUMERATED_TASKS else (1 + reached) / (1 + count)
 
 
 def _checked_values(values: ArrayLike) -> NDArray[np.float64]:

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from ccrank.lm.ragged import Ragged
+from ccrank.models.tokenize.ragged import Ragged
 
 Prefix = tuple[int, ...]
 
-MOST_REMEMBERED = 64
+MAX_REMEMBERED = 64
 """Trees of more candidates are not remembered: a stream has other candidates in every block."""
 
 
@@ -40,17 +40,7 @@ class AnswerTree:
         return np.fromiter(map(len, self.steps.values()), np.int64, len(self.steps))
 
     def scores(self, logits: np.ndarray, normalisers: np.ndarray, log_probabilities: bool) -> np.ndarray:
-        """(…, candidates) float32; the leading axes are prompts with the same candidates.
-
-        Parameters
-        ----------
-        logits
-            (…, tokens of all steps), step by step.
-        normalisers
-            (…, steps); that of the slot is used for log-probabilities only.
-        log_probabilities
-            Subtract the normaliser of the slot too.
-        """
+        """(…, candidates) float32; the leading axes are prompts with the same candidates."""
         shift = normalisers.astype(float)
         if not log_probabilities:
             shift[..., 0] = 0.0
@@ -65,7 +55,7 @@ class AnswerTree:
 
 def answer_tree(answers: tuple[Prefix, ...]) -> AnswerTree:
     """The tree of a list of candidates."""
-    return _remembered(answers) if len(answers) <= MOST_REMEMBERED else _tree(answers)
+    return _remembered(answers) if len(answers) <= MAX_REMEMBERED else _tree(answers)
 
 
 @lru_cache(maxsize=4096)

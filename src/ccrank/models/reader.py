@@ -4,31 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from copy import copy
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.lm.budget import token_budget
-from ccrank.lm.cache import ReadingCache
-from ccrank.lm.checked import require_good
-from ccrank.lm.chunks import Chunk, Collected, Progress, Wish, chunk_ranges, in_tokens
-from ccrank.lm.engine import EngineLike
-from ccrank.lm.engine_factory import make_engine
-from ccrank.lm.hub import Say
-from ccrank.lm.ladder import AUTO, best_model
-from ccrank.lm.loading import LoadedModel, load_model
-from ccrank.lm.plan import Plan
-from ccrank.lm.points import EngineOutput
-from ccrank.lm.prompt_tokenizer import PromptTokenizer
-from ccrank.lm.ragged import distinct_numbers
-from ccrank.lm.reading import Cost, Readings
-from ccrank.lm.reading_keys import merged, reading_keys, vectors_of
-from ccrank.lm.tokenized import TokenizedPrompts
+from ccrank.models.cache.reading_keys import merged, reading_keys, vectors_of
+from ccrank.models.cache.store import ReadingCache
+from ccrank.models.capacity import token_budget
+from ccrank.models.check.verdict_store import require_good
+from ccrank.models.engine.engine import EngineLike
+from ccrank.models.engine.factory import make_engine
+from ccrank.models.engine.plan import Chunk, Collected, ReadingPlan, Wish, chunk_ranges, in_tokens
+from ccrank.models.engine.read_targets import EngineOutput
+from ccrank.models.load.catalog import AUTO, best_model
+from ccrank.models.load.known_models import StatusCallback
+from ccrank.models.load.loading import LoadedModel, load_model
+from ccrank.models.reader_like import distinct_layers
+from ccrank.models.reading import Cost, Progress, Readings
+from ccrank.models.tokenize.prompt_tokenizer import PromptTokenizer
+from ccrank.models.tokenize.ragged import distinct_numbers
 from ccrank.prompts import Form, Prompt
 from ccrank.reader_options import ReaderOptions
-
-__all__ = ["Progress", "Reader"]
+from ccrank.util.cancellation import check
 
 
 class Reader:
@@ -49,6 +50,9 @@ class Reader:
     path
         "tree" (for causal models that support it), "padded", "one" (one by one), or "auto". All give the same numbers.
     """
+
+    gives_states: Literal[True] = True
+    behind_server: Literal[False] = False
 
     def __init__(
         self,
@@ -88,30 +92,10 @@ class Reader:
         options: ReaderOptions | None = None,
         *,
         cache: ReadingCache | None = None,
-        say: Say = lambda _: None,
+        say: StatusCallback = lambda _: None,
     ) -> Reader:
         """Load a model by name and make a reader of it. Weights that are loaded for the first time are checked, and a
         model that reads plain text badly is warned of as a `ModelWarning`.
-
-        Parameters
-        ----------
-        name, options, cache, say
-            As in `load`.
-        """
-        reader = cls.load(name, options, cache=cache, say=say)
-        require_good(reader, strict=options is not None and options.strict, say=say)
-        return reader
-
-    @classmethod
-    def load(
-        cls,
-        name: str = "default",
-        options: ReaderOptions | None = None,
-        *,
-        cache: ReadingCache | None = None,
-        say: Say = lambda _: None,
-    ) -> Reader:
-        """Load a model by name and make a reader of it, without the check of `open`.
 
         Parameters
         ----------
@@ -125,6 +109,20 @@ class Reader:
         say
             Called with a short status message before anything slow.
         """
+        reader = cls.load(name, options, cache=cache, say=say)
+        require_good(reader, strict=options is not None and options.strict, say=say)
+        return reader
+
+    @classmethod
+    def load(
+        cls,
+        name: str = "default",
+        options: ReaderOptions | None = None,
+        *,
+        cache: ReadingCache | None = None,
+        say: StatusCallback = lambda _: None,
+    ) -> Reader:
+        """As `open`, without the check."""
         chosen = options or ReaderOptions()
         if name == AUTO:
             name, why = best_model(chosen)
@@ -137,24 +135,15 @@ class Reader:
             allow_new_head=chosen.allow_new_head,
             quantize=chosen.quantize,
             device_map=chosen.device_map,
+            revision=chosen.revision,
             say=say,
         )
         return cls(
-            loaded,
-            batch_tokens=chosen.batch_tokens,
-            cache=cache,
-            chat=chosen.chat,
-            truncate=chosen.truncate,
+            loaded, batch_tokens=chosen.batch_tokens, cache=cache, chat=chosen.chat, truncate=chosen.truncate
         )
 
     def with_engine(self, engine: EngineLike) -> Reader:
-        """The same reader, with its own count of what it spent, whose passes another engine runs.
-
-        Parameters
-        ----------
-        engine
-            For example one that shares passes with other readers of the model.
-        """
+        """A reader with its own `spent`, whose passes another engine runs, such as one that requests share."""
         other = copy(self)
         other.engine, other.spent = engine, Cost()
         return other
@@ -186,13 +175,7 @@ class Reader:
         return self.loaded.window
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text, without special tokens.
-
-        Parameters
-        ----------
-        texts
-            Any texts.
-        """
+        """The number of tokens of each text, without special tokens."""
         return self.prompt_tokenizer.count(texts)
 
     def read(
@@ -238,12 +221,13 @@ class Reader:
             self._check_head()
         if items and not wanted:
             raise CcrankError("items=True needs at least one layer; pass it in `layers`")
-        if per_token and any(len(own) != 1 for own in answers):
+        if per_token and any(len(texts) != 1 for texts in answers):
             raise CcrankError("per_token=True needs exactly one candidate for each prompt")
         wish = Wish(wanted, candidates is not None, items, log_probabilities or per_token, per_token)
         readings = Collected(len(prompts), wish)
         running: Chunk | None = None
         for chunk in self._prepared(prompts, answers, wish):
+            check()
             self._start(chunk, wish, progress)
             # The device computes this chunk while the results of the one before it are collected.
             if running is not None:
@@ -257,17 +241,10 @@ class Reader:
     def cost_of(
         self, prompts: Sequence[Prompt], candidates: Sequence[str] | Sequence[Sequence[str]] | None = None
     ) -> Cost:
-        """The cost of reading these prompts, without running the model.
-
-        Parameters
-        ----------
-        prompts
-            The prompts.
-        candidates
-            The answers to score, as for `read`.
-        """
+        """The cost of reading these prompts, without running the model."""
         encoded = self.prompt_tokenizer.encode_batch(prompts, per_prompt(candidates, len(prompts)))
-        plan = Plan(encoded, self.form, self.loaded.tokenizer.mask_token_id, states=candidates is None)
+        wish = Wish(layers=(self.depth,) if candidates is None else ())
+        plan = ReadingPlan(encoded, self.form, self.loaded.tokenizer.mask_token_id, wish)
         return Cost(len(encoded), plan.naive_tokens, plan.distinct_tokens)
 
     def _prepared(
@@ -283,10 +260,11 @@ class Reader:
             yield from (prepare(*chunk) for chunk in chunks)
             return
         with ThreadPoolExecutor(1, thread_name_prefix="ccrank-prepare") as pool:
-            following = pool.submit(prepare, *chunks[0])
+            # The other thread works for the same request: each run needs a copy of the context of its own.
+            following = pool.submit(copy_context().run, partial(prepare, *chunks[0]))
             for chunk in chunks[1:]:
                 ready = following.result()
-                following = pool.submit(prepare, *chunk)
+                following = pool.submit(copy_context().run, partial(prepare, *chunk))
                 yield ready
             yield following.result()
 
@@ -294,18 +272,16 @@ class Reader:
         self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish, start: int
     ) -> Chunk:
         """Everything about a chunk that needs no model."""
+        check()
         encoded = self.prompt_tokenizer.encode_batch(prompts, answers, wish.items)
-        if wish.items:
-            _check_items(encoded, prompts)
-        plan = Plan(
-            encoded,
-            self.form,
-            self.loaded.tokenizer.mask_token_id,
-            states=bool(wish.layers),
-            items=wish.items,
-            log_probabilities=wish.log_probabilities,
-            per_token=wish.per_token,
-        )
+        check()
+        if wish.items and (encoded.items < 0).any():
+            prompt = prompts[int(encoded.items.argmin())]
+            raise CcrankError(
+                f"task {prompt.task!r}: the item's last token cannot be found in {prompt.text[:80]!r}"
+            )
+        plan = ReadingPlan(encoded, self.form, self.loaded.tokenizer.mask_token_id, wish)
+        check()
         points = plan.points
         chunk = Chunk(start, plan, plan.distinct_tokens, np.arange(len(points)))
         if self.cache is not None:
@@ -320,9 +296,7 @@ class Reader:
         """Run the model where the cache has no readings."""
         inputs, points = chunk.plan.inputs, chunk.plan.points
         needed = distinct_numbers(points.sequence[chunk.missing])
-        place = np.zeros(len(inputs), np.int64)
-        place[needed] = np.arange(len(needed))
-        missing = points.take(chunk.missing, place[points.sequence[chunk.missing]])
+        missing = points.take(chunk.missing, np.searchsorted(needed, points.sequence[chunk.missing]))
         report = in_tokens(progress, chunk.distinct)
         done = len(inputs) - len(needed)
 
@@ -350,14 +324,7 @@ class Reader:
             if layers != "all":
                 raise CcrankError(f"layers must be numbers or 'all', not {layers!r}")
             return tuple(range(self.depth + 1))
-        chosen = []
-        for layer in layers:
-            if not -self.depth - 1 <= layer <= self.depth:
-                raise CcrankError(
-                    f"there is no layer {layer}: {self.name} has 0 (embeddings) to {self.depth} (last)"
-                )
-            chosen.append(layer if layer >= 0 else self.depth + 1 + layer)
-        return tuple(dict.fromkeys(chosen))
+        return tuple(distinct_layers(layers, self))
 
     def _check_head(self) -> None:
         if self.loaded.missing_head:
@@ -371,37 +338,22 @@ class Reader:
 def per_prompt(
     candidates: Sequence[str] | Sequence[Sequence[str]] | None, count: int
 ) -> list[tuple[str, ...]]:
-    """The candidates of each prompt, empty if there are none.
-
-    Parameters
-    ----------
-    candidates
-        As `Reader.read` takes them.
-    count
-        The number of prompts.
-    """
+    """The candidates of each prompt, empty if there are none."""
     if candidates is None:
         return [()] * count
     if not candidates and count:
         raise CcrankError("the list of candidates is empty; give at least one, or None for states only")
-    texts = [isinstance(one, str) for one in candidates]
-    if isinstance(candidates, str) or any(texts) != all(texts):
+    are_texts = [isinstance(answers, str) for answers in candidates]
+    if isinstance(candidates, str) or any(are_texts) != all(are_texts):
         raise CcrankError(
             f"candidates must be a list of texts, or one such list per prompt, not {candidates!r:.80}"
         )
-    if all(texts):
+    if all(are_texts):
         return [tuple(map(str, candidates))] * count
     if len(candidates) != count:
         raise CcrankError(
             f"{len(candidates)} lists of candidates for {count} prompts; give one list per prompt"
         )
     # Prompts with the very same list keep having the very same one, which is handled once.
-    lists = {id(one): tuple(one) for one in candidates}
-    return [lists[id(one)] for one in candidates]
-
-
-def _check_items(encoded: TokenizedPrompts, prompts: Sequence[Prompt]) -> None:
-    for index in np.flatnonzero(encoded.items < 0)[:1].tolist():
-        raise CcrankError(
-            f"task {prompts[index].task!r}: the item's last token cannot be found in {prompts[index].text[:80]!r}"
-        )
+    lists = {id(answers): tuple(answers) for answers in candidates}
+    return [lists[id(answers)] for answers in candidates]

@@ -1,9 +1,10 @@
-"""The data types that a reader returns."""
+"""The data types that a reader returns, and how its progress is reported."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class Readings:
     """A model's candidate scores and hidden states at the slots of P prompts."""
 
     logits: np.ndarray | None
-    """(P, C) score of each candidate: its logit, or see `ccrank.lm.answers` for candidates of several tokens; NaN
+    """(P, C) score of each candidate: its logit, or see `ccrank.models.answers` for candidates of several tokens; NaN
     where a prompt has fewer candidates than others."""
     states: np.ndarray | None
     """(P, L, d) hidden states at the slot, for the L requested layers."""
@@ -54,17 +55,11 @@ class Readings:
 
 
 def joined(parts: Sequence[Readings]) -> Readings:
-    """The readings of consecutive prompts that were read in several steps, as one.
-
-    Parameters
-    ----------
-    parts
-        One reading or more, of the same layers.
-    """
+    """The readings of consecutive prompts that were read in several steps, as one."""
 
     def column(tables: list[np.ndarray | None]) -> np.ndarray | None:
-        found = [table for table in tables if table is not None]
-        return np.concatenate(found) if found else None
+        present = [table for table in tables if table is not None]
+        return np.concatenate(present) if present else None
 
     def padded(tables: list[np.ndarray | None], filler: float) -> np.ndarray | None:
         width = max((table.shape[1] for table in tables if table is not None), default=0)
@@ -78,12 +73,12 @@ def joined(parts: Sequence[Readings]) -> Readings:
         )
 
     return Readings(
-        logits=padded([one.logits for one in parts], np.nan),
-        states=column([one.states for one in parts]),
-        item_states=column([one.item_states for one in parts]),
+        logits=padded([part.logits for part in parts], np.nan),
+        states=column([part.states for part in parts]),
+        item_states=column([part.item_states for part in parts]),
         layers=parts[0].layers,
-        cost=sum((one.cost for one in parts), Cost()),
-        answer_tokens=padded([one.answer_tokens for one in parts], 0),
+        cost=sum((part.cost for part in parts), Cost()),
+        answer_tokens=padded([part.answer_tokens for part in parts], 0),
     )
 
 
@@ -115,3 +110,38 @@ def checked_logits(logits: np.ndarray, task: str) -> np.ndarray:
             "--dtype float32"
         )
     return logits
+
+
+MIN_STEP, MAX_STEPS = 4, 6
+"""A list is read in up to `MAX_STEPS` steps of at least `MIN_STEP` prompts: each costs a pass over the weights."""
+
+
+@dataclass(frozen=True)
+class PartialProgress:
+    """A progress callback that also takes scores as items are read; some methods report tokens only."""
+
+    progress: Progress
+    """Called with the number of distinct tokens just read."""
+    partial: Callable[[Mapping[str, float]], None]
+    """Called with the scores of the items read so far: Z-scores among them, from the signals read so far."""
+
+    def __call__(self, tokens: int) -> None:
+        self.progress(tokens)
+
+
+def steps(count: int) -> Iterator[slice]:
+    """The slices in which `count` prompts are read."""
+    size = max(MIN_STEP, ceil(count / MAX_STEPS))
+    starts = [*range(0, count, size)]
+    if len(starts) > 1 and count - starts[-1] < MIN_STEP:
+        starts.pop()
+    return (slice(start, stop) for start, stop in zip(starts, [*starts[1:], count], strict=True))
+
+
+def by_item(items: Sequence[str], scores: Iterable[float]) -> dict[str, float]:
+    """Scores by the items' texts, as JSON shows them."""
+    return {item: round(float(score), 4) for item, score in zip(items, scores, strict=False)}
+
+
+Progress = Callable[[int], None]
+"""Called with the number of distinct tokens just read, those found in the cache included."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -10,12 +11,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from ccrank.errors import CcrankError
-from ccrank.inflection import plural
-from ccrank.lexicon import poles_of
+from ccrank.criteria.inflection import plural
+from ccrank.criteria.lexicon import poles_of
+from ccrank.errors import CcrankError, check_kind
 from ccrank.prompts.prompt import Form, Piece, Prompt, Role
 from ccrank.task import Criterion, Task
-from ccrank.toml import parse_toml
+from ccrank.util.files import parse_toml
+from ccrank.util.text import did_you_mean
 
 CRITERION_FIELDS = ("name", "comparative", "category", "categories", "low", "high", "least", "most")
 CONTENT_FIELDS = ("item", "item_a", "item_b", "options", "chosen", "pole")
@@ -37,12 +39,20 @@ class Template:
     choice: str = "{label}, "
     """The format in which an item chosen so far is appended."""
     exemplar: str = "a very {pole} {category}"
-    """A made-up item of one pole, which takes the item's place."""
+    """A made-up item of one pole, in place of the item."""
 
     def notes(self) -> dict[str, Any]:
-        """What JSON keeps of the template beside a probe that was fitted on it."""
-        words = {"text": self.text, "masked": self.masked, "encoder_decoder": self.encoder_decoder}
-        return {key: value for key, value in {**words, "candidates": self.candidates}.items() if value}
+        """The wording and the answers, as JSON keeps them beside a probe that was fitted on the template."""
+        kept = ("text", "masked", "encoder_decoder", "candidates")
+        return {name: getattr(self, name) for name in kept if getattr(self, name)}
+
+    def yes_and_no(self) -> tuple[str, str]:
+        """The two candidates of a question that is answered by yes or no."""
+        if len(self.candidates) != 2:
+            raise CcrankError(
+                f"template {self.name!r} needs two candidates, for yes and for no, got {list(self.candidates)}"
+            )
+        return self.candidates[0], self.candidates[1]
 
     def __post_init__(self) -> None:
         known = {*CRITERION_FIELDS, *CONTENT_FIELDS, "slot"} if self.name != "context" else {"context"}
@@ -58,11 +68,9 @@ class Template:
             needed = "context" if self.name == "context" else "slot"
             if used.count(needed) != 1:
                 raise CcrankError(f"template {self.name!r} needs {{{needed}}} exactly once: {wording!r}")
-        for wording, allowed in (
-            (self.option, ("label", "item")),
-            (self.choice, ("label", "item")),
-            (self.exemplar, ("pole", "category")),
-        ):
+        listed = ("label", "item")
+        formats = (self.option, listed), (self.choice, listed), (self.exemplar, ("pole", "category"))
+        for wording, allowed in formats:
             if unknown := sorted({name for _, name in _parse(wording, self.name) if name} - {*allowed}):
                 raise CcrankError(
                     f"template {self.name!r}: {wording!r} may contain only {{{allowed[0]}}} and {{{allowed[1]}}}, "
@@ -81,19 +89,8 @@ class Template:
         return special or self.text
 
     def exemplar_of(self, criterion: Criterion, pole: str) -> str:
-        """A made-up item such as "a very large country".
-
-        Parameters
-        ----------
-        criterion
-            The criterion, which knows what the items are.
-        pole
-            A word for one of its poles.
-        """
-        words = {"pole": pole, "category": criterion.kind}
-        return "".join(
-            literal if name is None else words[name] for literal, name in _parse(self.exemplar, self.name)
-        )
+        """A made-up item such as "a very large country"."""
+        return self.exemplar.format(pole=pole, category=criterion.kind)
 
     def check_fields(self, form: Form, *needed: str) -> None:
         """Raise an error if the template lacks a field that makes its prompts differ between items."""
@@ -107,7 +104,7 @@ class Template:
         self, task: Task, content: Mapping[str, Sequence[Piece]], form: Form, context: Template
     ) -> Prompt:
         """Fill in the template. User text becomes separate pieces and is never parsed."""
-        pieces, fields = _frames.of(self, task.criterion, task.context, form, context)
+        pieces, fields = _frame(self, task.criterion, task.context, form, context)
         for name, after in fields:
             if name not in content:
                 raise CcrankError(
@@ -122,25 +119,7 @@ _Frame = tuple[tuple[Piece, ...], tuple[tuple[str, tuple[Piece, ...]], ...]]
 """What all prompts of a task share: the first pieces, and each field that differs with the pieces after it."""
 
 
-class _Frames:
-    """Remembers the last frame: the prompts of a task are rendered one after another."""
-
-    def __init__(self) -> None:
-        self._last: tuple[tuple[Any, ...], _Frame] = ((None,) * 5, ((), ()))
-
-    def of(self, *source: Any) -> _Frame:
-        """The frame of these arguments; see `_frame`."""
-        known, frame = self._last  # one look-up: another thread may replace it
-        if known == source:  # most often the very same objects
-            return frame
-        frame = _frame(*source)
-        self._last = (source, frame)
-        return frame
-
-
-_frames = _Frames()
-
-
+@lru_cache(maxsize=8)
 def _frame(
     template: Template, criterion: Criterion, task_context: str | None, form: Form, context: Template
 ) -> _Frame:
@@ -188,10 +167,13 @@ class Templates:
     by_name: Mapping[str, Template]
 
     def __getitem__(self, name: str) -> Template:
+        check_kind("a template", name, str, "a name")
         try:
             return self.by_name[name]
         except KeyError:
-            raise CcrankError(f"no template {name!r}; there are {sorted(self.by_name)}") from None
+            raise CcrankError(
+                f"no template {name!r}; {did_you_mean(name, self.by_name)}there are {sorted(self.by_name)}"
+            ) from None
 
     def pair(
         self, task: Task, first: int, second: int, form: Form = "causal", template: str = "pair"
@@ -222,15 +204,15 @@ class Templates:
     ) -> Prompt:
         """ItemList: `shown` are the items as listed, `chosen` the positions in that list chosen so far."""
         wording = self[template]
-        labels = option_labels(len(shown))
+        labels = option_labels(len(shown), task.items)
         options: list[Piece] = []
-        for place, index in enumerate(shown):
-            if place:
+        for position, index in enumerate(shown):
+            if position:
                 options += _written(wording.separator)
-            options += _filled(wording.option, wording.name, labels[place], _item(task, index))
+            options += _filled(wording.option, wording.name, labels[position], _item(task, index))
         taken: list[Piece] = []
-        for place in chosen:
-            taken += _filled(wording.choice, wording.name, labels[place], _item(task, shown[place]))
+        for position in chosen:
+            taken += _filled(wording.choice, wording.name, labels[position], _item(task, shown[position]))
         return wording.render(
             task, {"options": tuple(options), "chosen": tuple(taken)}, form, self["context"]
         )
@@ -242,11 +224,21 @@ def _filled(wording: str, name: str, label: str, item: tuple[Piece, ...]) -> Ite
         yield from _written(literal) if part is None else _written(label) if part == "label" else item
 
 
-def option_labels(count: int) -> tuple[str, ...]:
-    """Labels A, B, … for up to 26 options, else 1, 2, …"""
-    if count <= len(string.ascii_uppercase):
-        return tuple(string.ascii_uppercase[:count])
-    return tuple(str(number) for number in range(1, count + 1))
+def option_labels(count: int, items: Iterable[str] = ()) -> tuple[str, ...]:
+    """Labels A, B, … for up to 26 options, else 1, 2, …
+
+    Items that are told apart by such letters themselves have numbers as well, since `"A" review C, "B" review A` would
+    contradict itself; not if some end in those numbers.
+
+    Examples
+    --------
+    >>> option_labels(3, ["review A", "review B", "review C"])
+    ('1', '2', '3')
+    """
+    letters, numbers = string.ascii_uppercase, tuple(str(number) for number in range(1, count + 1))
+    ends = [item.split()[-1] for item in items if item.split()]
+    lettered = len({*ends} & {*letters[: len(ends)]}) > 1 and {*ends}.isdisjoint(numbers)
+    return numbers if count > len(letters) or lettered else tuple(letters[:count])
 
 
 def load_templates(overrides: Path | str | None = None, changes: Iterable[str] = ()) -> Templates:
@@ -255,10 +247,9 @@ def load_templates(overrides: Path | str | None = None, changes: Iterable[str] =
     Parameters
     ----------
     overrides
-        A TOML file with the same tables and keys as the packaged file; it may contain only what it changes.
+        A TOML file of templates that override the packaged ones.
     changes
-        Single changes of the form NAME=TEXT, such as "pair=Is {item_a} …"; they are applied after the file.
-
+        Single templates, each as NAME=TEXT; they override those of the file.
 
     Examples
     --------
@@ -281,8 +272,26 @@ def load_templates(overrides: Path | str | None = None, changes: Iterable[str] =
     return Templates({name: _template(name, table) for name, table in tables.items()})
 
 
+def check_named(templates: Templates, changes: Iterable[str], options: Iterable[Mapping[str, Any]]) -> None:
+    """Raise an error for an option that names no template, and for a new template that no option names."""
+    named = {
+        name
+        for table in options
+        for key in ("template", "wordings")
+        for name in re.split(r"[\s,]+", str(table.get(key) or ""))
+        if name
+    }
+    for name in named:
+        templates[name]
+    for name in {change.partition("=")[0].strip() for change in changes} - named - set(_shipped()):
+        raise CcrankError(
+            f"--template {name}: there is no template of this name, and no option uses a new one; "
+            f"{did_you_mean(name, _shipped())}known are {', '.join(_shipped())}"
+        )
+
+
 def _lay_over(tables: dict[str, dict[str, Any]], name: str, table: Mapping[str, Any]) -> None:
-    """Update a template; a new `text` also replaces the forms it does not name, which would have another wording."""
+    """Update a template; a new `text` also removes the old wordings for other forms of model."""
     old = tables.get(name, {})
     if "text" in table:
         old = {key: value for key, value in old.items() if key not in ("masked", "encoder_decoder")}
@@ -298,7 +307,7 @@ def _template(name: str, table: Mapping[str, Any]) -> Template:
     values = dict(table)
     for key, value in values.items():
         if key == "candidates":
-            if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
+            if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
                 raise CcrankError(f"template {name!r}: candidates must be a list of texts, got {value!r}")
             values[key] = tuple(value)
         elif not isinstance(value, str):

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from ccrank.errors import CcrankError
-from ccrank.text import quoted
+from ccrank.util.text import quoted
+
+MAX_QUERY = 4000
+"""Characters of a query."""
+LONG_RUN = 250
+"""Combining marks in a row, from which on it takes too long to bring them into their order: the square of their number.
+Some character of such a run is among every 250th of a text."""
 
 
 def normal_form(text: str) -> str:
     """The form in which items are compared: NFKC with white space collapsed."""
+    if len(text) > LONG_RUN and not text.isascii() and _mark().search(text[::LONG_RUN]):
+        text = _run_of_marks().sub("\\1\u034f", text)
     return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+@cache
+def _mark() -> re.Pattern[str]:
+    """A character that has combining marks alone in its decomposition."""
+    characters = (chr(code) for code in range(0x300, 0x1F000) if not 0xD800 <= code < 0xE000)
+    marks = (one for one in characters if all(map(unicodedata.combining, unicodedata.normalize("NFKD", one))))
+    return re.compile(f"[{''.join(marks)}]")
+
+
+@cache
+def _run_of_marks() -> re.Pattern[str]:
+    """Where a long run of combining marks is broken, by the Stream-Safe Text Format of UAX #15."""
+    mark = _mark().pattern
+    return re.compile(f"({mark}{{30}})(?={mark})")
 
 
 def is_blank(text: str) -> bool:
@@ -28,6 +53,13 @@ def is_finite_number(value: object) -> bool:
         return math.isfinite(value)
     except OverflowError:  # an integer beyond the range of floats
         return False
+
+
+def check_length(text: str, what: str, most: int) -> None:
+    """Raise an error if a text is too long; compatibility characters count as their letters."""
+    count = len(text) if len(text) > most else len(unicodedata.normalize("NFKC", text))
+    if count > most:
+        raise CcrankError(f"{what} has {count:,} characters, {quoted(text)}; write up to {most:,}")
 
 
 def check_items(items: Iterable[object], where: str) -> None:
@@ -47,22 +79,15 @@ def check_items(items: Iterable[object], where: str) -> None:
 
 
 def check_query(query: object, where: str) -> str:
-    """The query; raises an error unless it is a text that has something to read.
-
-    Parameters
-    ----------
-    query
-        What was given.
-    where
-        The task, for the error message.
-    """
-    if not isinstance(query, str) or is_blank(query):
+    """The query; raises an error unless it is a text that has something to read."""
+    if not isinstance(query, str) or is_blank(query[: MAX_QUERY + 1]):
         raise CcrankError(f"{where}: query must be a question or keywords, got {quoted(query)}")
+    check_length(query, f"{where}: query", MAX_QUERY)
     return query
 
 
 def check_numbers(values: object, items: Sequence[str], where: str, name: str) -> tuple[float, ...]:
-    """One finite number for each item; `name` is that of the field, in the singular or as it is written."""
+    """One finite number for each item; `name` is the name of the field for messages: "value" or "first_stage"."""
     plural = name if name == "first_stage" else f"{name}s"
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise CcrankError(f"{where}: {plural} must be a list of numbers, got {quoted(values)}")
@@ -98,12 +123,12 @@ def check_ids(ids: object, items: Sequence[str], where: str) -> tuple[str, ...]:
             f"{where}: item_ids must be a list of {len(items)} texts, one per item, got {quoted(ids)}"
         )
     seen: set[str] = set()
-    for one in ids:
-        if not isinstance(one, str) or not one or one.split() != [one]:
-            raise CcrankError(f"{where}: an item id is a text without white space, got {quoted(one)}")
-        if one in seen:
-            raise CcrankError(f"{where}: two items have the id {quoted(one)}; give each its own")
-        seen.add(one)
+    for item_id in ids:
+        if not isinstance(item_id, str) or not item_id or item_id.split() != [item_id]:
+            raise CcrankError(f"{where}: an item id is a text without white space, got {quoted(item_id)}")
+        if item_id in seen:
+            raise CcrankError(f"{where}: two items have the id {quoted(item_id)}; give each its own")
+        seen.add(item_id)
     return tuple(ids)
 
 
@@ -111,18 +136,18 @@ def values_of_order(order: object, items: Sequence[str], where: str) -> tuple[fl
     """Gold values of the items from their order, highest first: N - 1 down to 0."""
     if isinstance(order, str) or not isinstance(order, Sequence):
         raise CcrankError(f"{where}: order must be a list of items, highest first, got {quoted(order)}")
-    place: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for position, item in enumerate(order):
         if not isinstance(item, str):
             raise CcrankError(f"{where}: order has an entry that is not text: {quoted(item)}")
-        if normal_form(item) in place:
+        if normal_form(item) in positions:
             raise CcrankError(f"{where}: order names {quoted(item)} twice")
-        place[normal_form(item)] = position
+        positions[normal_form(item)] = position
     for item in items:
-        if normal_form(item) not in place:
+        if normal_form(item) not in positions:
             raise CcrankError(f"{where}: order lacks the item {quoted(item)}")
     known = {normal_form(item) for item in items}
     for item in order:
         if normal_form(item) not in known:
             raise CcrankError(f"{where}: order names {quoted(item)}, which is not among the items")
-    return tuple(float(len(place) - 1 - place[normal_form(item)]) for item in items)
+    return tuple(float(len(positions) - 1 - positions[normal_form(item)]) for item in items)

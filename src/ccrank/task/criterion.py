@@ -1,4 +1,4 @@
-"""Criterion: what to rank by."""
+"""Criterion: what to rank by, and what the phrase for it was taken to mean."""
 
 from __future__ import annotations
 
@@ -7,7 +7,53 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.understood import Understood
+from ccrank.task.checks import MAX_QUERY, check_length
+from ccrank.util.text import quoted
+
+MAX_PHRASE = 300
+"""Characters of a criterion's name, comparative and category, and of each pole."""
+RELEVANCE = "relevance to the query "
+"""How the name of the criterion of a query begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """What a criterion phrase was taken to mean."""
+
+    phrase: str
+    """As it was typed."""
+    name: str
+    """The scale, as a noun: "price". It reads well in "in terms of price"."""
+    poles: tuple[str, str]
+    """Words for the two poles; what the second says comes first in the ranking."""
+    comparative: str
+    """What an item is, compared with those after it: "cheaper"."""
+    first: str
+    """What comes first, for people: "cheapest first"."""
+    last: str
+    """What comes first if the ranking is shown in reverse: "most expensive first"."""
+    source: str
+    """How the poles were found: "given", "lexicon", "negation", "amount", "model" or "fallback"."""
+    reversed: bool = False
+    """Whether more of `name` comes later."""
+    warning: str | None = None
+    """Why the meaning is in doubt; None where it is certain."""
+
+    @property
+    def certain(self) -> bool:
+        """Whether the phrase can mean nothing else."""
+        return self.warning is None
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON form, as the output of `ccrank rank --json` has it."""
+        return {
+            "phrase": self.phrase,
+            "first": self.first,
+            "poles": list(self.poles),
+            "comparative": self.comparative,
+            "source": self.source,
+            "certain": self.certain,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +72,9 @@ class Criterion:
         What the items are, in the singular: "country".
     reversed
         Whether more of `name` comes later, as in "least expensive": price, with the poles ("expensive", "cheap").
+        Methods that ask for the name alone, such as ratings, reverse their scores.
     understood
-        What the phrase that the criterion was made from was taken to mean; see `ccrank.criterion_phrase`.
+        What the phrase that the criterion was made from was taken to mean; see `ccrank.criteria`.
 
     Examples
     --------
@@ -39,35 +86,35 @@ class Criterion:
 
     name: str
     comparative: str | None = None
-    """How the higher item compares with the lower one: "larger"."""
     poles: tuple[str, str] | None = None
-    """Words for the low and the high pole: ("small", "large")."""
     category: str | None = None
-    """What the items are, in the singular: "country"."""
     reversed: bool = False
-    """Whether more of `name` comes later: "price" with the poles ("expensive", "cheap"). Methods that ask for the name
-    alone, such as ratings, reverse their scores."""
     understood: Understood | None = field(default=None, compare=False, repr=False)
-    """What the phrase that it was made from was taken to mean."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise CcrankError(
-                f"a criterion needs a name such as 'size' or 'how positive it is', got {self.name!r}"
+                f"a criterion needs a name such as 'size' or 'how positive it is', got {quoted(self.name)}"
             )
+        of_query = self.name.startswith(RELEVANCE)
+        check_length(self.name, "the criterion", len(RELEVANCE) + 2 + MAX_QUERY if of_query else MAX_PHRASE)
         for label, value in (("comparative", self.comparative), ("category", self.category)):
             if value is not None and (not isinstance(value, str) or not value.strip()):
-                raise CcrankError(f"criterion {self.name!r}: {label} must be a word, got {value!r}")
+                raise CcrankError(f"criterion {self.name!r}: {label} must be a word, got {quoted(value)}")
+            if value is not None:
+                check_length(value, f"the {label} of a criterion", MAX_PHRASE)
         if self.poles is not None:
-            if isinstance(self.poles, str) or len(tuple(self.poles)) != 2:
+            if not isinstance(self.poles, (list, tuple)) or len(self.poles) != 2:
                 raise CcrankError(
-                    f"criterion {self.name!r}: poles must be two words, low then high, got {self.poles!r}"
+                    f"criterion {self.name!r}: poles must be two words, low then high, got {quoted(self.poles)}"
                 )
             low, high = self.poles
             if not all(isinstance(pole, str) and pole.strip() for pole in (low, high)) or low == high:
                 raise CcrankError(
-                    f"criterion {self.name!r}: poles must be two different words (low, high), got {self.poles!r}"
+                    f"criterion {self.name!r}: poles must be two different words (low, high), got {quoted(self.poles)}"
                 )
+            for pole in (low, high):
+                check_length(pole, "a pole of a criterion", MAX_PHRASE)
             object.__setattr__(self, "poles", (low, high))
 
     @property
@@ -131,18 +178,9 @@ class Criterion:
 
 
 def relevance_to(query: str) -> Criterion:
-    """The criterion of a task that has a query: how relevant a document is to it.
-
-    Parameters
-    ----------
-    query
-        A question or keywords.
-
-    >>> relevance_to("smart cities").name
-    'relevance to the query "smart cities"'
-    """
+    """The criterion of a task that has a query: how relevant a document is to it."""
     return Criterion(
-        f'relevance to the query "{" ".join(query.split())}"',
+        f'{RELEVANCE}"{" ".join(query.split())}"',
         "more relevant",
         ("irrelevant", "relevant"),
         "document",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, check_kind
 from ccrank.task.checks import (
     check_gold,
     check_ids,
@@ -16,7 +16,7 @@ from ccrank.task.checks import (
     values_of_order,
 )
 from ccrank.task.criterion import Criterion, relevance_to
-from ccrank.text import quoted
+from ccrank.util.text import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,17 @@ class Task:
         A text that precedes every prompt of the task.
     values
         Gold values aligned with the items: more = higher. Used only for evaluation and supervised methods. They have
-        no ties; but grades of relevance to a query may, which are whole numbers, and 0 is not relevant.
+        no ties, except grades of relevance to a query: whole numbers, of which 0 is not relevant.
     id
         The name of the task in error messages and results.
     about
         Metadata such as unit, year and source; never shown to a model.
     query
-        What the items, documents then, are to be relevant to; the criterion is `relevance_to(query)`. See
-        `Task.of_query`.
+        A query to which the items, then documents, are to be relevant; it is the criterion. See `Task.of_query`.
     first_stage
         Scores of the items by an earlier search, such as BM25: more = higher.
     item_ids
-        Names of the items in files of runs, without white space; their places, from 1, if None.
+        Names of the items in files of runs, without white space; their positions, from 1, if None.
 
     Examples
     --------
@@ -56,20 +55,17 @@ class Task:
     items: tuple[str, ...]
     context: str | None = None
     values: tuple[float, ...] | None = None
-    """Gold, aligned with the items: more = higher. Used only for evaluation and supervised methods."""
     id: str = "task"
     about: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Metadata on the origin of the task (unit, year, source); never shown to a model."""
     query: str | None = None
-    """What the items are to be relevant to, where that is the criterion."""
     first_stage: tuple[float, ...] | None = None
-    """Scores of the items by an earlier search: more = higher."""
     item_ids: tuple[str, ...] | None = None
-    """Names of the items in files of runs."""
 
     def __post_init__(self) -> None:
+        where = f"task {self.id!r:.60}"
+        check_kind(f"{where}: criterion", self.criterion, Criterion, "a Criterion")
+        check_kind(f"{where}: items", self.items, Iterable, "a list of texts")
         object.__setattr__(self, "items", tuple(self.items))
-        where = f"task {self.id!r}"
         check_items(self.items, where)
         if self.context is not None and not isinstance(self.context, str):
             raise CcrankError(f"{where}: context must be text, got {self.context!r}")
@@ -181,16 +177,10 @@ class Task:
         gold = value.get("values")
         if value.get("order") is not None:
             gold = values_of_order(value["order"], items, where)
+        first_stage = value.get("first_stage", value.get("bm25"))
+        about, item_ids = value.get("about") or {}, value.get("item_ids")
         return cls(
-            criterion,
-            tuple(items),
-            value.get("context"),
-            gold,
-            task_id,
-            value.get("about") or {},
-            query,
-            value.get("first_stage", value.get("bm25")),
-            value.get("item_ids"),
+            criterion, tuple(items), value.get("context"), gold, task_id, about, query, first_stage, item_ids
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -198,21 +188,16 @@ class Task:
         line: dict[str, Any] = {"id": self.id}
         line |= {"criterion": self.criterion.to_json()} if self.query is None else {"query": self.query}
         line["items"] = list(self.items)
-        if self.item_ids is not None:
-            line["item_ids"] = list(self.item_ids)
-        if self.context is not None:
-            line["context"] = self.context
-        if self.values is not None:
-            line["values"] = list(self.values)
-        if self.first_stage is not None:
-            line["first_stage"] = list(self.first_stage)
+        for name in ("item_ids", "context", "values", "first_stage"):
+            if (value := getattr(self, name)) is not None:
+                line[name] = list(value) if isinstance(value, tuple) else value
         if self.about:
             line["about"] = dict(self.about)
         return line
 
 
 def by_criterion(tasks: Sequence[Task]) -> dict[Criterion, list[int]]:
-    """The places of the tasks of each criterion."""
+    """The indices of the tasks of each criterion."""
     groups: dict[Criterion, list[int]] = {}
     for index, task in enumerate(tasks):
         groups.setdefault(task.criterion, []).append(index)
@@ -223,15 +208,8 @@ def check_text(task: Task) -> None:
     """Raise an error for text that no tokenizer accepts: lone surrogates, as left by decoding bytes that are not
     UTF-8."""
     criterion = task.criterion
-    words = (
-        criterion.name,
-        criterion.comparative_phrase,
-        criterion.kind,
-        *(criterion.poles or ()),
-        task.context or "",
-        task.query or "",
-    )
-    for text in (*task.items, *words):
+    words = (criterion.name, criterion.comparative_phrase, criterion.kind, *(criterion.poles or ()))
+    for text in (*task.items, *words, task.context or "", task.query or ""):
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""Reading text with a clear error for every failure, and atomic file writes."""
+"""Reading text and TOML with a clear error for every failure, atomic file writes, and the cache folder."""
 
 from __future__ import annotations
 
@@ -6,15 +6,25 @@ import csv
 import io
 import json
 import os
+import stat
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from ccrank.errors import CcrankError
-from ccrank.text import shortened
+from ccrank.util.text import shortened
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 _UMASK = threading.Lock()
 _CELL_LIMIT = threading.RLock()
@@ -24,16 +34,12 @@ _LONGEST_CELL = 2**31 - 1  # the largest number that every platform takes
 Content = bytes | str | Iterable[str] | Callable[[Path], Any]
 
 
-def read_bytes(path: str | Path) -> bytes:
-    """The content of a file; every way in which reading can fail is a CcrankError.
-
-    Parameters
-    ----------
-    path
-        The file.
-    """
+@contextmanager
+def open_bytes(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading; every way in which opening or reading can fail is a CcrankError."""
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as stream:
+            yield stream
     except FileNotFoundError:
         raise CcrankError(f"there is no file {path}") from None
     except IsADirectoryError:
@@ -42,27 +48,19 @@ def read_bytes(path: str | Path) -> bytes:
         raise CcrankError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, without a byte order mark.
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file; see `open_bytes`."""
+    with open_bytes(path) as stream:
+        return stream.read()
 
-    Parameters
-    ----------
-    path
-        The file.
-    """
+
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file, without a byte order mark."""
     return decode(read_bytes(path), str(path))
 
 
 def decode(content: bytes, where: str) -> str:
-    """UTF-8 to text; an error names the first offending byte and the remedy.
-
-    Parameters
-    ----------
-    content
-        The bytes; a byte order mark is left out.
-    where
-        What the bytes are the content of, for the error message.
-    """
+    """UTF-8 to text; an error names the first offending byte and the remedy."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -76,32 +74,27 @@ def decode(content: bytes, where: str) -> str:
 
 
 def conversion(content: bytes) -> str:
-    """How to convert a file that is not UTF-8.
-
-    Parameters
-    ----------
-    content
-        The file's beginning.
-    """
+    """How to convert a file that is not UTF-8."""
     guess = "utf-16" if content.startswith(_UTF16_MARKS) else "latin1"
     return f"convert it, for example with `iconv -f {guess} -t utf-8`"
 
 
-def json_lines(
-    text: str, where: str, parse_float: Callable[[str], Any] | None = None
-) -> Iterator[tuple[int, str, Any]]:
-    """(line number, the line, its value) of each line of JSON that is not blank.
+def parse_toml(source: Path | Traversable) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    try:
+        return tomllib.loads(source.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CcrankError(f"cannot read {source}: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise CcrankError(f"{source} is not valid TOML: {error}") from None
 
-    Parameters
-    ----------
-    text
-        The lines.
-    where
-        What they are the content of, for the error message.
-    parse_float
-        Makes a value of the text of a number with a fraction or an exponent; `float` if None.
-    """
-    for number, line in enumerate(io.StringIO(text, newline=None), start=1):
+
+def json_lines(
+    text: str | Iterable[str], where: str, parse_float: Callable[[str], Any] | None = None
+) -> Iterator[tuple[int, str, Any]]:
+    """(line number, the line, its value) of each line of JSON that is not blank."""
+    lines = io.StringIO(text, newline=None) if isinstance(text, str) else text
+    for number, line in enumerate(lines, start=1):
         if not (written := line.strip()):
             continue
         try:
@@ -113,19 +106,7 @@ def json_lines(
 def csv_rows(
     lines: Iterable[str], separator: str, where: str, *, strict: bool = True
 ) -> Iterator[tuple[int, list[str]]]:
-    """(number of its first line, cells) of each row of a CSV or TSV; a blank line has no cells.
-
-    Parameters
-    ----------
-    lines
-        A stream that was opened with `newline=""`.
-    separator
-        What stands between cells.
-    where
-        What they are the content of, for the error message.
-    strict
-        Misplaced quotes are an error, not a part of their cell.
-    """
+    """(number of its first line, cells) of each row of a CSV or TSV; a blank line has no cells."""
     rows = csv.reader(lines, delimiter=separator, strict=strict)
     first = 1
     while True:
@@ -146,7 +127,7 @@ def csv_rows(
 def _next_row(rows: Iterator[list[str]]) -> list[str] | None:
     """The next row, with cells of any length; None after the last one.
 
-    The limit is one of the whole process. It is set for each row, so that files which are read by turns or in several
+    The limit is global to the process. It is set for each row, so that files that are read alternately or in several
     threads do not restore it for each other.
     """
     with _CELL_LIMIT:
@@ -158,16 +139,8 @@ def _next_row(rows: Iterator[list[str]]) -> list[str] | None:
 
 
 def write_atomically(path: str | Path, content: Content, *, sync: bool = False) -> None:
-    """Write a file completely or, if anything fails, not at all; an existing file is replaced in one step.
-
-    Parameters
-    ----------
-    path
-        The file to write. A path that exists and is not a regular file, such as /dev/stdout, is written to directly.
-    content
-        Bytes, text, lines of text, or a function that is called with a path and writes that file.
-    sync
-        Wait until the data is on the disk, so that it survives a power failure.
+    """Write a file completely or, if anything fails, not at all; an existing file is replaced in one step, and its
+    permissions are kept.
     """
     target = Path(path)
     write = content if callable(content) else lambda partial: _write(partial, content)
@@ -175,17 +148,18 @@ def write_atomically(path: str | Path, content: Content, *, sync: bool = False) 
         if target.exists() and not target.is_file() and not target.is_dir():
             write(target)
             return
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
         os.close(handle)
         partial = Path(name)
         try:
             write(partial)
-            partial.chmod(0o666 & ~_umask())
+            partial.chmod(mode)
             if sync:
-                _sync(partial)
+                sync_to_disk(partial)
             partial.replace(target)
-            if sync and os.name == "posix":
-                _sync(target.parent)
+            if sync:
+                sync_to_disk(target.parent)
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
@@ -202,7 +176,10 @@ def _write(path: Path, content: bytes | str | Iterable[str]) -> None:
             stream.writelines(content)
 
 
-def _sync(path: Path) -> None:
+def sync_to_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    if os.name != "posix" and path.is_dir():
+        return
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -219,18 +196,17 @@ def _umask() -> int:
 
 
 @contextmanager
-def locked_folder(folder: Path, inner: str, taken: str) -> Iterator[None]:
-    """Make a folder and hold an exclusive lock on it; the lock is released when the process ends.
+def folder_errors(folder: Path) -> Iterator[None]:
+    """Turn the errors of operations on a folder's files into a CcrankError."""
+    try:
+        yield
+    except OSError as error:
+        raise CcrankError(f"cannot read or write in {folder}: {error.strerror or error}") from None
 
-    Parameters
-    ----------
-    folder
-        The folder; the lock is a file in it.
-    inner
-        A folder in it, which is made too.
-    taken
-        The message if another process holds the lock.
-    """
+
+@contextmanager
+def locked_folder(folder: Path, inner: str, taken: str) -> Iterator[None]:
+    """Make a folder and hold an exclusive lock on it; the lock is released when the process ends."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(folder / "lock", timeout=0)
@@ -245,3 +221,14 @@ def locked_folder(folder: Path, inner: str, taken: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def cache_folder(*parts: str) -> Path:
+    """`$CCRANK_CACHE`, else the user's cache folder on this system, joined with `parts`. The folder is not created."""
+    chosen = os.environ.get("CCRANK_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().joinpath(*parts)
+    # Imported here: a machine without it can still set $CCRANK_CACHE.
+    from platformdirs import user_cache_path
+
+    return user_cache_path("ccrank", appauthor=False).joinpath(*parts)

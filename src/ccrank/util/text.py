@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 REPLACEMENT = "\ufffd"
 
@@ -10,19 +12,6 @@ REPLACEMENT = "\ufffd"
 def shortened(text: str, most: int = 60, *, keep_end: bool = False, ellipsis: str = "…") -> str:
     """A text cut to at most `most` characters.
 
-    Parameters
-    ----------
-    text
-        The text; it is returned unchanged if it is short enough.
-    most
-        The number of characters to keep, including the ellipsis.
-    keep_end
-        Keep the end instead of the start, for example of paths.
-    ellipsis
-        The text that marks the cut.
-
-    Examples
-    --------
     >>> shortened("the quick brown fox", 10), shortened("models/tiny-llama", 10, keep_end=True)
     ('the quick…', '…iny-llama')
     """
@@ -33,17 +22,7 @@ def shortened(text: str, most: int = 60, *, keep_end: bool = False, ellipsis: st
 
 
 def one_line(text: str, most: int = 80, *, keep_end: bool = False) -> str:
-    """A text on one line: white space collapsed, control characters replaced, cut if long.
-
-    Parameters
-    ----------
-    text
-        Any text, such as an item.
-    most
-        The number of characters to keep.
-    keep_end
-        Keep the end instead of the start.
-    """
+    """A text on one line: white space collapsed, control characters replaced, cut if long."""
     folded = " ".join(text.split())
     printable = "".join(REPLACEMENT if unicodedata.category(char) == "Cc" else char for char in folded)
     return shortened(printable, most, keep_end=keep_end)
@@ -57,3 +36,15 @@ def quoted(value: object, most: int = 60) -> str:
 def encodable(text: str) -> str:
     """A text that can be encoded as UTF-8: lone surrogates, which JSON allows, are escaped."""
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for an unknown name, with a space at its end; empty if no known name is similar.
+
+    Examples
+    --------
+    >>> did_you_mean("scalradj", ["scalaradj", "reviews"])
+    "did you mean 'scalaradj'? "
+    """
+    close = get_close_matches(name.lower(), known, n=1)
+    return f"did you mean {close[0]!r}? " if close else ""

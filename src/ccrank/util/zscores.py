@@ -17,15 +17,6 @@ def mean_and_deviation(values: Any, axis: int = -1, rounding: float = ROUNDING) 
 
     The deviation is 0 where the values are constant up to rounding: otherwise the rounding errors of a constant
     feature would be scaled up to unit variance.
-
-    Parameters
-    ----------
-    values
-        A numpy array or a torch tensor.
-    axis
-        The axis to reduce.
-    rounding
-        The share of the largest absolute value below which a deviation counts as 0.
     """
     if isinstance(values, np.ndarray):
         mean, deviation = values.mean(axis, keepdims=True), values.std(axis, keepdims=True)
@@ -41,20 +32,25 @@ def mean_and_deviation(values: Any, axis: int = -1, rounding: float = ROUNDING) 
 def z_scores(values: Any, axis: int = -1, rounding: float = ROUNDING) -> Any:
     """(x − mean) / deviation along an axis; 0 where all values are equal up to rounding.
 
-    Parameters
-    ----------
-    values
-        A numpy array or a torch tensor.
-    axis
-        The axis along which items differ.
-    rounding
-        See `mean_and_deviation`.
-
-    Examples
-    --------
     >>> z_scores(np.array([1.0, 2.0, 3.0])).round(2).tolist(), z_scores(np.array([5.0, 5.0])).tolist()
     ([-1.22, 0.0, 1.22], [0.0, 0.0])
     """
     mean, deviation = mean_and_deviation(values, axis, rounding)
     varies = deviation > 0
     return (values - mean) / (deviation + ~varies) * varies
+
+
+def z_scores_of_mean(mean: np.ndarray) -> np.ndarray:
+    """Z-scores of a mean of Z-scores; 0 where these cancel up to rounding.
+
+    Of two items each Z-score is ±1, and means of as many of both signs are common. Their rounding errors, relative to
+    which they vary, would otherwise decide the order.
+
+    Shapes: mean (N,).
+
+    Examples
+    --------
+    >>> z_scores_of_mean(np.array([5e-17, -5e-17])).tolist()
+    [0.0, 0.0]
+    """
+    return np.asarray(z_scores(np.where(np.abs(mean) <= ROUNDING, 0.0, mean)))

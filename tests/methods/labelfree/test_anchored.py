@@ -8,18 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import Ridge
 
-from ccrank.labelfree.anchored import (
+from ccrank.methods.labelfree.anchored import (
     LEAST_SMOOTHED,
     OWN_ANCHOR,
     SMOOTHING,
+    _fit_pool,
     _left_out,
-    _ridge,
     anchored_scores,
     smoothed,
 )
+from ccrank.methods.probing.fits import task_folds
 from ccrank.metrics import kendall_tau
-from ccrank.probing.crossval import task_folds
-from ccrank.standardise import z_scores
+from ccrank.util.zscores import z_scores
 
 PLACES = (("slot", 3), ("item", 5))
 
@@ -50,7 +50,7 @@ def test_both_systems_give_scikit_learns_ridge(seed, rows, width, ridge):
     rng = np.random.default_rng(seed)
     table, aim = rng.normal(size=(rows, width)), rng.normal(size=rows)
     half = rows // 2
-    found = _ridge([table[:half], table[half:]], [aim[:half], aim[half:]], ridge)
+    found = _fit_pool([table[:half], table[half:]], [aim[:half], aim[half:]], ridge)
     twin = Ridge(alpha=ridge * rows, fit_intercept=False).fit(table, aim)
     assert found == pytest.approx(twin.coef_, abs=1e-8)
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tiny import tiny_reader
 
-from ccrank.labelfree.combine import Signals, chance_of_agreement, read_signals
+from ccrank.criteria.exemplars import WRITTEN
+from ccrank.methods.labelfree.combine import Signals, chance_of_agreement, read_signals
 from ccrank.metrics import chance_tau_sd, tau_b
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from tiny import tiny_reader
 
 TEMPLATES = load_templates()
 SIZE = Criterion("population", poles=("small", "large"), category="country")
@@ -180,3 +181,19 @@ def test_written_exemplars_are_read_where_there_are_some():
         [alone] = read_signals([task], tiny_reader(), TEMPLATES).signals
         assert together.scores["exemplars"] == pytest.approx(alone.scores["exemplars"], abs=1e-3)
         assert together.scores["exemplars"].std() == pytest.approx(1)
+
+
+@given(st.integers(0, 2**31 - 1), st.integers(1, 3))
+def test_signals_that_cancel_leave_the_order_to_the_exemplars(seed: int, pairs: int):
+    """Of two items each signal is ±1. Where as many are for as against, the last bit decides nothing."""
+    rng = np.random.default_rng(seed)
+    signs = rng.permutation([1.0, -1.0] * pairs)
+    noise = 1 + rng.choice([-1, 0, 1], (2, len(signs), 2)) * np.finfo(float).eps
+    totals = []
+    for own in noise:
+        rows = {
+            f"signal {place}": sign * np.array([1.0, -1.0]) * one
+            for place, (sign, one) in enumerate(zip(signs, own, strict=True))
+        }
+        totals.append(Signals({WRITTEN: np.array([1.0, -1.0]), **rows}).total())
+    np.testing.assert_allclose(totals[0], totals[1], atol=1e-9)

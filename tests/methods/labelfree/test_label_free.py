@@ -12,10 +12,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from scipy import stats
-
-from ccrank.metrics import evaluate, holm
-from ccrank.results.schema import table_of
 from scripts import load_benchmark
+from synthetic_study import NO_PAIRS
+
+from ccrank.metrics import evaluate
+from ccrank.study.results.schema import table_of
 
 script = load_benchmark("label_free")
 page = load_benchmark("label_free_page")
@@ -44,6 +45,7 @@ def rows_of(
                         "free_accuracy": found.free_accuracy,
                         "chance_abs_tau": found.chance_abs_tau,
                         "chance_free_accuracy": found.chance_free_accuracy,
+                        **NO_PAIRS,
                         **{"consistency": 0.5, "distinct_tokens": 10, "seconds": 0.1, "directed": True},
                         **{"kind": "facts", "family": "label-free", "scores": scores.tolist()},
                     }
@@ -198,7 +200,7 @@ def test_sections_show_the_numbers(values: pd.DataFrame) -> None:
     missing."""
     data = {"about": [], **script.summarise_values(values, 500)}
     script.adjust(data)
-    wanted = holm([one["p"] for one in data["tests"]])
+    wanted = script.holm([one["p"] for one in data["tests"]])
     np.testing.assert_allclose([one["holm"] for one in data["tests"]], wanted, atol=1e-4)
     filled = page.fill_page(EMPTY, data)
     assert page.fill_page(filled, data) == filled

@@ -7,18 +7,18 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy.special import expit
+from tiny import scores_by_item, tiny_model, tiny_reader
 
 from ccrank.api import rank, rank_tasks
-from ccrank.datasets import load_dataset
 from ccrank.errors import CcrankError
-from ccrank.labelfree.anchored import smoothed
-from ccrank.labelfree.combine import read_signals
-from ccrank.lm import Cost, Reader
+from ccrank.methods.labelfree.anchored import smoothed
+from ccrank.methods.labelfree.combine import read_signals
 from ccrank.metrics import kendall_tau
+from ccrank.models import Cost, Reader
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
+from ccrank.study.datasets import load_dataset
 from ccrank.task import Criterion, Task
-from tiny import scores_by_item, tiny_model, tiny_reader
 
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Peru", "Monaco", "the tower")
 SIZE = Criterion("size", poles=("small", "large"), category="country")

@@ -7,9 +7,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import tiny_model, tiny_reader
 
+from ccrank.criteria.lexicon import poles_of
 from ccrank.errors import CcrankError
-from ccrank.labelfree.signals import (
+from ccrank.methods.labelfree.signals import (
     Wording,
     are_sentences,
     axis_scores,
@@ -19,13 +21,11 @@ from ccrank.labelfree.signals import (
     read_poles,
     wordings_of,
 )
-from ccrank.lexicon import poles_of
-from ccrank.lm import Reader
-from ccrank.lm.layers import middle_and_late
+from ccrank.models import Reader
+from ccrank.models.reader_like import middle_and_late
 from ccrank.prompts import load_templates
-from ccrank.standardise import z_scores
 from ccrank.task import Criterion, Task
-from tiny import tiny_model, tiny_reader
+from ccrank.util.zscores import z_scores
 
 TEMPLATES = load_templates()
 SIZE = Criterion("size", poles=("small", "large"), category="country")

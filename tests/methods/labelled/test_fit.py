@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
-from ccrank.labelled.checks import leave_out, reversed_pairs
-from ccrank.labelled.fit import Observed, fit, rank_intervals
-from ccrank.labelled.observations import join, observe
-from ccrank.labelled.settings import LABEL_NOISE, Setting, grid
-from ccrank.metrics import tau_b
 from made import dense, made
+
+from ccrank.methods.labelled.fit import Observed, fit, rank_intervals
+from ccrank.methods.labelled.held_out import leave_out, reversed_pairs
+from ccrank.methods.labelled.observations import join, observe
+from ccrank.methods.labelled.prior import LABEL_NOISE, Setting, grid
+from ccrank.metrics import tau_b
 
 ONE = Setting(0.5, 0.4, "late")
 
@@ -180,7 +180,7 @@ def test_leaving_out_is_fitting_without():
     own = whole.posteriors[0]
     predicted = own.sites - own.dual / np.diag(own.inverse())
     for row in range(6):
-        rest = seen.without(row)
+        rest = seen.rows(np.delete(np.arange(len(seen)), row))
         part = fit(prior, kernel, rest, [ONE], draws=1)
         # The value's prediction has the list's level, which is another observation's covariance of 1.
         level = rest.level.sum(axis=1).clip(max=1) @ part.posteriors[0].dual

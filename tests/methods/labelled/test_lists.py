@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pytest
+from tiny import tiny_reader
 
 from ccrank import Criterion, Task, ask, rank, rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.labelled.questions import Belief, best_grade, best_pair
+from ccrank.labels import Labels
+from ccrank.methods.labelled import lists
+from ccrank.methods.labelled.questions import Belief, best_grade, best_pair
 from ccrank.metrics import tau_b
-from tiny import tiny_reader
 
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Monaco", "Peru", "Cuba", "Japan", "France")
 LABELS = {"Russia": 17.1, "Canada": 10.0, "Chad": 1.3, "Monaco": 0.0}
@@ -77,7 +80,7 @@ def test_labels_are_for_one_list_and_for_auto(reader):
     tasks = [Task(Criterion("size"), ITEMS, id=str(number)) for number in range(2)]
     with pytest.raises(CcrankError, match="one list; there are 2 tasks"):
         rank_tasks(tasks, reader, options={"labels": LABELS})
-    with pytest.raises(CcrankError, match="poles has no option 'labels'"):
+    with pytest.raises(CcrankError, match="poles uses no labels"):
         rank(ITEMS, "size", model=reader, method="poles", labels=LABELS)
     with pytest.raises(CcrankError, match="labels contain 'Mars'"):
         rank(ITEMS, "size", model=reader, labels={"Mars": 1, "Chad": 2})
@@ -174,7 +177,33 @@ def test_questions_are_about_what_is_unknown():
         1e-3 * rng.standard_normal(4000), 5 + rng.standard_normal(4000), -5 + 1e-3 * rng.standard_normal(4000),
     ])  # fmt: skip
     belief = Belief(draws.mean(axis=1), np.cov(draws), 0.05)
-    assert best_grade(belief, np.arange(6)).items[0] in (0, 1, 2)
-    high, low = best_pair(belief, np.arange(6)).items
+    assert best_grade(belief, np.arange(6))[0][0] in (0, 1, 2)
+    (high, low), _ = best_pair(belief, np.arange(6))
     assert {high, low} & {0, 1, 2}
     assert not {high, low} & {4, 5}
+
+
+def test_a_repeated_pair_is_one_observation(reader):
+    """4,000 copies of a pair, which would fill gigabytes, give the scores of the pair alone."""
+    once = rank(ITEMS, "size", model=reader, labels=[("Peru", "Cuba")])
+    often = rank(ITEMS, "size", model=reader, labels=[("Peru", "Cuba")] * 4000)
+    assert (often.scores == once.scores).all()
+
+
+def test_labels_beyond_the_bound_or_the_memory_are_refused(monkeypatch):
+    """Too many rows, also those of best × worst picks, and a fit beyond the free memory, are refused unallocated."""
+    items = [f"item {one}" for one in range(200)]
+    with pytest.raises(CcrankError, match=r"10,200 observations"):
+        lists.observations_of(Labels(best=tuple(items[:100]), worst=tuple(items[100:])), items)
+    monkeypatch.setattr(lists, "available_memory", lambda _: 1_000_000)
+    with pytest.raises(CcrankError, match="GB are free"):
+        lists.observations_of(Labels.parse(dict.fromkeys(items, 1)), items)
+
+
+def test_many_unknown_labels_are_refused_quickly():
+    """100,000 labels of unknown items are parsed and refused in seconds: the time is linear."""
+    start = time.process_time()
+    labels = Labels.parse({f"unknown {one}": one for one in range(100_000)})
+    with pytest.raises(CcrankError, match="unknown 0"):
+        labels.check(ITEMS)
+    assert time.process_time() - start < 8

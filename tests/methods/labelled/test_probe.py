@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from made import made
+from tiny import tiny_reader
 
 from ccrank import rank
 from ccrank.errors import CcrankError
-from ccrank.labelled.fit import fit
-from ccrank.labelled.kernel import Kernel
-from ccrank.labelled.observations import observe
-from ccrank.labelled.probe import StatesProbe, is_states_probe, probe_of
-from ccrank.labelled.settings import Setting
+from ccrank.methods.labelled.fit import fit
+from ccrank.methods.labelled.observations import observe
+from ccrank.methods.labelled.prior import Kernel, Setting
+from ccrank.methods.labelled.saved_model import StatesProbe, is_states_probe, probe_of
 from ccrank.metrics import tau_b
-from made import made
-from tiny import tiny_reader
 
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Monaco", "Peru", "Cuba", "Japan", "France")
 LABELS = {"Russia": 17.1, "Canada": 10.0, "Chad": 1.3, "Monaco": 0.0}
@@ -43,6 +42,29 @@ def test_new_items_are_ranked_without_the_old_list():
         alone = [float(probe((slot[place : place + 1], item[place : place + 1]))[0]) for place in (80, 159)]
         assert [new[0], new[-1]] == pytest.approx(alone)
     assert np.mean(taus) > 0.3
+
+
+@pytest.mark.parametrize(
+    ("change", "layers", "about"),
+    [
+        (np.nan, (1, 2), {}),
+        (1e300, (1, 2), {}),
+        (1, ("x", 2), {}),
+        (1, (1,), {}),
+        (1, (1, 2), {"template": 5, "wording": 3}),
+        (1, (1, 2), {"wording": {"text": 5}}),
+        (1, (1, 2), {"template": "poles", "wording": {"text": 5}}),
+        (1, (1, 2), {"template": "poles", "wording": {"unknown": 5}}),
+    ],
+)
+def test_a_probe_file_with_anything_in_it_is_refused(tmp_path, change, layers, about):
+    """Numbers that are none, layers that do not fit, notes of another kind: an error, not a traceback."""
+    reader = tiny_reader()
+    arrays = np.full((2, 2, reader.width), change, float)
+    path = tmp_path / "labels.safetensors"
+    StatesProbe(arrays, arrays, arrays, layers, {"model": reader.name, **about}).save(path)
+    with pytest.raises(CcrankError, match="damaged"):
+        rank(ITEMS[:3], "size", model=reader, method="probe", options={"file": str(path)})
 
 
 def test_saved_and_applied(tmp_path):

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
-from ccrank.probe_pipeline import ProbeSpec
-from ccrank.probe_pipeline.fitting import seed_scores
-from ccrank.probe_pipeline.rankers import consensus
-from ccrank.probing import Settings, fit_each, fit_pool, leave_one_item_out
-from ccrank.probing.reading import read_single_states
+from ccrank.methods.probe_pipeline.fitting import ProbeSpec, seed_scores
+from ccrank.methods.probe_pipeline.probe_rankers import consensus
+from ccrank.methods.probe_pipeline.states import read_single_states
+from ccrank.methods.probing.fits import fit_each, fit_pool, leave_one_item_out
+from ccrank.methods.probing.objectives import Settings
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
 from ccrank.task import Criterion, Task
-from tiny import tiny_reader
 
 ITEMS = [
     ("Russia", "Canada", "Brazil", "Chad", "Peru"),
@@ -40,7 +40,7 @@ def last_states(tasks):
 def test_up_to_four_tasks_are_held_out_one_by_one(count):
     """Across tasks, each task of a few is scored by the probe of all the others."""
     states, settings = last_states(TASKS[:count]), Settings(epochs=15)
-    scores, fits = seed_scores(
+    scores, _, fits = seed_scores(
         TASKS[:count], states, ProbeSpec("triplet", (0, 1), settings, protocol="across-tasks")
     )
     assert fits is None
@@ -52,7 +52,7 @@ def test_up_to_four_tasks_are_held_out_one_by_one(count):
 def test_five_tasks_are_held_out_in_four_folds():
     """With more than four tasks some are held out together: the probe of a fold has seen none of its tasks."""
     states, settings = last_states(TASKS), Settings(epochs=15)
-    scores, _ = seed_scores(TASKS, states, ProbeSpec("triplet", (0,), settings, protocol="across-tasks"))
+    scores, *_ = seed_scores(TASKS, states, ProbeSpec("triplet", (0,), settings, protocol="across-tasks"))
     alone = []
     for task, own in enumerate(states):
         others = fit_pool(states[:task] + states[task + 1 :], "triplet", seeds=(0,), settings=settings)
@@ -79,7 +79,7 @@ def test_a_left_out_item_is_placed_by_the_probe_that_has_not_seen_it():
     """Leave-one-out: an item's score is the share of the others that the probe fitted without it puts below it."""
     tasks = [replace(task, values=tuple(map(float, range(len(task.items))))) for task in TASKS[:2]]
     states, settings = last_states(tasks), Settings(epochs=10)
-    scores, _ = seed_scores(
+    scores, *_ = seed_scores(
         tasks, states, ProbeSpec("sup-margin", (0, 1), settings, protocol="leave-one-out")
     )
     blind = leave_one_item_out(

@@ -7,17 +7,18 @@ import dataclasses
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
+from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost
-from ccrank.lm.layers import parse_layers
-from ccrank.probe_pipeline import fitting, rankers
-from ccrank.probe_pipeline.selection import agreement, closest_to_anchors, read_anchors
+from ccrank.methods.probe_pipeline import fitting, states
+from ccrank.methods.probe_pipeline.fitting import agreement, closest_to_anchors
+from ccrank.methods.probe_pipeline.states import read_anchors
+from ccrank.models import Cost
+from ccrank.models.reader_like import parse_layers
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
 from ccrank.task import Criterion, Task
-from tiny import tiny_reader
 
 SIZE = Criterion("size", poles=("small", "large"), category="country")
 TASKS = [
@@ -90,7 +91,7 @@ def test_the_pair_that_carries_the_anchors_is_found(monkeypatch, template, layer
     """Anchors that are one pair's very scores: auto takes that pair, and its scores are those asked for by name."""
     wanted = ranked("pca", layer=str(layer), template=template)
     anchors = [-one.scores for one in wanted]
-    monkeypatch.setattr(rankers, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
+    monkeypatch.setattr(states, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
     found = ranked("pca", layer="auto", template="auto")
     assert {(one.details["template"], one.details["layer"]) for one in found} == {(template, layer)}
     assert {(one.probe.about["template"], one.probe.about["layer"]) for one in found} == {(template, layer)}
@@ -112,7 +113,7 @@ def test_every_probe_takes_the_layer_that_carries_the_anchors(monkeypatch, metho
     monkeypatch.setattr(fitting, "item_scores", keep)
     wanted = ranked(method, layer="4", **options)
     anchors = [scores[1] for scores in seeds["scores"][0]]  # of one seed, so that no layer agrees in full
-    monkeypatch.setattr(rankers, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
+    monkeypatch.setattr(states, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
     found = ranked(method, layer="auto", **options)
     means = [agreement(scores, anchors) for scores in seeds["scores"][1:]]
     best = LAYERS[len(means) - 1 - int(np.argmax(means[::-1]))]
@@ -173,7 +174,7 @@ def test_what_has_no_such_template_is_refused():
     for template in ("auto", "poles"):
         with pytest.raises(CcrankError, match="ccs-pair reads pairs of items"):
             ranked("ccs-pair", template=template)
-    with pytest.raises(CcrankError, match="no template 'mine'; there are"):
+    with pytest.raises(CcrankError, match=r"no template 'mine'; .*there are"):
         ranked("pca", template="mine")
     with pytest.raises(CcrankError, match=r"template 'pair' needs \{item\}"):
         ranked("pca", template="pair")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import literal_probes as literal
 import pytest
 import torch
 
-from ccrank.probing.bias import bias_terms, column_logits, predicted_ranks
-from probing import literal
+from ccrank.methods.probing.losses import bias_terms
 
 VALUES = (-50.0, -2.0, 0.0, 0.3, 0.8, 1.0, 1.2, 3.0, 50.0)
 
@@ -42,12 +42,3 @@ def test_smaller_tasks_in_a_batch_have_their_own_biases():
     both = bias_terms(shape, shape, torch.tensor([4, 7]), 6)
     torch.testing.assert_close(both[0, :3], bias_terms(shape[0], shape[0], torch.tensor(4), 3))
     assert (both[0, 3:] == 0).all()
-
-
-def test_predicted_ranks_span_one_to_k():
-    """Well-spread logits get ranks 1 … K, the higher logit the higher rank."""
-    logits = torch.tensor([-2.5, 0.5, 1.5, -0.5, 100.0]) * 1.0
-    mask = torch.tensor([True, True, True, True, False])
-    one = torch.ones(())
-    columns = column_logits(logits, one, one, mask).sigmoid()
-    assert predicted_ranks(columns, mask)[:4].tolist() == [1, 3, 4, 2]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import literal_probes as literal
 import pytest
 import torch
 
-from ccrank.probing import counting, losses
-from ccrank.probing.objectives import OBJECTIVES, Settings, task_losses
-from probing import literal
+from ccrank.methods.probing import counting, losses
+from ccrank.methods.probing.objectives import OBJECTIVES, Settings, task_losses
 
 MARGIN = 0.2
 ITEM_METHODS = [name for name, entry in OBJECTIVES.items() if entry.prompt == "single" and entry.loss]
@@ -145,7 +145,8 @@ def test_ccs_without_confidence_is_content_with_one_half():
     half = torch.full((5,), 0.5, dtype=torch.float64)
     confidence = 0.25
     assert float(losses.ccs_loss(half, mask)) == pytest.approx(confidence)
-    assert float(losses.ccs_pair_loss(half, half, mask)) == pytest.approx(confidence)
+    answered = losses.ccs_pair_loss(half.repeat_interleave(2), mask.repeat_interleave(2))
+    assert float(answered) == pytest.approx(confidence)
     for seed in range(20):
         scores = torch.rand(5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         pairs = [(scores[i] + scores[j] - 1) ** 2 for i in range(5) for j in range(i)]

@@ -8,7 +8,8 @@ import torch
 from safetensors.numpy import save_file
 
 from ccrank.errors import CcrankError
-from ccrank.probing import Probe, fit_each, fit_pool
+from ccrank.methods.probing.fits import fit_each, fit_pool
+from ccrank.methods.probing.probe import Probe
 
 GENERATOR = np.random.default_rng(0)
 STATES = [GENERATOR.normal(size=(n, 12)).astype(np.float32) for n in (5, 8)]
@@ -82,6 +83,34 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         Probe.load(path)
     with pytest.raises(CcrankError, match="no probe file"):
         Probe.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
+@pytest.mark.parametrize("name", ["weights", "bias", "mean", "deviation"])
+def test_numbers_that_cannot_score_are_refused(tmp_path, name, value):
+    """A file whose arrays have NaN, infinite or overflowing numbers would give scores that are none."""
+    parts = {"weights": np.ones(3), "bias": 0.0, "mean": np.zeros(3), "deviation": np.ones(3)}
+    parts[name] = value if name == "bias" else np.array([1.0, value, 1.0])
+    Probe(**parts).save(tmp_path / "probe")
+    with pytest.raises(CcrankError, match="damaged probe file"):
+        Probe.load(tmp_path / "probe")
+
+
+@pytest.mark.parametrize("layer", ["x", None, 1.5, True, [1], {}])
+def test_a_layer_is_a_number(tmp_path, layer):
+    """A probe file from elsewhere can state anything as its layer."""
+    Probe(np.ones(3), 0.0, about={"layer": layer}).save(tmp_path / "probe")
+    with pytest.raises(CcrankError, match="its layer is"):
+        Probe.load(tmp_path / "probe")
+
+
+def test_deep_notes_are_refused(tmp_path):
+    """JSON that is nested deeper than Python follows is a damaged file."""
+    deep = '{"a":' * 100_000 + "1" + "}" * 100_000
+    header = {"format": "ccrank-probe-1", "paired": "false", "about": deep}
+    save_file({"weights": np.ones(3), "bias": np.zeros(1)}, str(tmp_path / "probe"), header)
+    with pytest.raises(CcrankError, match="damaged probe file"):
+        Probe.load(tmp_path / "probe")
 
 
 def test_wrong_states_are_refused():

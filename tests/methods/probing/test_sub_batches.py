@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from itertools import combinations
 
+import literal_probes as literal
 import numpy as np
 import pytest
 import torch
 
 from ccrank.errors import CcrankError
-from ccrank.probing import OBJECTIVES, Settings, cross_validate, fit_each, ordered_pairs
-from ccrank.probing.sub_batches import SUB_BATCHES, orders_of, sub_batch_rows
-from ccrank.probing.trainer import initial_weights
-from ccrank.standardise import z_scores
-from probing import literal
-from probing.test_trainer import WIDTH, states_of
+from ccrank.methods.probing.batch import ordered_pairs
+from ccrank.methods.probing.fits import cross_validate, fit_each
+from ccrank.methods.probing.objectives import OBJECTIVES, Settings
+from ccrank.methods.probing.sub_batches import SUB_BATCHES, orders_of, sub_batch_rows
+from ccrank.methods.probing.trainer import initial_weights
+from ccrank.util.zscores import z_scores
+from methods.probing.test_trainer import WIDTH, states_of
 
 SIZES = (4, 6, 3, 6, 5)
 

@@ -9,19 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from literal_prompts import probabilities
 
 from ccrank.errors import CcrankError
-from ccrank.prompting.asking import CONTENT_FREE, reference_prompts, seeded
-from ccrank.prompting.calibration import (
+from ccrank.methods.prompting.asking import (
     CALIBRATIONS,
+    CONTENT_FREE,
     calibrate,
     calibrate_against,
     calibrate_batch,
     calibrate_mean,
+    reference_prompts,
+    seeded,
 )
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from prompting.literal import probabilities
 
 TASK = Task(Criterion("size"), ("Chad", "Peru", "Russia"), context="A story.")
 

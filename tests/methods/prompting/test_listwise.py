@@ -8,18 +8,17 @@ from itertools import combinations, pairwise, permutations
 
 import numpy as np
 import pytest
+from fake import FakeReader, logits_among, make_task, random_logits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
+from tiny import tiny_model
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Reader
-from ccrank.prompting import prompt_list
-from ccrank.prompting.listwise import MOST_AT_ONCE, window_starts
+from ccrank.methods.prompting.listwise import MOST_AT_ONCE, prompt_list, window_starts
+from ccrank.models import Reader
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from fake import FakeReader, logits_among, make_task, random_logits
-from tiny import tiny_model
 
 TEMPLATES = load_templates()
 VALUES = st.lists(

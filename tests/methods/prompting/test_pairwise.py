@@ -7,16 +7,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from fake import FakeReader, logits_among, make_task, random_logits
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.prompting import prompt_pair
-from ccrank.prompting.asking import CONTENT_FREE
-from ccrank.prompting.pairwise import MOST_FOR_ALL_PAIRS
+from ccrank.methods.prompting.asking import CONTENT_FREE
+from ccrank.methods.prompting.pairwise import MOST_FOR_ALL_PAIRS, prompt_pair
 from ccrank.prompts import load_templates
-from fake import FakeReader, logits_among, make_task, random_logits
 
 TEMPLATES = load_templates()
 EXTREME = [0.0, 0.0, 1.0, -1.0, 1e30, -1e30, 3e38, 1e-30]

@@ -8,17 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
-from ccrank.lm import Reader
-from ccrank.probing.reading import read_pair_states, read_single_states
-from ccrank.prompting import prompt_list, prompt_pair, prompt_point
-from ccrank.prompts import load_templates
-from ccrank.task import Criterion, Task
 from fake import FakeReader, make_task, random_logits
 from tiny import tiny_model
 
+from ccrank.methods.probe_pipeline.states import read_pair_states, read_single_states
+from ccrank.methods.prompting.listwise import prompt_list
+from ccrank.methods.prompting.pairwise import prompt_pair
+from ccrank.methods.prompting.pointwise import prompt_point
+from ccrank.models import Reader
+from ccrank.prompts import load_templates
+from ccrank.task import Criterion, Task
+
 TEMPLATES = load_templates()
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COUNTRIES = Task(Criterion("size", "larger", category="country"), ("Chad", "Peru"))
 
 
@@ -140,11 +142,11 @@ def test_a_masked_model_is_read_at_its_mask():
 
 
 def test_every_row_of_the_page_names_tests_that_exist():
-    """Each row has a test in its last column: of the probes under tests/probing, of the prompts under tests."""
+    """Each row has a test in its last column: of the probes under tests/methods/probing, of the prompts under tests."""
     page = (ROOT / "docs" / "paper-choices.md").read_text(encoding="utf-8")
     tables = page.split("\n## ")
     assert len(tables) == 3
-    for folder, table in zip((ROOT / "tests" / "probing", ROOT / "tests"), tables[1:], strict=True):
+    for folder, table in zip(("tests/methods/probing", "tests"), tables[1:], strict=True):
         rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
         assert len(rows) > 10
         for row in rows:
@@ -154,4 +156,4 @@ def test_every_row_of_the_page_names_tests_that_exist():
             path = ""
             for file, test in names:
                 path = file or path  # `::name` is in the file named before
-                assert f"def {test}(" in (folder / path).read_text(encoding="utf-8"), (path, test)
+                assert f"def {test}(" in (ROOT / folder / path).read_text(encoding="utf-8"), (path, test)

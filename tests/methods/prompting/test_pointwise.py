@@ -6,17 +6,16 @@ import math
 
 import numpy as np
 import pytest
+from fake import FakeReader, logits_among, make_task, random_logits
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from literal_prompts import probabilities
 
 from ccrank.errors import CcrankError
-from ccrank.prompting import prompt_point
-from ccrank.prompting.asking import CONTENT_FREE
-from ccrank.prompting.pointwise import RATINGS, argmax_ratings
+from ccrank.methods.prompting.asking import CONTENT_FREE
+from ccrank.methods.prompting.pointwise import RATINGS, argmax_ratings, prompt_point
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-from fake import FakeReader, logits_among, make_task, random_logits
-from prompting.literal import probabilities
 
 TEMPLATES = load_templates()
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.sparse import csgraph
 
-from ccrank import sorting
-from ccrank.aggregate import bradley_terry_pairs, scores_to_order
 from ccrank.errors import CcrankError
+from ccrank.methods.prompting import sorting
 from ccrank.metrics import kendall_tau
+from ccrank.metrics.pairwise import bradley_terry_pairs
 
 
 def consistent(values, bias=0.0):
@@ -25,30 +25,27 @@ def consistent(values, bias=0.0):
     return compare
 
 
-@given(st.integers(1, 60), st.integers(0, 2**32), st.booleans())
-def test_consistent_answers_give_the_exact_order(n, seed, both_orders):
+@given(st.integers(1, 60), st.integers(0, 2**32))
+def test_consistent_answers_give_the_exact_order(n, seed):
     """With a transitive comparator the order is exact, and no pair is asked twice in the same order."""
     generator = np.random.default_rng(seed)
     values = generator.permutation(n).astype(float)
-    result = sorting.quick_sort(n, consistent(values), generator, both_orders)
-    assert result.order == scores_to_order(values)
+    result = sorting.quick_sort(n, consistent(values), generator)
+    assert result.order == tuple(np.argsort(-values, kind="stable"))
     np.testing.assert_array_equal(result.scores, values)
     assert len({tuple(pair) for pair in result.pairs.tolist()}) == result.comparisons == len(result.pairs)
     np.testing.assert_array_equal(result.margins, values[result.pairs[:, 0]] - values[result.pairs[:, 1]])
 
 
-@given(st.integers(1, 40), st.integers(0, 2**32), st.booleans())
-def test_any_answers_give_a_permutation(n, seed, both_orders):
+@given(st.integers(1, 40), st.integers(0, 2**32))
+def test_any_answers_give_a_permutation(n, seed):
     """Noise, ties and circular answers still end in a permutation, in at most N − 1 rounds."""
     generator = np.random.default_rng(seed)
 
     def compare(pairs):
         return generator.choice([-1.0, 0.0, 2.0, math.inf], size=len(pairs))
 
-    if both_orders:  # ∞ − ∞ has no sign: in both orders answers must be finite
-        result = sorting.quick_sort(n, lambda pairs: np.minimum(compare(pairs), 9), generator, both_orders)
-    else:
-        result = sorting.quick_sort(n, compare, generator)
+    result = sorting.quick_sort(n, compare, generator)
     assert sorted(result.order) == list(range(n))
     assert result.rounds <= max(n - 1, 0)
 
@@ -75,15 +72,12 @@ def test_few_comparisons_in_few_rounds(n, kind):
         assert result.rounds <= 5 * math.log2(n)
 
 
-def test_both_orders_undo_a_position_bias():
-    """A pull to the first place larger than any difference ruins one order, and does nothing to both."""
+def test_bradley_terry_undoes_a_position_bias():
+    """A pull to the first place larger than any difference ruins a sort; its comparisons still have the order."""
     values = np.random.default_rng(0).normal(size=200)
     biased = consistent(values, bias=100.0)
     one = sorting.quick_sort(200, biased, np.random.default_rng(1))
-    both = sorting.quick_sort(200, biased, np.random.default_rng(1), both_orders=True)
     assert abs(kendall_tau(one.scores, values)) < 0.3
-    assert kendall_tau(both.scores, values) == 1
-    # Bradley–Terry on the one-order answers separates bias from scores, and repairs the order.
     fitted = bradley_terry_pairs(200, one.pairs, one.margins / 100, prior=1e-6)
     assert kendall_tau(fitted.scores, values) > 0.95
 

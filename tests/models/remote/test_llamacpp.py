@@ -15,19 +15,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from ccrank.api import rank_tasks
-from ccrank.remote import RemoteReader
-from ccrank.task import Criterion, Task
 from completion_server import CANDIDATES, PROMPTS
 from scripts import load_benchmark
 from tiny import tiny_reader
+
+from ccrank.api import rank_tasks
+from ccrank.models.remote import RemoteReader
+from ccrank.task import Criterion, Task
 
 PYTHON = os.environ.get("CCRANK_LLAMACPP_PYTHON") or (sys.executable if find_spec("xllamacpp") else None)
 pytestmark = pytest.mark.skipif(
     PYTHON is None, reason="xllamacpp is not installed; CCRANK_LLAMACPP_PYTHON names a Python that has it"
 )
-SERVER = Path(__file__).parents[2] / "benchmarks" / "llamacpp_server.py"
+SERVER = Path(__file__).parents[3] / "benchmarks" / "llamacpp_server.py"
 WISHES = ["--name", "tiny", "--port", "0", "--slots", "2", "--context", "1024", "--float32"]
 
 

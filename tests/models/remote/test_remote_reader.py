@@ -9,18 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from completion_server import CANDIDATES, KINDS, PROMPTS, Kind, StandIn, prompt, serving
+from tiny import tiny_model, tiny_reader
 
 from ccrank.api import rank, rank_tasks
 from ccrank.errors import CcrankError, UnavailableError
-from ccrank.lm import Reader, ReaderLike, ReadingCache
-from ccrank.methods import METHODS
+from ccrank.methods.registry import METHODS
+from ccrank.models import Reader, ReaderLike, ReadingCache
+from ccrank.models.remote import RemoteReader, remote_reader
 from ccrank.prompts import Prompt
 from ccrank.reader_options import ReaderOptions
-from ccrank.remote import RemoteReader
-from ccrank.remote import reader as remote_reader
 from ccrank.task import Criterion, Task
-from completion_server import CANDIDATES, KINDS, PROMPTS, Kind, StandIn, prompt, serving
-from tiny import tiny_model, tiny_reader
 
 EXACT = ("vllm", "old-vllm", "llamacpp", "vllm-without-echo")
 """Kinds whose answers equal those of the local reader, which starts prompts with no special token."""
@@ -213,6 +212,7 @@ def test_it_is_a_reader_for_methods(stand_in: StandIn) -> None:
             own = list(inspect.signature(getattr(reader, name)).parameters.values())
             assert own == list(inspect.signature(wanted).parameters.values())[1:], name
     assert (reader.form, reader.loaded.missing_head) == ("causal", ())
+    assert (reader.gives_states, reader.behind_server) == (False, True)
     for name in ("depth", "width"):
         with pytest.raises(CcrankError, match="no hidden states"):
             getattr(reader, name)

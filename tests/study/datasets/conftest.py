@@ -12,7 +12,7 @@ import pytest
 def data_dir() -> Path:
     """The folder of data files: CCRANK_DATA, or `shared/data` next to the repository."""
     named = os.environ.get("CCRANK_DATA")
-    folder = Path(named) if named else Path(__file__).parents[3] / "shared" / "data"
+    folder = Path(named) if named else Path(__file__).parents[4] / "shared" / "data"
     if not folder.is_dir():
         pytest.skip(f"no data files: {folder} is not a folder; set CCRANK_DATA to one (see docs/datasets.md)")
     return folder

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from ccrank.datasets import load_dataset
 from ccrank.errors import CcrankError
+from ccrank.study.datasets import load_dataset
 
 
 def written(tmp_path, *objects):

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from ccrank.datasets import counts, datasets, get_dataset, load_dataset
-from ccrank.datasets.dataset import check_choice, first_words, shuffled, task_of_gold
-from ccrank.datasets.files import find
 from ccrank.errors import CcrankError
+from ccrank.study.datasets import counts, datasets, get_dataset, load_dataset
+from ccrank.study.datasets.dataset import first_words, shuffled, task_of_gold
+from ccrank.study.datasets.locate import find
 from ccrank.task import Criterion
 
 NAMES = (
@@ -56,7 +56,7 @@ def test_shuffle_is_uncorrelated_with_gold(n, task_id):
 
 def test_shuffle_is_the_same_in_another_process():
     """The shuffle depends on the id only, not on Python's hash seed."""
-    code = "from ccrank.datasets.dataset import shuffled; print(shuffled('abcdefgh', 'some id'))"
+    code = "from ccrank.study.datasets.dataset import shuffled; print(shuffled('abcdefgh', 'some id'))"
     out = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -157,7 +157,10 @@ def test_unknown_names_are_answered_with_the_known():
     """A wrong dataset or option is named, and so is what there is."""
     with pytest.raises(CcrankError, match=r"'wikilist'; did you mean 'wikilists'.*scalaradj"):
         load_dataset("wikilist")
-    with pytest.raises(CcrankError, match=r"'reviews' has no option 'word'; its options: source, form, disj"):
+    with pytest.raises(
+        CcrankError,
+        match=r"'reviews' has no option 'word'; did you mean 'words'\? its options: source, form, disj",
+    ):
         load_dataset("reviews", word=3)
     with pytest.raises(CcrankError, match=r"'synthfacts' has no option 'words'; its options: none"):
         load_dataset("synthfacts", words=3)
@@ -169,13 +172,41 @@ def test_first_words():
     assert first_words(" one  two\nthree ", 2) == "one two ..."
     assert first_words(" one  two\nthree ", 3) == "one two three"
     assert first_words(" one  two\nthree ", None) == "one two three"
-    for wrong in (0, -1, 1.5, "3", True):
+    for wrong in (0, -1, 1.5, "three", True):
         with pytest.raises(CcrankError, match="words must be at least 1"):
-            first_words("one", wrong)
+            get_dataset("entsalience").parse_options({"words": wrong})
 
 
-def test_check_choice():
+@pytest.mark.parametrize(
+    ("name", "given", "parsed"),
+    [
+        ("entsalience", {"words": "none"}, {"words": None}),
+        ("reviews", {"words": "25", "disjoint": "true"}, {"words": 25, "disjoint": True}),
+        ("reviews", {"form": "context"}, {"form": "context"}),
+    ],
+)
+def test_options_may_be_text(name, given, parsed):
+    """Options as typed on a command line become values of their types."""
+    assert get_dataset(name).parse_options(given) == parsed
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"words": "0"}, r"reviews.words must be at least 1, or none for all of them, got 0"),
+        ({"words": "many"}, r"reviews.words must be at least 1.*got 'many'"),
+        ({"form": "inlin"}, r"reviews.form must be one of 'inline', 'context', got 'inlin'"),
+        ({"wrds": "9"}, r"did you mean 'words'"),
+    ],
+)
+def test_bad_options_are_named_with_their_dataset(given, message):
+    """A value or name that a dataset does not take is refused without reading a file."""
+    with pytest.raises(CcrankError, match=message):
+        get_dataset("reviews").parse_options(given)
+
+
+def test_switches_are_not_numbers():
     """A choice is one of the known values; 1 is not True."""
-    check_choice("turn", True, (True, False))
-    with pytest.raises(CcrankError, match="turn must be one of True, False, got 1"):
-        check_choice("turn", 1, (True, False))
+    assert get_dataset("wikilists").parse_options({"turn": True}) == {"turn": True}
+    with pytest.raises(CcrankError, match=r"wikilists\.turn must be one of True, False, got 1"):
+        get_dataset("wikilists").parse_options({"turn": 1})

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from ccrank.datasets import get_dataset, load_dataset
 from ccrank.errors import CcrankError
+from ccrank.study.datasets import get_dataset, load_dataset
 
 NAMES = {1: "New_York", 2: "Paris", 3: "Rome", 4: "Oslo", 5: "Bern_(city)"}
 

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from scipy.stats import kendalltau
 
-from ccrank.datasets import counts, everyday, get_dataset, load_dataset, worldlists
 from ccrank.errors import CcrankError
+from ccrank.study.datasets import counts, get_dataset, load_dataset
+from ccrank.study.datasets.packaged import HALVES, read_lists
 from ccrank.task import normal_form
 
-LISTS = everyday.read_lists()
+LISTS = read_lists("everyday")
 FIELDS = {"id", "domain", "name", "comparative", "poles", "category", "half", "basis", "items"}
 
 
@@ -29,7 +30,7 @@ def test_a_list_is_whole(entry: dict[str, Any]) -> None:
     """A list has all its fields, a unit if and only if it is of facts, 8 to 12 different items and no ties."""
     assert set(entry) == FIELDS | ({"unit"} if entry["basis"] == "fact" else set())
     assert entry["basis"] in ("fact", "judgement")
-    assert entry["half"] in everyday.HALVES
+    assert entry["half"] in HALVES
     for field in set(entry) - {"poles", "items"}:
         assert isinstance(entry[field], str)
         assert entry[field] == entry[field].strip() != ""
@@ -68,7 +69,7 @@ def test_every_criterion_is_its_own() -> None:
 
 def test_no_criterion_is_one_of_worldlists() -> None:
     """What is chosen on these lists can be reported on WorldLists: no (criterion, category) is in both."""
-    theirs = {(entry["name"].casefold(), entry["category"].casefold()) for entry in worldlists.read_lists()}
+    theirs = {(entry["name"].casefold(), entry["category"].casefold()) for entry in read_lists("worldlists")}
     ours = {(entry["name"].casefold(), entry["category"].casefold()) for entry in LISTS}
     assert not ours & theirs
 
@@ -119,13 +120,13 @@ def test_tasks_carry_the_lists_and_do_not_leak_their_order() -> None:
 def test_halves_split_the_tasks() -> None:
     """The two halves share no task and are together the whole; another half does not exist."""
     whole = load_dataset("everyday")
-    halves = {half: load_dataset("everyday", half=half) for half in everyday.HALVES}
+    halves = {half: load_dataset("everyday", half=half) for half in HALVES}
     for half, tasks in halves.items():
         assert {task.about["half"] for task in tasks} == {half}
         assert tasks == [task for task in whole if task.about["half"] == half]
     assert sum(map(len, halves.values())) == len(whole)
-    assert dict(get_dataset("everyday").options) == {"half": None}
-    with pytest.raises(CcrankError, match="half must be one of None, 'choose', 'report', got 'test'"):
+    assert dict(get_dataset("everyday").options) == {"half": "all"}
+    with pytest.raises(CcrankError, match="half must be one of 'all', 'choose', 'report', got 'test'"):
         load_dataset("everyday", half="test")
 
 

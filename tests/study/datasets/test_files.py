@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ccrank.datasets import datasets
-from ccrank.datasets.files import DataFile, DataFolder, data_cache, digest_of, find, locate
 from ccrank.errors import CcrankError
+from ccrank.study.datasets import datasets
+from ccrank.study.datasets.locate import DataFile, DataFolder, data_cache, digest_of, find, locate
 
 CONTENT = b"the data\n" * 50_000
 RANKINGS = {"demelo/gold_rankings/a.rankings": b"0\ta\n", "crowd/gold_rankings/b.rankings": b"0\tb\n"}
@@ -112,7 +112,7 @@ def test_download_speaks_only_to_stderr(cache, server, capsys):
         ("/data.csv", "has changed: sha256 0000.* expected, got " + sha256(CONTENT)),
         ("/absent", "404"),
         ("/cut", "ended after"),
-        ("/elsewhere", "ftp://127.0.0.1/x is not an http"),
+        ("/elsewhere", "unknown url type: ftp"),
     ],
 )
 def test_a_failed_download_leaves_nothing(cache, server, page, cause):
@@ -133,7 +133,7 @@ def test_unreachable_and_other_schemes(cache, server):
     server.server_close()
     with pytest.raises(CcrankError, match=r"cannot download a/b from http.*refused.*put it at"):
         locate(DataFile("a/b", f"{server.address}/x", "0" * 64))
-    with pytest.raises(CcrankError, match="file:///etc/hostname is not an http or https address"):
+    with pytest.raises(CcrankError, match="unknown url type: file"):
         locate(DataFile("a/b", "file:///etc/hostname", "0" * 64))
 
 

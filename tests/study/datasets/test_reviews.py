@@ -9,11 +9,11 @@ import zipfile
 
 import numpy as np
 import pytest
+from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
-from ccrank.datasets import load_dataset
 from ccrank.errors import CcrankError
-from tiny import tiny_reader
+from ccrank.study.datasets import load_dataset
 
 PUBLISHED = "united_states.auto-adjusted_gender.geocoded.jsonl"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ccrank.datasets import load_dataset
 from ccrank.errors import CcrankError
+from ccrank.study.datasets import load_dataset
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccrank.datasets import load_dataset
+from ccrank.study.datasets import load_dataset
 
 
 def test_synthfacts_order():

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from ccrank.datasets import get_dataset, load_dataset
 from ccrank.errors import CcrankError
+from ccrank.study.datasets import get_dataset, load_dataset
 
 HEADER = "Full name,Category,Criterion,Ordering,Reference,Type,Theme,List\n"
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from ccrank.datasets import worldlists
+from ccrank.study.datasets import counts, get_dataset, load_dataset
+from ccrank.study.datasets.packaged import read_lists
 
-LISTS = worldlists.read_lists()
+LISTS = read_lists("worldlists")
 REQUIRED = {"id", "title", "name", "comparative", "poles", "category", "unit", "year", "source", "items"}
 OPTIONAL = {"differs", "note"}
 
@@ -73,7 +74,7 @@ def match(items: list[str], published: list[str]) -> dict[str, int]:
 @pytest.fixture(scope="module")
 def published() -> dict[str, dict[str, str]]:
     """The authors' file by title, read from the data folder; it is never copied into the repository."""
-    beside = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+    beside = Path(__file__).resolve().parents[3].parent / "shared" / "data"
     file = Path(os.environ.get("CCRANK_DATA") or beside) / "wikilists" / "WikiLists Rankings.csv"
     if not file.is_file():
         pytest.skip(f"the published WikiLists are not at {file}; set CCRANK_DATA to the folder that has them")
@@ -116,15 +117,14 @@ def test_a_list_is_whole(entry: dict[str, Any]) -> None:
     assert all(higher > lower for higher, lower in pairwise(values))
 
 
-def test_tasks_carry_the_lists_and_do_not_leak_their_order() -> None:
-    """A task's gold is the file's order, its notes are the file's, and its items are in alphabetical order."""
-    tasks = worldlists.load()
+def test_tasks_carry_the_lists() -> None:
+    """A task's gold is the file's order, and its notes are the file's."""
+    tasks = load_dataset("worldlists")
     assert [task.id for task in tasks] == [entry["id"] for entry in LISTS]
     for task, entry in zip(tasks, LISTS, strict=True):
         assert task.order == tuple(name for name, _ in entry["items"])
         assert task.values is not None
         assert dict(zip(task.items, task.values, strict=True)) == dict(entry["items"])
-        assert list(task.items) == sorted(task.items, key=str.casefold)
         assert task.criterion.to_json() == {
             key: entry[key] for key in ("name", "comparative", "poles", "category")
         }
@@ -136,10 +136,13 @@ def test_tasks_carry_the_lists_and_do_not_leak_their_order() -> None:
         )
 
 
-def test_the_card_names_the_papers_counts() -> None:
-    """The card has its five fields and the paper's number of tasks, which is ours too."""
-    assert set(worldlists.CARD) == {"what", "licence", "source", "paper", "departs"}
-    assert worldlists.CARD["paper"]["tasks"] == len(LISTS)
+def test_the_card_counts_right() -> None:
+    """The card has the number of lists, which is the number of the paper's WikiLists too, and their sizes."""
+    sizes = [len(entry["items"]) for entry in LISTS]
+    card = get_dataset("worldlists").summary
+    assert card.startswith(f"{len(LISTS)} lists")
+    assert f"{min(sizes)} to {max(sizes)} items" in card
+    assert counts(load_dataset("worldlists"))[0] == get_dataset("wikilists").paper_tasks == len(LISTS)
 
 
 def test_titles_are_those_published(published: dict[str, dict[str, str]]) -> None:

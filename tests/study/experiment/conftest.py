@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from ccrank.experiment.runner import Watcher
-from ccrank.lm import Reader, ReadingCache
-from ccrank.task import Criterion, Task
-from ccrank.taskfiles import write_tasks
 from tiny import tiny_model
+
+from ccrank.io.taskfiles import write_tasks
+from ccrank.models import Reader, ReadingCache
+from ccrank.study.experiment.runner import StudyWatcher
+from ccrank.task import Criterion, Task
 
 WORDS = (
     "red",
@@ -31,7 +31,7 @@ WORDS = (
 WORDS += ("Chad", "Peru", "Canada")
 
 
-class Interrupting(Watcher):
+class Interrupting(StudyWatcher):
     """Counts the units that are done, and may interrupt the run after some of them."""
 
     def __init__(self, most: int | None = None) -> None:

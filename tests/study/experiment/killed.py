@@ -22,8 +22,8 @@ import transformers.models.auto.tokenization_auto
 import transformers.models.llama.modeling_llama  # noqa: F401
 from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: F401
 
-from ccrank.experiment.runner import run_study
-from ccrank.experiment.study import Study
+from ccrank.study.experiment.runner import run_study
+from ccrank.study.experiment.study import Study
 
 METHODS = (
     *("prompt-pair", "prompt-point", "prompt-list", "triplet", "ordreg", "triplet:across-tasks"),

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tiny import save_model, tiny_model
 from typer.testing import CliRunner
 
 from ccrank.cli.app import app
-from ccrank.cli.bench import method_options, study_of
+from ccrank.cli.commands.bench import StudyFlags, dotted_options, study_of
+from ccrank.cli.options import TemplateFlags
 from ccrank.errors import CcrankError
-from ccrank.results import load_results
+from ccrank.io.taskfiles import read_tasks, write_tasks
+from ccrank.study.experiment.study import Study
+from ccrank.study.results import load_results
 from ccrank.task import Criterion, Task
-from ccrank.taskfiles import read_tasks, write_tasks
-from tiny import save_model, tiny_model
 
 
 @pytest.fixture
@@ -83,8 +86,10 @@ def test_failures_have_an_exit_code_and_a_line(
 
 def test_a_study_without_results_says_why(tmp_path: Path, task_files: tuple[str, str]) -> None:
     """Where every unit failed, `bench` does not point to results, and `results` points to the failures."""
-    out = tmp_path / "out"
-    command = ["bench", "--models", "no-such-model", "--datasets", task_files[0], "--methods", "pca"]
+    out, broken = tmp_path / "out", tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text("{}", encoding="utf-8")
+    command = ["bench", "--models", str(broken), "--datasets", task_files[0], "--methods", "pca"]
     done = CliRunner().invoke(app, [*command, "--out", str(out)])
     assert done.exit_code == 3
     assert "1 unit; 1 took " in done.stdout
@@ -102,20 +107,57 @@ def test_a_study_without_results_says_why(tmp_path: Path, task_files: tuple[str,
 
 def test_flags_are_laid_over_presets(tmp_path: Path) -> None:
     """A preset gives what the flags do not; a method's options are merged; without anything the command asks."""
-    reader = {"device": "auto", "chat": True}
-    study = study_of(
-        tmp_path, "quick", None, {"seeds": 3, "limit": None}, method_options(["triplet.margin=0.5"]), reader
-    )
-    assert (study.seeds, study.limit) == (3, 8)
-    assert study.options == {"triplet": {"margin": "0.5"}}
-    assert study.reader["chat"] is True
-    fewer = study_of(tmp_path, "reproduction", None, {"methods": "pca, auto"}, {}, {})
-    assert fewer.options == {"auto": {"exemplars": False}}
-    assert study_of(tmp_path, "reproduction", None, {"methods": "margin@pairs"}, {}, {}).options == {}
+
+    def study(preset: str | None = None, reader: dict[str, object] | None = None, **flags: Any) -> Study:
+        return study_of(tmp_path, StudyFlags(preset=preset, **flags), TemplateFlags(), reader or {})
+
+    quick = study("quick", {"device": "auto", "chat": True}, seeds=3, option=["triplet.margin=0.5"])
+    assert (quick.seeds, quick.limit) == (3, 8)
+    assert quick.options == {"triplet": {"margin": "0.5"}}
+    assert quick.reader["chat"] is True
+    assert study("reproduction", methods="pca, auto").options == {"auto": {"exemplars": False}}
+    assert study("reproduction", methods="margin@pairs").options == {}
     config = tmp_path / "mine.toml"
-    config.write_text(study.to_toml(), encoding="utf-8")
-    assert study_of(tmp_path, None, config, {}, {}, {}) == study
+    config.write_text(quick.to_toml(), encoding="utf-8")
+    assert study(config=config) == quick
     with pytest.raises(CcrankError, match="no study given"):
-        study_of(tmp_path, None, None, {}, {}, {})
-    with pytest.raises(CcrankError, match=r"METHOD\.NAME=VALUE"):
-        method_options(["margin=0.5"])
+        study()
+    with pytest.raises(CcrankError, match=r"written like a\.b=c"):
+        dotted_options(["margin=0.5"], "a.b=c")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--models", "defualt"], "no model 'defualt'; did you mean 'default'"),
+        (["--models", "MODEL,defualt"], "did you mean 'default'"),
+        (["--layers", "1,31"], "there is no layer 31"),
+        (["--layers", "-9"], "there is no layer -9"),
+        (["--methods", "prompt-pair", "-o", "prompt-pair.template=pairr"], "did you mean 'pair'"),
+        (["--template", "singel={item} is {slot}"], "--template singel: .*did you mean 'single'"),
+        (["--datasets", "scalradj"], "did you mean 'scalaradj'"),
+        (["--datasets", "Reviews-leters"], "did you mean 'reviews-letters'"),
+    ],
+)
+def test_bad_input_is_refused_before_a_folder_exists(
+    given: list[str], message: str, model: str, task_files: tuple[str, str], tmp_path: Path
+) -> None:
+    """A wrong name of a model, layer, template or dataset is an error at once, and leaves nothing behind."""
+    out = tmp_path / "out"
+    command = ["bench", "--models", model, "--datasets", task_files[0], "--methods", "pca", "--out", str(out)]
+    command += [word.replace("MODEL", model) for word in given]
+    with pytest.raises(CcrankError, match=message):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    assert not out.exists()
+
+
+def test_a_template_of_ones_own_is_used_by_an_option(
+    model: str, task_files: tuple[str, str], tmp_path: Path
+) -> None:
+    """A new template is refused unless an option of a method names it."""
+    command = ["bench", "--models", model, "--datasets", task_files[0], "--methods", "prompt-point"]
+    command += ["--template", "mine={item} is {slot}", "--no-report", "--out", str(tmp_path / "out")]
+    with pytest.raises(CcrankError, match="no option uses a new one"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
+    done = CliRunner().invoke(app, [*command, "-o", "prompt-point.template=mine"], catch_exceptions=False)
+    assert done.exit_code == 0

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
-from ccrank.results import load_results
-from ccrank.taskfiles import read_tasks, write_tasks
 from tiny import save_model, tiny_model
+
+from ccrank.io.taskfiles import read_tasks, write_tasks
+from ccrank.study.results import load_results
 
 KILLS = 12
 PATIENCE = 3600

@@ -11,23 +11,26 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import kendalltau
+from synthetic_study import NO_PAIRS
+from tiny import tiny_model
 
 from ccrank.errors import CcrankError
-from ccrank.experiment import Study, run_study
-from ccrank.experiment.choice import Choice
-from ccrank.experiment.execute import run_probe
-from ccrank.experiment.units import TaskSet, Unit
-from ccrank.lm import Cost, Reader, ReadingCache
-from ccrank.probe_pipeline import LayerFit, TaskFit, TaskStates, closest_layer, states
-from ccrank.probe_pipeline.selection import read_anchors
-from ccrank.probing.objectives import Settings
+from ccrank.io.taskfiles import read_tasks, write_tasks
+from ccrank.methods.probe_pipeline import states
+from ccrank.methods.probe_pipeline.fitting import LayerFit, TaskFit, closest_layer
+from ccrank.methods.probe_pipeline.states import TaskStates, read_anchors
+from ccrank.methods.probing.objectives import Settings
+from ccrank.models import Cost, Reader, ReadingCache
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical, from_canonical
-from ccrank.results import load_results, summarise_results
+from ccrank.study.experiment.execute import run_probe
+from ccrank.study.experiment.method_spec import MethodSpec
+from ccrank.study.experiment.runner import run_study
+from ccrank.study.experiment.study import Study
+from ccrank.study.experiment.units import TaskSet, Unit
+from ccrank.study.results import load_results, summarise_results
 from ccrank.task import Criterion, Task
-from ccrank.taskfiles import read_tasks, write_tasks
-from experiment.conftest import Interrupting
-from tiny import tiny_model
+from study.experiment.conftest import Interrupting
 
 METHODS = ("pca", "triplet", "triplet:across-tasks", "sup-ccs:leave-one-out", "ccs-pair", "pca@embeddings")
 FAST = {name: {"epochs": 4} for name in ("triplet", "ccs-pair", "sup-ccs")}
@@ -45,7 +48,7 @@ def open_deep(tmp_path: Path) -> Opener:
 
 
 def study_of(files: Sequence[str], layers: str = "auto", methods: Sequence[str] = METHODS) -> Study:
-    named = {Choice.parse(one)[0].name for one in methods}
+    named = {MethodSpec.parse(one)[0].name for one in methods}
     options = {name: table for name, table in FAST.items() if name in named}
     return Study(("llama",), tuple(files), tuple(methods), seeds=2, layers=layers, options=options)
 
@@ -99,7 +102,7 @@ def test_planted_anchors_choose_the_layer() -> None:
         for one in range(4)
     )
     anchors = {index: generator.normal(size=8) for index in range(4)}
-    unit = Unit("m", "d", Choice("pca", "none"), "auto")
+    unit = Unit("m", "d", MethodSpec("pca", "none"), "auto")
     for place in range(3):
         with tempfile.TemporaryFile() as file:
             shared = TaskStates((5, 7, 9), seconds=8.0, anchors=anchors, _file=file, _row=(6,), _rows=32)
@@ -244,7 +247,7 @@ def test_kinds_are_means_over_the_layers_that_were_chosen() -> None:
     row = {
         "model": "m", "kind": "facts", "family": "probing", "split": "none", "n_items": 3, "seed": 0, "accuracy": 0.5,
         "free_accuracy": 0.5, "abs_tau": 0.5, "chance_abs_tau": 0.5, "chance_free_accuracy": 0.5, "consistency": 0.5,
-        "seconds": 1.0, "distinct_tokens": 3, "directed": False,
+        "seconds": 1.0, "distinct_tokens": 3, "directed": False, **NO_PAIRS,
     }  # fmt: skip
     layers = {
         "chosen": {"a": (4,), "b": (6,)},

@@ -13,21 +13,23 @@ import pytest
 
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.experiment import Study, run_study
-from ccrank.experiment.folder import StudyFolder
-from ccrank.experiment.units import load_task_sets, plan_units
-from ccrank.lm import Reader
+from ccrank.io.taskfiles import read_tasks, write_tasks
+from ccrank.methods.probe_pipeline.fitting import ProbeSpec, seed_scores
+from ccrank.methods.probe_pipeline.states import read_pair_states, read_single_states
+from ccrank.methods.probing.fits import fit_each, task_folds
+from ccrank.methods.probing.objectives import Settings
 from ccrank.metrics import evaluate
-from ccrank.probe_pipeline.fitting import ProbeSpec, seed_scores
-from ccrank.probing import fit_each, task_folds
-from ccrank.probing.objectives import Settings
-from ccrank.probing.reading import read_pair_states, read_single_states
+from ccrank.models import Reader
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical, from_canonical
-from ccrank.results import SCHEMA, load_failures, load_results, load_tasks
+from ccrank.study.experiment.runner import run_study
+from ccrank.study.experiment.study import Study
+from ccrank.study.experiment.study_folder import StudyFolder
+from ccrank.study.experiment.units import load_task_sets, plan_units
+from ccrank.study.results import load_failures, load_results, load_tasks
+from ccrank.study.results.schema import SCHEMA
 from ccrank.task import Criterion, Task
-from ccrank.taskfiles import read_tasks, write_tasks
-from experiment.conftest import Interrupting
+from study.experiment.conftest import Interrupting
 
 METHODS = ("prompt-pair", "prompt-list", "triplet", "triplet:across-tasks", "ccs-pair", "sup-ccs", "random")
 MORE = ("pca", "length", "frequency", "pca@embeddings")
@@ -117,12 +119,12 @@ def test_rows_are_the_grid_and_what_the_methods_give(
     reader, given = open_tiny("llama"), read_tasks(task_files[0])
     pair = frame[(frame["model"] == "llama") & (frame["dataset"] == "first")].set_index(["method", "task"])
     for ranking in rank_tasks(given, reader, "prompt-pair"):
-        row = pair.loc[("prompt-pair", ranking.task.id)]
+        row = pair.loc[[("prompt-pair", ranking.task.id)]].iloc[0]
         np.testing.assert_array_equal(row["scores"], ranking.scores)
         assert row["consistency"] == ranking.consistency["both_orders_agree"]
     sorted_tasks, orders = zip(*map(canonical, given), strict=True)
     states, _ = read_single_states(sorted_tasks, reader, load_templates(), [3])
-    scores, _ = seed_scores(
+    scores, *_ = seed_scores(
         sorted_tasks,
         [one[:, 0] for one in states],
         ProbeSpec("triplet", (0, 1), Settings(epochs=4), "across-tasks"),

@@ -11,24 +11,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from completion_server import KEY, StandIn, serving
+from tiny import tiny_model
 from typer.testing import CliRunner
 
 from ccrank.cli.app import app
-from ccrank.cli.bench import study_of
+from ccrank.cli.commands.bench import StudyFlags, study_of
+from ccrank.cli.options import TemplateFlags
 from ccrank.errors import CcrankError
-from ccrank.experiment import Study, run_study
-from ccrank.experiment.runner import Watcher
-from ccrank.lm import Reader, ReadingCache
-from ccrank.remote import client as remote_client
-from ccrank.remote import is_remote, open_model
-from ccrank.remote.client import KEY_VARIABLE
-from ccrank.remote.reader import METHODS
-from ccrank.results import load_environment, load_failures, load_results
+from ccrank.io.taskfiles import write_tasks
+from ccrank.models import Reader, ReadingCache
+from ccrank.models.remote import client as remote_client
+from ccrank.models.remote import is_remote, open_model
+from ccrank.models.remote.client import KEY_VARIABLE
+from ccrank.models.remote.remote_reader import METHODS
+from ccrank.study.experiment.runner import StudyWatcher, run_study
+from ccrank.study.experiment.study import Study
+from ccrank.study.results import load_environment, load_failures, load_results
 from ccrank.task import Criterion, Task
-from ccrank.taskfiles import write_tasks
-from completion_server import KEY, StandIn, serving
-from experiment.conftest import Interrupting, small_tasks, two_task_files
-from tiny import tiny_model
+from study.experiment.conftest import Interrupting, small_tasks, two_task_files
 
 SHARED_METHODS = ("poles", "prompt-pair", "length")
 """Methods whose scores are the same with log-probabilities as with logits."""
@@ -48,7 +49,7 @@ def stand_in(open_tiny: Callable[[str], Reader], monkeypatch: pytest.MonkeyPatch
         yield one
 
 
-class Listening(Watcher):
+class Listening(StudyWatcher):
     """Keeps what a study says, and may do something after a unit."""
 
     def __init__(self, after: Callable[[], None] = lambda: None) -> None:
@@ -160,16 +161,19 @@ def test_a_study_with_nothing_left_is_refused(
 def test_presets_leave_methods_out_and_flags_do_not(tmp_path: Path) -> None:
     """Methods of a preset, or of no choice, are left out; those that a user names are refused, unless the flag says
     otherwise; a folder continues as it began."""
-    assert study_of(tmp_path, "paper", None, {}, {}, {}).skip_unsupported
-    assert study_of(tmp_path, None, None, {"datasets": "everyday"}, {}, {}).skip_unsupported
-    for flags in ({"methods": "pca"}, {"skip_unsupported": False}):
-        assert not study_of(tmp_path, "paper", None, flags, {}, {}).skip_unsupported
-    named = {"datasets": "everyday", "methods": "pca"}
-    assert not study_of(tmp_path, None, None, named, {}, {}).skip_unsupported
-    assert study_of(tmp_path, None, None, {**named, "skip_unsupported": True}, {}, {}).skip_unsupported
-    for study in (Study(("a",), ("b",), ("pca",), skip_unsupported=True), Study(("a",), ("b",), ("pca",))):
-        (tmp_path / "config.toml").write_text(study.to_toml(), encoding="utf-8")
-        assert study_of(tmp_path, None, None, {}, {}, {}) == study
+
+    def study(**flags: Any) -> Study:
+        return study_of(tmp_path, StudyFlags(**flags), TemplateFlags(), {})
+
+    assert study(preset="paper").skip_unsupported
+    assert study(datasets="everyday").skip_unsupported
+    assert not study(preset="paper", methods="pca").skip_unsupported
+    assert not study(preset="paper", skip_unsupported=False).skip_unsupported
+    assert not study(datasets="everyday", methods="pca").skip_unsupported
+    assert study(datasets="everyday", methods="pca", skip_unsupported=True).skip_unsupported
+    for stored in (Study(("a",), ("b",), ("pca",), skip_unsupported=True), Study(("a",), ("b",), ("pca",))):
+        (tmp_path / "config.toml").write_text(stored.to_toml(), encoding="utf-8")
+        assert study() == stored
     with pytest.raises(CcrankError, match="skip_unsupported must be true or false"):
         Study.parse({"datasets": ["b"], "methods": ["pca"], "skip_unsupported": "yes"})
 
@@ -313,7 +317,7 @@ def test_a_task_that_the_server_refuses_is_set_apart(tmp_path: Path, stand_in: S
     [
         (("{server}",), {"dtype": "bfloat16"}, "--dtype"),
         (("{server}", "llama"), {"chat": True}, "--chat"),
-        (("{server}", "llama"), {"batch_tokens": 512}, None),
+        (("{server}", "{folder}"), {"batch_tokens": 512}, None),
     ],
 )
 def test_reader_options_beside_servers(
@@ -326,7 +330,11 @@ def test_reader_options_beside_servers(
 ) -> None:
     """Options of loading concern the loaded models of a study; where there are none, and where an option changes
     prompts, they are refused before anything is read."""
-    named = tuple(one.replace("{server}", f"openai:{stand_in.url}#tiny") for one in models)
+    (tmp_path / "config.json").write_text(
+        "{}", encoding="utf-8"
+    )  # the folder of a model that cannot be loaded
+    server = f"openai:{stand_in.url}#tiny"
+    named = tuple(one.format(server=server, folder=tmp_path) for one in models)
     study = Study(named, task_files[:1], ("length",), reader=reader)
     if refused:
         with pytest.raises(CcrankError, match=rf"{refused} .*is for models that ccrank loads itself"):
@@ -334,7 +342,7 @@ def test_reader_options_beside_servers(
         assert stand_in.asked == []
     else:
         report = run_study(study, tmp_path / "out")
-        assert {one["model"] for one in report.failures} == {"llama"}  # there is no such model
+        assert {one["model"] for one in report.failures} == {str(tmp_path)}
 
 
 def test_bench_on_the_command_line(task_files: tuple[str, str], tmp_path: Path, stand_in: StandIn) -> None:

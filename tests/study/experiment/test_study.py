@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccrank.errors import CcrankError
-from ccrank.experiment.choice import Choice
-from ccrank.experiment.study import Study, preset, to_toml
-from ccrank.experiment.units import TaskSet, load_task_sets, plan_units, spread
-from ccrank.methods import METHODS
-from ccrank.probing.objectives import OBJECTIVES
-from ccrank.probing.sub_batches import SUB_BATCHES
-from ccrank.toml import parse_toml
+from ccrank.methods.probing.objectives import OBJECTIVES
+from ccrank.methods.probing.sub_batches import SUB_BATCHES
+from ccrank.methods.registry import METHODS
+from ccrank.study.experiment.method_spec import MethodSpec
+from ccrank.study.experiment.study import Study, preset, to_toml
+from ccrank.study.experiment.units import TaskSet, load_task_sets, plan_units, spread
+from ccrank.util.files import parse_toml
 
 PAPER_DATASETS = {"synthfacts", "scalaradj", "wikilists", "synthcontext", "reviews", "entsalience"}
 
@@ -73,6 +73,29 @@ def test_quick_preset_is_part_of_the_paper_preset() -> None:
     assert quick.limit <= 10
 
 
+def test_dataset_options_are_part_of_the_study(tmp_path: Path) -> None:
+    """They are checked before anything is read, come back from the study's file, and are compared on resuming."""
+    entries = preset("quick") | {
+        "dataset_options": {"entsalience": {"words": "none"}, "reviews": {"words": 25}}
+    }
+    study = Study.parse(entries)
+    assert study.dataset_options == {"entsalience": {"words": None}, "reviews": {"words": 25}}
+    path = tmp_path / "study.toml"
+    path.write_text(study.to_toml(), encoding="utf-8")
+    assert Study.load(path) == study
+    other = Study.parse(entries | {"dataset_options": {}}).fingerprint()
+    assert study.fingerprint()["dataset_options.reviews.words"] == 25
+    assert study.fingerprint() != other
+    for bad, message in (
+        ({"entsaliance": {"words": 9}}, "did you mean 'entsalience'"),
+        ({"entsalience": {"wrds": 9}}, "did you mean 'words'"),
+        ({"entsalience": {"words": 0}}, "must be at least 1"),
+        ({"entsalience": 9}, "must be a table"),
+    ):
+        with pytest.raises(CcrankError, match=message):
+            Study.parse(entries | {"dataset_options": bad})
+
+
 @pytest.mark.parametrize("name", ["paper", "quick"])
 def test_a_study_survives_its_file(name: str, tmp_path: Path) -> None:
     """Written as TOML and read again, a study has the same fingerprint."""
@@ -126,7 +149,7 @@ def test_toml_is_read_back(table: dict[str, Any]) -> None:
 )
 def test_choices(text: str, expected: list[str]) -> None:
     """A method without a split gets those that make sense for it."""
-    assert [str(choice) for choice in Choice.parse(text)] == expected
+    assert [str(choice) for choice in MethodSpec.parse(text)] == expected
 
 
 @pytest.mark.parametrize(
@@ -151,7 +174,7 @@ def test_choices(text: str, expected: list[str]) -> None:
 def test_wrong_choices_are_refused(text: str) -> None:
     """What no study can run is refused when it is named, with the offending text."""
     with pytest.raises(CcrankError):
-        Choice.parse(text)
+        MethodSpec.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-
-from ccrank.report import figures
-from ccrank.report.study import write_report
-from ccrank.task import Task
 from synthetic_study import make_results, make_tasks, write_study
+
+from ccrank.study.report.write_report import DRAWINGS, write_report
+from ccrank.task import Task
 
 HOSTILE_ITEMS = (
     "<script>window.hacked = 1</script>",
@@ -62,7 +61,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.write('{"task": "<img src=x onerror=window.hacked=1>", "error": "bad \\"quote\\" & <b>"}\n')
     with pytest.MonkeyPatch.context() as patch:
         # Enough to see that figures are put into the page; the others are drawn in their own tests.
-        patch.setattr(
-            figures, "FIGURES", tuple(kind for kind in figures.FIGURES if kind.name in REPORT_FIGURES)
-        )
+        kept = {name: draw for name, draw in DRAWINGS.items() if name in REPORT_FIGURES}
+        patch.setattr("ccrank.study.report.write_report.DRAWINGS", kept)
         return write_report(folder)

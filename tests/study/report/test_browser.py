@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from chromium import CHROMIUM, FLAGS, PATIENCE
-from report.conftest import HOSTILE_ITEMS
+
+from study.report.conftest import HOSTILE_ITEMS
 
 playwright = pytest.importorskip("playwright.sync_api", reason="the page is tested with playwright")
 

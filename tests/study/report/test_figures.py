@@ -13,17 +13,17 @@ from matplotlib.colors import to_rgb
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from ccrank.report.figures import FIGURES
-from ccrank.report.figures_bars import figure_across, figure_datasets, figure_main
-from ccrank.report.figures_points import (
+from ccrank.study.report.figures_bars import figure_across, figure_datasets, figure_main
+from ccrank.study.report.figures_points import (
     example_rows,
     figure_consistency,
     figure_cost,
     figure_layers,
     figure_scales,
 )
-from ccrank.report.figures_style import FAMILY_LOOKS, image_bytes, spread
-from ccrank.results.tables import kind_summary
+from ccrank.study.report.figures_style import FAMILY_LOOKS, image_bytes, spread
+from ccrank.study.report.write_report import DRAWINGS
+from ccrank.study.results.tables import kind_summary
 from ccrank.task import Task
 
 Tasks = dict[tuple[str, str], Task]
@@ -48,8 +48,8 @@ def test_every_figure_is_drawn_and_leaves_the_settings_alone(
     before = dict(matplotlib.rcParams)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for kind in FIGURES:
-            assert isinstance(kind.draw(small, tasks_by_key), Figure), kind.name
+        for name, draw in DRAWINGS.items():
+            assert isinstance(draw(small, tasks_by_key), Figure), name
     assert dict(matplotlib.rcParams) == before
 
 
@@ -76,7 +76,7 @@ def test_figures_without_their_data_are_left_out(small: pd.DataFrame, tasks_by_k
     assert figure_cost(small.assign(distinct_tokens=0)) is None
     assert figure_consistency(small.assign(consistency=float("nan"))) is None
     without_gold = small.assign(tau=np.nan, abs_tau=np.nan, accuracy=np.nan, free_accuracy=np.nan)
-    assert [kind.name for kind in FIGURES if kind.draw(without_gold, tasks_by_key) is not None] == []
+    assert [name for name, draw in DRAWINGS.items() if draw(without_gold, tasks_by_key) is not None] == []
 
 
 def test_bars_of_the_main_figure_are_the_numbers_of_the_table(small: pd.DataFrame) -> None:

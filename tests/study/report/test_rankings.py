@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccrank.metrics import kendall_tau
-from ccrank.report import rankings
-from ccrank.report.rankings import DIGITS, LEVELS, pack_rankings, pack_scores, script_json
+from ccrank.study.report import encoded_rankings as rankings
+from ccrank.study.report.encoded_rankings import DIGITS, LEVELS, pack_rankings, pack_scores, script_json
 from ccrank.task import Task
 
 
@@ -76,7 +76,7 @@ def test_too_many_tasks_are_thinned_evenly(
     """Within a small budget fewer tasks are kept, from the first to the last, and the rest is counted."""
     everything = pack_rankings(results, tasks_by_key)
     size = len(script_json(everything["tasks"]))
-    monkeypatch.setattr(rankings, "MOST_BYTES", size // 3)
+    monkeypatch.setattr(rankings, "MAX_BYTES", size // 3)
     packed = pack_rankings(results, tasks_by_key)
     assert 0 < len(packed["tasks"]) < len(everything["tasks"])
     assert len(packed["tasks"]) + packed["left_out"] == len(everything["tasks"])

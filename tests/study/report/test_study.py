@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from synthetic_study import write_study
 
 from ccrank.errors import CcrankError
 from ccrank.metrics import Floor
-from ccrank.report import figures
-from ccrank.report.page import headline_words
-from ccrank.report.study import read_study, write_report
-from ccrank.results.tables import Best, Headline
+from ccrank.study.report.report_page import headline_words
+from ccrank.study.report.write_report import read_study, write_report
+from ccrank.study.results.tables import Best, Headline
 from ccrank.task import Criterion, Task
-from report.conftest import HOSTILE_ITEMS, HOSTILE_MODEL, REPORT_FIGURES
-from synthetic_study import write_study
+from study.report.conftest import HOSTILE_ITEMS, HOSTILE_MODEL, REPORT_FIGURES
 
 
 class Elements(HTMLParser):
@@ -96,7 +95,16 @@ def test_images_have_words_and_tables_have_captions(report: Path) -> None:
 @pytest.fixture
 def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests are about the page; its figures have their own."""
-    monkeypatch.setattr(figures, "FIGURES", ())
+    monkeypatch.setattr("ccrank.study.report.write_report.DRAWINGS", {})
+
+
+@pytest.mark.parametrize("split", ["across-tasks", "leave-one-out", "same-task"])
+def test_one_method_in_any_split_has_a_report(tmp_path: Path, results: pd.DataFrame, split: str) -> None:
+    """Supervised probes that are only tested on other tasks have no main setting, and a report without it."""
+    runs = (results["method"] == "sup-ccs") & (results["split"] == "same-task") & (results["seed"] == 0)
+    results[runs].assign(split=split).to_parquet(tmp_path / "results.parquet")
+    page = write_report(tmp_path).read_text(encoding="utf-8")
+    assert "sup-ccs" in page
 
 
 @pytest.mark.usefixtures("without_figures")

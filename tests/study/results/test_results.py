@@ -11,15 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from ccrank.errors import CcrankError
 from ccrank.metrics import chance_abs_tau, evaluate
-from ccrank.results import export, load_results
-from ccrank.results.schema import PAIR_MEASURES, SCHEMA, table_of
-from ccrank.results.summary import choose, summarise_results
+from ccrank.study.results import export, load_results
+from ccrank.study.results.schema import SCHEMA, table_of
+from ccrank.study.results.summary import choose, summarise_results
 from ccrank.task import Criterion, Task
 
 
@@ -51,6 +49,7 @@ def synthetic() -> tuple[pd.DataFrame, dict[tuple[str, str], Task]]:
                     "layer": 4 if method == "random" else -1,
                     "seed": seed,
                     "split": "none",
+                    "fold": -1,
                     "tau": found.tau,
                     "abs_tau": found.abs_tau,
                     "accuracy": found.accuracy,
@@ -111,15 +110,9 @@ def test_accuracies_of_pairs_are_in_every_form() -> None:
     assert r"$\pm$" in others
 
 
-def test_results_of_older_versions_have_no_accuracy_of_pairs(tmp_path: Path) -> None:
-    """A table without the newer columns is read, with NaN in them; one that lacks another column is refused."""
+def test_a_table_without_a_column_is_refused(tmp_path: Path) -> None:
+    """What is no table of a study is named with the columns that it lacks."""
     frame, _ = synthetic()
-    frame.drop(columns=list(PAIR_MEASURES)).to_parquet(tmp_path / "results.parquet")
-    found = load_results(tmp_path)
-    assert found[list(PAIR_MEASURES)].isna().all(axis=None)
-    pd.testing.assert_frame_equal(
-        found.drop(columns=list(PAIR_MEASURES)), frame.drop(columns=list(PAIR_MEASURES))
-    )
     frame.drop(columns="tau").to_parquet(tmp_path / "results.parquet")
     with pytest.raises(CcrankError, match="lacks the columns \\['tau'\\]"):
         load_results(tmp_path)
@@ -183,7 +176,7 @@ def test_deviations_are_those_of_the_seeds_means() -> None:
 
 def test_common_directions_are_those_of_held_out_tasks() -> None:
     """|mean τ| over a fold's tasks, mean over folds and seeds, for training across tasks only; a task without gold is
-    left out; a table from before folds were stored has none."""
+    left out."""
     frame, _ = synthetic()
     frame = frame[(frame["model"] == "m_2") & (frame["method"] == "random") & (frame["dataset"] == "texts")]
     assert math.isnan(summarise_results(frame)[0]["common_tau"])
@@ -200,18 +193,6 @@ def test_common_directions_are_those_of_held_out_tasks() -> None:
     assert 0 < entry["common_tau_chance"] < 1
     assert 0 < entry["common_tau_p"] <= 1
     assert "common_tau" not in summarise_results(frame, "kind")[0]
-    assert math.isnan(summarise_results(frame.drop(columns="fold"))[0]["common_tau"])
-
-
-def test_older_tables_have_no_folds(tmp_path: Path) -> None:
-    """A study that was stored before a column existed is loaded with the column's default."""
-    frame, _ = synthetic()
-    table = pa.Table.from_pandas(frame, schema=SCHEMA, preserve_index=False)
-    pq.write_table(table.drop_columns(["fold"]), tmp_path / "results.parquet")
-    loaded = load_results(tmp_path)
-    assert list(loaded.columns) == SCHEMA.names
-    assert (loaded["fold"] == -1).all()
-    assert loaded["fold"].dtype == np.int32
 
 
 def test_tasks_without_gold_count_but_do_not_score() -> None:

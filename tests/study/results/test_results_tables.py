@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
 from scripts import load_benchmark
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 script = load_benchmark("label_free")
 tables = load_benchmark("reproduction_tables")
 COLUMNS = {

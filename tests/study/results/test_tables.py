@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from ccrank.metrics import Floor, abs_tau, chance_floor, kendall_tau, p_value_abs_tau, p_value_tau
-from ccrank.results.tables import (
+from ccrank.study.results.tables import (
     FAMILIES,
     floor_of,
     headlines,

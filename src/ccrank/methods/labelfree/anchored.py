@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ccrank.methods.probing.fits import task_folds
+from ccrank.methods.probing.probe import Probe
 from ccrank.metrics import tau_b
-from ccrank.probing import Probe
-from ccrank.probing.crossval import task_folds
-from ccrank.standardise import FLOAT32_ROUNDING, z_scores
+from ccrank.util.cancellation import check
+from ccrank.util.zscores import FLOAT32_ROUNDING, z_scores
 
 OWN_ANCHOR = 0.5
 """How much a task's own anchor counts beside the probe that was fitted on the other tasks."""
@@ -25,7 +26,6 @@ RIDGE = 3.0
 """The penalty of that prediction, relative to the width of the states."""
 LEAST_SMOOTHED = 8
 """Shorter lists are not smoothed: too few items to fit on."""
-
 
 Place = tuple[str, int]
 """Where states are read: at the slot or the item's last token, and of which layer."""
@@ -73,37 +73,45 @@ def anchored_scores(
     better position, by how well they predict held-out anchors: the best layers depend on the criterion.
     """
     count, depth = len(states), states[0].shape[1]
-    fold = task_folds(count, min(folds, count))
+    fold_of_task = task_folds(count, min(folds, count))
     targets = [z_scores(anchor) for anchor in anchors]
     by_place = [np.empty((depth, len(target))) for target in targets]
     weights = np.empty((depth, states[0].shape[2]))
     for place in range(depth):
-        rows = [_states_z(one[:, place].astype(float)) for one in states]
-        weights[place] = _ridge(rows, targets, ridge)
-        for number in range(fold.max() + 1):
-            seen = [index for index in range(count) if fold[index] != number]
-            found = _ridge([rows[index] for index in seen], [targets[index] for index in seen], ridge)
-            for index in np.flatnonzero(fold == number):
-                by_place[index][place] = z_scores(rows[index] @ found)
+        check()
+        rows = [_states_z(task_states[:, place].astype(float)) for task_states in states]
+        weights[place] = _fit_pool(rows, targets, ridge)
+        for number in range(fold_of_task.max() + 1):
+            seen = [index for index in range(count) if fold_of_task[index] != number]
+            fold_weights = _fit_pool(
+                [rows[index] for index in seen], [targets[index] for index in seen], ridge
+            )
+            for index in np.flatnonzero(fold_of_task == number):
+                by_place[index][place] = z_scores(rows[index] @ fold_weights)
     agreement = np.array(
         [
-            np.mean([tau_b(own[place], target) for own, target in zip(by_place, targets, strict=True)])
+            np.mean([tau_b(table[place], target) for table, target in zip(by_place, targets, strict=True)])
             for place in range(depth)
         ]
     )
     chosen = _better_half(agreement, places)
     scores = [
-        z_scores(own[chosen].mean(axis=0)) + OWN_ANCHOR * target
-        for own, target in zip(by_place, targets, strict=True)
+        z_scores(table[chosen].mean(axis=0)) + OWN_ANCHOR * target
+        for table, target in zip(by_place, targets, strict=True)
     ]
     return Anchored(scores, by_place, agreement, weights, tuple(places))
+
+
+def _fit_pool(rows: Sequence[np.ndarray], targets: Sequence[np.ndarray], ridge: float) -> np.ndarray:
+    table = np.concatenate(rows)
+    return _ridge(table, np.concatenate(targets), ridge * len(table))
 
 
 def _better_half(agreement: np.ndarray, places: Sequence[Place]) -> np.ndarray:
     """The half of the layers that agrees best, at the position of the layer that agrees best of all: their places."""
     best = places[int(agreement.argmax())][0]
-    own = np.array([index for index, (position, _) in enumerate(places) if position == best])
-    return own[np.argsort(-agreement[own], kind="stable")][: -(-len(own) // 2)]
+    at_best = np.array([index for index, (position, _) in enumerate(places) if position == best])
+    return at_best[np.argsort(-agreement[at_best], kind="stable")][: -(-len(at_best) // 2)]
 
 
 def smoothed(states: np.ndarray, anchor: np.ndarray, ridge: float = RIDGE) -> np.ndarray:
@@ -128,17 +136,13 @@ def fitted_and_left_out(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The weights of the prediction that `smoothed` uses, fitted on all items, for items that are not in the list; and
     the predictions of its own items from the others. (N, d) Z-scored states, (N,) -> (d,), (N,)"""
-    count, width = rows.shape
-    penalty = ridge * width
-    if count <= width:
-        weights = rows.T @ np.linalg.solve(rows @ rows.T + penalty * np.eye(count), target)
-    else:
-        weights = np.linalg.solve(rows.T @ rows + penalty * np.eye(width), rows.T @ target)
-    return np.asarray(weights), _left_out(rows, target, penalty)
+    penalty = ridge * rows.shape[1]
+    return _ridge(rows, target, penalty), _left_out(rows, target, penalty)
 
 
 def _left_out(rows: np.ndarray, target: np.ndarray, penalty: float) -> np.ndarray:
     """Ridge predictions of each row by a fit on all others: y_i − (y_i − ŷ_i)/(1 − h_i), h the diagonal of the hat."""
+    check()
     count, width = rows.shape
     if count <= width:
         gram = rows @ rows.T
@@ -156,11 +160,9 @@ def _states_z(states: np.ndarray) -> np.ndarray:
     return np.asarray(z_scores(states, axis=0, rounding=FLOAT32_ROUNDING))
 
 
-def _ridge(rows: Sequence[np.ndarray], targets: Sequence[np.ndarray], ridge: float) -> np.ndarray:
-    table, aim = np.concatenate(rows), np.concatenate(targets)
-    if len(table) < table.shape[1]:
-        # Fewer items than dimensions: the dual system is the smaller one, and gives the same solution.
-        gram = table @ table.T + ridge * len(table) * np.eye(len(table))
-        return np.asarray(table.T @ np.linalg.solve(gram, aim))
-    gram = table.T @ table + ridge * len(table) * np.eye(table.shape[1])
-    return np.asarray(np.linalg.solve(gram, table.T @ aim))
+def _ridge(rows: np.ndarray, target: np.ndarray, penalty: float) -> np.ndarray:
+    """w = argmin Σ (wᵀx − a)² + penalty · |w|², by the smaller of the dual and primal systems. (N, d), (N,) -> (d,)"""
+    count, width = rows.shape
+    if count <= width:
+        return np.asarray(rows.T @ np.linalg.solve(rows @ rows.T + penalty * np.eye(count), target))
+    return np.asarray(np.linalg.solve(rows.T @ rows + penalty * np.eye(width), rows.T @ target))

@@ -1,28 +1,32 @@
-"""One ranking from several label-free signals, and how far they agree."""
+"""One ranking from several label-free signals: their mean, how far they agree, and how likely the order is right."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb
+from math import comb, isfinite, nan
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaincc, ndtr
 
-from ccrank.exemplars import WRITTEN
-from ccrank.labelfree.signals import read_likelihood, read_poles
-from ccrank.lm import Cost, ReaderLike
-from ccrank.lm.layers import middle_and_late
-from ccrank.lm.reader import Progress
-from ccrank.lm.watch import Watcher, by_item
+from ccrank.confidence import Features, confidence_of
+from ccrank.criteria.exemplars import WRITTEN
+from ccrank.criteria.lexicon import poles_of
+from ccrank.methods.labelfree.signals import are_texts, read_likelihood, read_poles
+from ccrank.methods.query_likelihood import describe_relevance
 from ccrank.metrics import tau_b
+from ccrank.models import Cost, ReaderLike
+from ccrank.models.reader_like import middle_and_late
+from ccrank.models.reading import PartialProgress, Progress, by_item
 from ccrank.prompts import Templates
-from ccrank.standardise import z_scores
+from ccrank.ranking import Answer
 from ccrank.task import Task
+from ccrank.util.zscores import z_scores, z_scores_of_mean
 
-MOST_WRITTEN, LEAST_WRITTEN, FULL_AGREEMENT = 0.7, 0.33, 0.5
-"""Its weight where the other signals do not agree at all, and where their mean τ is the last number or more."""
+MAX_WRITTEN, MIN_WRITTEN, FULL_AGREEMENT = 0.7, 0.33, 0.5
+"""The weight of the exemplars where the other signals do not agree, and where their mean τ is `FULL_AGREEMENT`."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +42,13 @@ class Signals:
         if WRITTEN not in self.scores:
             return mean
         share = self.written_share()
-        return np.asarray(share * self.scores[WRITTEN] + (1 - share) * z_scores(mean))
+        return np.asarray(share * self.scores[WRITTEN] + (1 - share) * z_scores_of_mean(mean))
 
     def written_share(self) -> float:
         """The weight of the exemplars beside that of all other signals together."""
         agreement = self.agreement()[0]
         agreed = min(max(agreement / FULL_AGREEMENT, 0.0), 1.0) if np.isfinite(agreement) else 0.5
-        return MOST_WRITTEN - (MOST_WRITTEN - LEAST_WRITTEN) * agreed
+        return MAX_WRITTEN - (MAX_WRITTEN - MIN_WRITTEN) * agreed
 
     def _others(self) -> list[np.ndarray]:
         return [row for name, row in self.scores.items() if name != WRITTEN]
@@ -115,28 +119,69 @@ def read_signals(
     states: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     layers: tuple[int, ...] = ()
     cost = Cost()
-    asked = [index for index, task in enumerate(tasks) if with_states or headless or not task.context]
-    if asked:
-        own = [tasks[index] for index in asked]
-        found = read_poles(
-            own, reader, templates, layers=middle_and_late(reader.depth), progress=progress, written=written
+    by_states = [index for index, task in enumerate(tasks) if with_states or headless or not task.context]
+    if by_states:
+        readings = read_poles(
+            [tasks[index] for index in by_states],
+            reader,
+            templates,
+            layers=middle_and_late(reader.depth),
+            progress=progress,
+            written=written,
         )
-        layers, cost = found.layers, found.cost
-        for place, index in enumerate(asked):
-            states[index] = found.states[place], found.item_states[place]
+        layers, cost = readings.layers, readings.cost
+        for row, index in enumerate(by_states):
+            states[index] = readings.states[row], readings.item_states[row]
             if headless or not tasks[index].context:
-                if found.poles:
-                    signals[index]["poles"] = found.poles[place]
-                signals[index]["axis"] = found.axis[place]
-                if (by_exemplars := found.exemplars[place]) is not None:
-                    signals[index][WRITTEN] = by_exemplars
-                if isinstance(progress, Watcher) and len(tasks) == 1:
-                    so_far = Signals({name: z_scores(one) for name, one in signals[index].items()})
-                    progress.partial(by_item(tasks[index].items, so_far.total()))
+                if readings.poles:
+                    signals[index]["poles"] = z_scores(readings.poles[row])
+                signals[index]["axis"] = z_scores(readings.axis[row])
+                if (by_exemplars := readings.exemplars[row]) is not None:
+                    signals[index][WRITTEN] = z_scores(by_exemplars)
+                if isinstance(progress, PartialProgress) and len(tasks) == 1:
+                    progress.partial(by_item(tasks[index].items, Signals(signals[index]).total()))
     if not headless:
-        likelihood, spent = read_likelihood(tasks, reader, templates, progress=progress)
+        likelihoods, spent = read_likelihood(tasks, reader, templates, progress=progress)
         cost += spent
-        for own_signals, scores in zip(signals, likelihood, strict=True):
-            own_signals.update(scores)
-    standardised = [Signals({name: z_scores(one) for name, one in raw.items()}) for raw in signals]
-    return SignalReadings(standardised, states, layers, cost)
+        for task_signals, by_wording in zip(signals, likelihoods, strict=True):
+            task_signals.update({wording: z_scores(scores) for wording, scores in by_wording.items()})
+    return SignalReadings([Signals(task_signals) for task_signals in signals], states, layers, cost)
+
+
+def answer_of(task: Task, signals: Signals, scores: np.ndarray, cost: Cost, probe: object = None) -> Answer:
+    """Scores with the signals that they were made of and the confidence in them."""
+    words = poles_of(task.criterion)
+    details = {
+        "poles": [words.low[0], words.high[0]],
+        "signals": {name: by_item(task.items, row) for name, row in signals.scores.items()},
+    }
+    agreement, p_value = signals.agreement()
+    understood = task.criterion.understood
+    features = Features(
+        n_items=len(task.items),
+        agreement=agreement,
+        p_value=p_value,
+        kind="context" if task.context else "text" if are_texts(task.items) else "name",
+        poles=words.source if understood is None else understood.source,
+        category=task.criterion.category is not None,
+    )
+    consistency = {"signals_agree": agreement, "signals_p_value": p_value}
+    return Answer(scores, consistency, cost, details, probe, confidence=confidence_of(features))
+
+
+def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
+    """The poles, how far the signals agree and what labels changed, as phrases."""
+    phrases = []
+    if isfinite(agree := consistency.get("signals_agree", nan)):
+        low, high = details["poles"]
+        phrases += [f"from {low} to {high}", f"the signals agree (mean τ = {agree:.2f}; 0 by chance)"]
+    phrases += describe_relevance(consistency, details)
+    if "labels" in details:
+        labels = details["labels"]
+        phrases.append(f"{labels['labels']} labels on {labels['labelled']} items")
+        if labels["left_out_tau"] is not None:
+            phrases.append(
+                f"left out, labels are predicted at τ = {labels['left_out_tau']:+.2f} "
+                f"({labels['label_free_tau']:+.2f} without labels)"
+            )
+    return phrases

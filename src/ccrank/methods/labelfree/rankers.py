@@ -1,4 +1,4 @@
-"""The label-free methods: each signal alone, and all of them together."""
+"""The label-free methods: each signal alone, and all of them together; and their prompts, for `ccrank cost`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,29 @@ from typing import Any
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.labelfree.anchored import anchored_scores, smoothed
-from ccrank.labelfree.answers import answer_of
-from ccrank.labelfree.combine import read_signals
-from ccrank.labelfree.signals import Wording, read_likelihood, read_poles
-from ccrank.labelfree.with_labels import task_labels, with_labels
-from ccrank.labelled.kernel import States
-from ccrank.labels import Labels
-from ccrank.lm import Cost, ReaderLike
-from ccrank.lm.layers import middle_and_late
-from ccrank.lm.reader import Progress
-from ccrank.lm.reading import shares_by_items
-from ccrank.prompts import Templates
+from ccrank.methods.labelfree.anchored import anchored_scores, smoothed
+from ccrank.methods.labelfree.combine import answer_of, read_signals
+from ccrank.methods.labelfree.signals import (
+    Wording,
+    likelihood_prompts,
+    pole_prompts,
+    read_likelihood,
+    read_poles,
+    texts_for,
+    wordings_of,
+)
+from ccrank.methods.labelled.lists import task_labels, with_labels
+from ccrank.methods.labelled.prior import States
+from ccrank.methods.query_likelihood import query_likelihood, query_likelihood_requests
+from ccrank.models import Cost, ReaderLike
+from ccrank.models.reader_like import middle_and_late
+from ccrank.models.reading import Progress, Request, shares_by_items
+from ccrank.prompts import Form, Templates
 from ccrank.ranking import Answer
-from ccrank.relevance.query_likelihood import query_likelihood
-from ccrank.standardise import z_scores
 from ccrank.task import Task, by_criterion
+from ccrank.util.zscores import z_scores
 
-LEAST_TASKS = 4
+MIN_TASKS = 4
 """Fewer tasks of one criterion are too few to fit a probe on."""
 
 
@@ -58,38 +63,24 @@ def auto(
     Tasks with a query are ranked by `query-likelihood`, plus scores of a first stage where they have them, or
     `first_stage=bm25`.
     """
-    asked = [index for index, task in enumerate(tasks) if task.query is not None]
-    if asked:
-        return _with_queries(tasks, asked, reader, templates, anchor, labels, first_stage, progress)
-    if labels is not None:
-        known = task_labels(tasks, labels)
-        if any(map(len, known)):
-            return _with_labels(tasks, reader, templates, known, anchor, exemplars, progress)
-    return _label_free(tasks, reader, templates, anchor, progress, written=exemplars)[0]
-
-
-def _with_queries(
-    tasks: Sequence[Task],
-    asked: Sequence[int],
-    reader: ReaderLike,
-    templates: Templates,
-    anchor: bool,
-    labels: Any,
-    first_stage: str,
-    progress: Progress | None,
-) -> list[Answer]:
-    """Tasks with a query by query likelihood, the others by signals."""
-    if labels is not None:
+    by_query = [index for index, task in enumerate(tasks) if task.query is not None]
+    if by_query and labels is not None:
         raise CcrankError(
-            f"task {tasks[asked[0]].id!r} has a query, and labels do not change a ranking by query; leave them out"
+            f"task {tasks[by_query[0]].id!r} has a query, and labels do not change a ranking by query; leave them out"
         )
-    relevance = query_likelihood(
-        [tasks[index] for index in asked], reader, templates, first_stage=first_stage, progress=progress
-    )
-    answers = dict(zip(asked, relevance, strict=True))
+    answers: dict[int, Answer] = {}
+    if by_query:
+        some = [tasks[index] for index in by_query]
+        found = query_likelihood(some, reader, templates, first_stage=first_stage, progress=progress)
+        answers = dict(zip(by_query, found, strict=True))
     others = [index for index in range(len(tasks)) if index not in answers]
     if others:
-        found, _ = _label_free([tasks[index] for index in others], reader, templates, anchor, progress)
+        some = [tasks[index] for index in others]
+        known = [] if labels is None else task_labels(some, labels)
+        labelled = any(map(len, known))
+        found, states = _label_free(some, reader, templates, anchor, progress, labelled, exemplars)
+        if labelled:
+            found = with_labels(some, reader, templates, known, found, states)
         answers.update(zip(others, found, strict=True))
     return [answers[index] for index in range(len(tasks))]
 
@@ -103,80 +94,52 @@ def _label_free(
     with_states: bool = False,
     written: bool = True,
 ) -> tuple[list[Answer], dict[int, States]]:
-    """The label-free answers, and the states that were read on the way; of all tasks on request.
+    """The label-free answers, and the states that were read on the way: of all tasks if `with_states`.
 
     `written`: take the exemplars that were written for a criterion, if there are any.
     """
     groups = by_criterion(tasks)
-    pooled = {criterion for criterion, members in groups.items() if anchor and len(members) >= LEAST_TASKS}
+    pooled = {criterion for criterion, members in groups.items() if anchor and len(members) >= MIN_TASKS}
     answers: dict[int, Answer] = {}
     states: dict[int, States] = {}
-    together = [
-        index for criterion, members in groups.items() if criterion not in pooled for index in members
-    ]
-    if together:
-        own = [tasks[index] for index in together]
-        read = read_signals(own, reader, templates, progress, with_states, written)
-        for place, (index, cost) in enumerate(zip(together, shares_by_items(read.cost, own), strict=True)):
-            scores = read.signals[place].total()
-            if place in read.states:
-                states[index] = read.states[place]
+    alone = [index for criterion, members in groups.items() if criterion not in pooled for index in members]
+    if alone:
+        some = [tasks[index] for index in alone]
+        read = read_signals(some, reader, templates, progress, with_states, written)
+        for row, (index, cost) in enumerate(zip(alone, shares_by_items(read.cost, some), strict=True)):
+            scores = read.signals[row].total()
+            if row in read.states:
+                states[index] = read.states[row]
                 if anchor and (reader.loaded.missing_head or not tasks[index].context):
-                    scores = smoothed(read.states[place][1], scores)
-            answers[index] = answer_of(tasks[index], read.signals[place], scores, cost)
+                    scores = smoothed(read.states[row][1], scores)
+            answers[index] = answer_of(tasks[index], read.signals[row], scores, cost)
     for criterion in pooled:
-        own = [tasks[index] for index in groups[criterion]]
-        found, own_states = _anchored(own, reader, templates, 1.0, progress, written)
-        answers.update(zip(groups[criterion], found, strict=True))
-        states.update({groups[criterion][place]: one for place, one in own_states.items()})
+        members = groups[criterion]
+        pool_answers, pool_states = _anchored(
+            [tasks[index] for index in members], reader, templates, 1.0, progress, written
+        )
+        answers.update(zip(members, pool_answers, strict=True))
+        states.update({members[row]: task_states for row, task_states in pool_states.items()})
     return [answers[index] for index in range(len(tasks))], states
 
 
 def auto_reads_states(tasks: Sequence[Task], options: Mapping[str, Any]) -> bool:
     """Whether `auto` reads hidden states: for lists without a context, for four or more lists of one criterion, and
     for labels; never for documents with a query.
-
-    Parameters
-    ----------
-    tasks
-        The tasks that are ranked together.
-    options
-        The options of `auto`.
     """
     plain = [task for task in tasks if task.query is None]
     if plain and (options.get("labels") is not None or not all(task.context for task in plain)):
         return True
-    pooled = any(len(members) >= LEAST_TASKS for members in by_criterion(plain).values())
+    pooled = any(len(members) >= MIN_TASKS for members in by_criterion(plain).values())
     return pooled and bool(options.get("anchor", True))
 
 
 def label_free_states(
     task: Task, reader: ReaderLike, templates: Templates, progress: Progress | None = None
 ) -> tuple[Answer, States]:
-    """What `auto` gives for one task, and the task's states at the slot and at the item.
-
-    Parameters
-    ----------
-    task, reader, templates, progress
-        As of any method.
-    """
+    """What `auto` gives for one task, and the task's states at the slot and at the item."""
     [answer], states = _label_free([task], reader, templates, True, progress, with_states=True)
     return answer, states[0]
-
-
-def _with_labels(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    labels: Sequence[Labels],
-    anchor: bool,
-    written: bool,
-    progress: Progress | None,
-) -> list[Answer]:
-    answers, states = _label_free(
-        tasks, reader, templates, anchor, progress, with_states=True, written=written
-    )
-    return with_labels(tasks, reader, templates, labels, answers, states)
 
 
 def anchored(
@@ -211,16 +174,16 @@ def _anchored(
     for criterion, members in by_criterion(tasks).items():
         anchors = [read.signals[index].total() for index in members]
         probe = None
-        if len(members) >= LEAST_TASKS:
+        if len(members) >= MIN_TASKS:
             states = [np.concatenate(read.states[index], axis=1) for index in members]
             places = [(position, layer) for position in ("slot", "item") for layer in read.layers]
             fitted = anchored_scores(states, anchors, places, ridge)
             scores = fitted.scores
-            notes = {"directed": True, "reversed": criterion.reversed}
-            probe = fitted.probe(model=reader.name, template="poles", **notes)
+            about = {"model": reader.name, "template": "poles", "wording": templates["poles"].notes()}
+            probe = fitted.probe(directed=True, reversed=criterion.reversed, **about)
         else:
             scores = [
-                smoothed(read.states[index][1], own) for index, own in zip(members, anchors, strict=True)
+                smoothed(read.states[index][1], total) for index, total in zip(members, anchors, strict=True)
             ]
         for index, score in zip(members, scores, strict=True):
             answers[index] = answer_of(tasks[index], read.signals[index], score, costs[index], probe)
@@ -240,8 +203,8 @@ def poles(
         raise CcrankError(
             f"poles needs logits, and {reader.name} has no language-model head; use axis or auto, which read states"
         )
-    found = read_poles(tasks, reader, templates, template, progress=progress)
-    return _plain(tasks, found.poles, found.cost)
+    readings = read_poles(tasks, reader, templates, template, progress=progress)
+    return _plain(tasks, readings.poles, readings.cost)
 
 
 def likelihood(
@@ -260,8 +223,8 @@ def likelihood(
     (context), or nothing (nothing).
     """
     wordings = [Wording(template, against)] if template else None  # type: ignore[arg-type]
-    found, cost = read_likelihood(tasks, reader, templates, wordings, progress)
-    scores = [np.mean([z_scores(one) for one in own.values()], axis=0) for own in found]
+    likelihoods, cost = read_likelihood(tasks, reader, templates, wordings, progress)
+    scores = [np.mean([z_scores(row) for row in by_wording.values()], axis=0) for by_wording in likelihoods]
     return _plain(tasks, scores, cost)
 
 
@@ -275,9 +238,38 @@ def axis(
 ) -> list[Answer]:
     """The item's state between those of exemplars: from "a very small country" to "a very large country"."""
     layers = middle_and_late(reader.depth)
-    found = read_poles(tasks, reader, templates, template, False, layers, progress)
-    return _plain(tasks, found.axis, found.cost)
+    readings = read_poles(tasks, reader, templates, template, False, layers, progress)
+    return _plain(tasks, readings.axis, readings.cost)
 
 
 def _plain(tasks: Sequence[Task], scores: Sequence[np.ndarray], cost: Cost) -> list[Answer]:
-    return [Answer(one, {}, share) for one, share in zip(scores, shares_by_items(cost, tasks), strict=True)]
+    return [Answer(row, {}, share) for row, share in zip(scores, shares_by_items(cost, tasks), strict=True)]
+
+
+def auto_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
+    """The prompts of `auto`: pole words and states in one reading, then items as answers."""
+    if task.query is not None:
+        return query_likelihood_requests(task, form, templates)
+    return (likelihood_requests if task.context else anchored_requests)(task, form, templates)
+
+
+def anchored_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
+    """The prompts of `anchored`: like `auto`, with states even if there is a context."""
+    by_states = pole_prompts(task, form, templates, with_exemplars=True, texts=texts_for(task))
+    return [by_states, *likelihood_requests(task, form, templates)]
+
+
+def poles_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
+    """The prompts of `poles`."""
+    return [pole_prompts(task, form, templates)]
+
+
+def axis_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
+    """The prompts of `axis`."""
+    prompts, _ = pole_prompts(task, form, templates, with_exemplars=True)
+    return [(prompts, None)]
+
+
+def likelihood_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
+    """The prompts of `likelihood`."""
+    return [(likelihood_prompts(task, form, templates, wordings_of(task)), task.items)]

@@ -15,23 +15,21 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.special import logsumexp
 
+from ccrank.criteria.exemplars import exemplars_of
+from ccrank.criteria.lexicon import Poles, poles_of
 from ccrank.errors import CcrankError
-from ccrank.exemplars import exemplars_of
-from ccrank.lexicon import Poles, poles_of
-from ccrank.lm import Cost, ReaderLike
-from ccrank.lm.reader import Progress
-from ccrank.lm.reading import Readings, checked_logits, joined
-from ccrank.lm.watch import Watcher, by_item, steps
+from ccrank.models import Cost, ReaderLike
+from ccrank.models.reading import PartialProgress, Progress, Readings, by_item, checked_logits, joined, steps
 from ccrank.prompts import Form, Prompt, Template, Templates
-from ccrank.standardise import z_scores
 from ccrank.task import Task
+from ccrank.util.zscores import z_scores, z_scores_of_mean
 
 EXEMPLAR_WORDS = 2
 """How many words of each pole are made into exemplars."""
 
-LONGEST_NAME = 60
+MAX_NAME = 60
 """Items with more characters than this, on average, are treated as texts and not as names."""
-LEAST_WORDS = 4.5
+MIN_WORDS = 4.5
 """Shorter items, on average, are not scored by exemplar texts: those are sentences, and states of names differ."""
 SLOT_SHARE = 2 / 3
 """The weight of the slot's states in the signal `exemplars`; the rest is that of the item's last token."""
@@ -89,7 +87,7 @@ def wordings_of(task: Task) -> tuple[Wording, ...]:
 
 def are_texts(items: Sequence[str]) -> bool:
     """Whether items are texts rather than names, by their mean length."""
-    return sum(map(len, items)) > LONGEST_NAME * len(items)
+    return sum(map(len, items)) > MAX_NAME * len(items)
 
 
 def read_poles(
@@ -108,74 +106,68 @@ def read_poles(
 
     The score is log Σ_h p(h) − log Σ_l p(l) over the adjectives h of the high pole and l of the low pole.
     """
-    asked = words and not reader.loaded.missing_head
+    with_words = words and not reader.loaded.missing_head
     texts = [texts_for(task) if written and layers else [] for task in tasks]
     per_task = [
-        pole_prompts(task, reader.form, templates, template, bool(layers), own)
-        for task, own in zip(tasks, texts, strict=True)
+        pole_prompts(task, reader.form, templates, template, bool(layers), task_texts)
+        for task, task_texts in zip(tasks, texts, strict=True)
     ]
-    prompts = [prompt for own, _ in per_task for prompt in own]
-    candidates = [pole_words for own, pole_words in per_task for _ in own]
+    prompts = [prompt for task_prompts, _ in per_task for prompt in task_prompts]
+    candidates = [pole_words for task_prompts, pole_words in per_task for _ in task_prompts]
 
     def read(part: slice) -> Readings:
         return reader.read(
             prompts[part],
-            candidates[part] if asked else None,
+            candidates[part] if with_words else None,
             layers,
             items=bool(layers),
             log_probabilities=True,
             progress=progress,
         )
 
-    if isinstance(progress, Watcher) and asked and len(tasks) == 1:
+    if isinstance(progress, PartialProgress) and with_words and len(tasks) == 1:
         readings = _read_in_steps(tasks[0], len(prompts), read, progress)
     else:
         readings = read(slice(None))
-    poles, axis, states, item_states = [], [], [], []
-    scored: list[np.ndarray | None] = []
+    by_task = PoleReadings([], [], [], [], [], readings.layers, readings.cost)
     start = 0
-    for task, own_texts, (own, pole_words) in zip(tasks, texts, per_task, strict=True):
-        count, size = len(task.items), len(own)
+    for task, task_texts, (task_prompts, pole_words) in zip(tasks, texts, per_task, strict=True):
+        count, stop = len(task.items), start + len(task_prompts)
         if readings.logits is not None:
-            poles.append(log_odds(readings.logits[start : start + count, : len(pole_words)], task))
+            by_task.poles.append(log_odds(readings.logits[start : start + count, : len(pole_words)], task))
         if readings.item_states is not None and readings.states is not None:
-            both = [one[start : start + size] for one in (readings.item_states, readings.states)]
-            made = size - len(own_texts)
-            axis.append(sum((axis_scores(one[:made], count) for one in both), np.zeros(count)))
-            scored.append(exemplar_scores(both[1], both[0], count, made) if own_texts else None)
-            item_states.append(both[0][:count])
-            states.append(both[1][:count])
-        start += size
-    return PoleReadings(poles, axis, scored, states, item_states, readings.layers, readings.cost)
+            item, slot = readings.item_states[start:stop], readings.states[start:stop]
+            made = len(task_prompts) - len(task_texts)
+            by_task.axis.append(axis_scores(item[:made], count) + axis_scores(slot[:made], count))
+            by_task.exemplars.append(exemplar_scores(slot, item, count, made) if task_texts else None)
+            by_task.item_states.append(item[:count])
+            by_task.states.append(slot[:count])
+        start = stop
+    return by_task
 
 
 def log_odds(logits: np.ndarray, task: Task) -> np.ndarray:
     """log Σ_h p(h) − log Σ_l p(l) of each row, whose columns are the words of the low pole, then of the high pole.
-
-    Parameters
-    ----------
-    logits
-        (N, words) log-probabilities of the pole words of a task.
-    task
-        The task, whose criterion has these words.
-    """
+    (N, words) -> (N,)"""
     table = checked_logits(logits.astype(float), task.id)
     split = len(poles_of(task.criterion).low)
     return np.asarray(logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1))
 
 
-def _read_in_steps(task: Task, prompts: int, read: Callable[[slice], Readings], watcher: Watcher) -> Readings:
+def _read_in_steps(
+    task: Task, prompts: int, read: Callable[[slice], Readings], watcher: PartialProgress
+) -> Readings:
     """The readings of one list's prompts, some items at a time; the watcher is given the pole scores so far.
 
     The prompts after those of the items, of exemplars, are read with the last items.
     """
-    found: list[Readings] = []
+    readings: list[Readings] = []
     for part in steps(len(task.items)):
-        found.append(read(part if part.stop < len(task.items) else slice(part.start, prompts)))
-        logits = [one.logits for one in found if one.logits is not None]
+        readings.append(read(part if part.stop < len(task.items) else slice(part.start, prompts)))
+        logits = [reading.logits for reading in readings if reading.logits is not None]
         scores = log_odds(np.concatenate(logits)[: len(task.items)], task)
         watcher.partial(by_item(task.items, z_scores(scores)))
-    return joined(found)
+    return joined(readings)
 
 
 def pole_prompts(
@@ -197,22 +189,17 @@ def pole_prompts(
     return prompts, [*poles.low, *poles.high]
 
 
-def written_prompts(task: Task, form: Form, templates: Templates) -> tuple[list[Prompt], list[str]]:
-    """All prompts of `read_poles` with states and with the texts written for the criterion."""
-    return pole_prompts(task, form, templates, with_exemplars=True, texts=texts_for(task))
-
-
 def texts_for(task: Task) -> list[str]:
-    """What was written for the criterion, texts or things as the items are; those of the high pole first."""
+    """The exemplars written for the criterion, texts or things as the items are; those of the high pole first."""
     if task.context:
         return []
-    found = exemplars_of(task.criterion, "texts" if are_sentences(task.items) else "things")
-    return [] if found is None else [*found.high, *found.low]
+    written = exemplars_of(task.criterion, "texts" if are_sentences(task.items) else "things")
+    return [] if written is None else [*written.high, *written.low]
 
 
 def are_sentences(items: Sequence[str]) -> bool:
     """Whether items are sentences or longer texts, by their mean length."""
-    return are_texts(items) or sum(len(item.split()) for item in items) >= LEAST_WORDS * len(items)
+    return are_texts(items) or sum(len(item.split()) for item in items) >= MIN_WORDS * len(items)
 
 
 def exemplars(task: Task, poles: Poles, template: Template) -> list[str]:
@@ -230,7 +217,7 @@ def axis_scores(states: np.ndarray, count: int) -> np.ndarray:
     states (N + 2E, L, d): the items, then the exemplars of the high and of the low pole. -> (N,)
     """
     projections = np.einsum("nld,ld->ln", states[:count].astype(float), axis_direction(states[count:]))
-    return np.asarray(z_scores(z_scores(projections).mean(axis=0)))
+    return z_scores_of_mean(z_scores(projections).mean(axis=0))
 
 
 def axis_direction(exemplar_states: np.ndarray) -> np.ndarray:
@@ -243,19 +230,9 @@ def axis_direction(exemplar_states: np.ndarray) -> np.ndarray:
 
 
 def exemplar_scores(slot: np.ndarray, item: np.ndarray, count: int, made: int) -> np.ndarray:
-    """Scores of a probe for each layer and position, fitted to exemplar texts; (N + …, L, d) twice -> (N,)
-
-    Parameters
-    ----------
-    slot, item
-        States at both positions: of the items, of other prompts, and from `made` on of the texts, high ones first.
-    count
-        N
-    made
-        Where the texts begin.
-    """
-    both = [z_scores(_by_texts(one[:count], one[made:])) for one in (slot, item)]
-    return np.asarray(z_scores(SLOT_SHARE * both[0] + (1 - SLOT_SHARE) * both[1]))
+    """Scores of a probe for each layer and position, fitted to exemplar texts; (N + …, L, d) twice -> (N,)"""
+    both = [z_scores_of_mean(_by_texts(states[:count], states[made:])) for states in (slot, item)]
+    return z_scores_of_mean(SLOT_SHARE * both[0] + (1 - SLOT_SHARE) * both[1])
 
 
 def _by_texts(states: np.ndarray, texts: np.ndarray) -> np.ndarray:
@@ -269,14 +246,14 @@ def text_weights(texts: np.ndarray) -> np.ndarray:
     """w of each layer as above, for states as they are: (T, L, d), the high pole's texts first -> (L, d)"""
     half = len(texts) // 2
     target = np.repeat([1.0, -1.0], half)
-    found = []
+    weights = []
     for layer in range(texts.shape[1]):
-        own = texts[:, layer].astype(float)
-        scale = np.where((deviation := own.std(axis=0)) > 0, deviation, 1.0)
-        table = (own - own.mean(axis=0)) / scale
+        states = texts[:, layer].astype(float)
+        scale = np.where((deviation := states.std(axis=0)) > 0, deviation, 1.0)
+        table = (states - states.mean(axis=0)) / scale
         dual = np.linalg.solve(table @ table.T + table.shape[1] * np.eye(len(table)), target)
-        found.append(table.T @ dual / scale)
-    return np.stack(found)
+        weights.append(table.T @ dual / scale)
+    return np.stack(weights)
 
 
 def read_likelihood(
@@ -291,29 +268,29 @@ def read_likelihood(
     With a context, the pointwise mutual information says more: (log p(item | context) − log p(item)) / tokens. All
     wordings of all tasks are one reading, so that shared prefixes are computed once. -> per task: template → (N,)
     """
-    asked = [wordings_of(task) if wordings is None else wordings for task in tasks]
+    per_task = [wordings_of(task) if wordings is None else wordings for task in tasks]
     prompts: list[Prompt] = []
     candidates: list[list[str]] = []
-    for task, own in zip(tasks, asked, strict=True):
-        both = likelihood_prompts(task, reader.form, templates, own)
-        prompts += both
-        candidates += [[item.strip() for item in task.items]] * len(both)
+    for task, task_wordings in zip(tasks, per_task, strict=True):
+        task_prompts = likelihood_prompts(task, reader.form, templates, task_wordings)
+        prompts += task_prompts
+        candidates += [[item.strip() for item in task.items]] * len(task_prompts)
     readings = reader.read(prompts, candidates, log_probabilities=True, progress=progress)
     assert readings.logits is not None
     assert readings.answer_tokens is not None
-    found: list[Mapping[str, np.ndarray]] = []
-    place = 0
-    for task, own in zip(tasks, asked, strict=True):
-        count, scores = len(task.items), {}
-        for wording in own:
-            ways = 1 if wording.against == "nothing" else 2
-            table = checked_logits(readings.logits[place : place + ways, :count].astype(float), task.id)
-            gain = table[0] - table[1] if ways == 2 else table[0]
-            length = readings.answer_tokens[place, :count]
-            scores[wording.template] = gain if wording.against == "low" else gain / length
-            place += ways
-        found.append(scores)
-    return found, readings.cost
+    scores: list[Mapping[str, np.ndarray]] = []
+    row = 0
+    for task, task_wordings in zip(tasks, per_task, strict=True):
+        count, by_template = len(task.items), {}
+        for wording in task_wordings:
+            rows = 1 if wording.against == "nothing" else 2
+            table = checked_logits(readings.logits[row : row + rows, :count].astype(float), task.id)
+            gain = table[0] - table[1] if rows == 2 else table[0]
+            length = readings.answer_tokens[row, :count]
+            by_template[wording.template] = gain if wording.against == "low" else gain / length
+            row += rows
+        scores.append(by_template)
+    return scores, readings.cost
 
 
 def likelihood_prompts(

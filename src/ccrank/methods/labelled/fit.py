@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from ccrank.labelled.kernel import Kernel, Products
-from ccrank.labelled.laplace import TOLERANCE, Posterior, posterior
-from ccrank.labelled.observations import Observations
-from ccrank.labelled.settings import Setting, grid
+from ccrank.methods.labelled.laplace import TOLERANCE, Posterior, laplace_posterior
+from ccrank.methods.labelled.observations import Observations
+from ccrank.methods.labelled.prior import Kernel, Products, Setting, grid
+from ccrank.util.cancellation import check
 
-MOST_SETTINGS = 8
+MAX_SETTINGS = 8
 """Settings that are kept: those of the highest posterior probability."""
-LEAST_WEIGHT = 0.01
+MIN_WEIGHT = 0.01
 """Relative to the best setting's."""
 EVIDENCE_ROWS = 400
 """Of more observations an even sample weighs the settings: evidence takes a factorisation for each."""
@@ -51,11 +51,12 @@ class Fitted:
         """(N,) posterior means and (N,) standard deviations of f."""
         contrast = self.observations.contrast
         means, variances = [], []
-        for setting, found in zip(self.settings, self.posteriors, strict=True):
+        for setting, posterior in zip(self.settings, self.posteriors, strict=True):
+            check()
             cross = self.cross(setting)
-            means.append(setting.prior_weight * self.prior + cross @ (contrast.T @ found.dual))
+            means.append(setting.prior_weight * self.prior + cross @ (contrast.T @ posterior.dual))
             before = setting.kernel_share * setting.groups @ self.products.variances + setting.particular
-            inner = (contrast.T @ found.inverse() @ contrast).astype(np.float32)
+            inner = (contrast.T @ posterior.inverse() @ contrast).astype(np.float32)
             variances.append(np.maximum(before - np.einsum("nm,nm->n", cross @ inner, cross), 1e-9))
         mean = self.weights @ np.array(means)
         spread = self.weights @ (np.array(variances) + (np.array(means) - mean) ** 2)
@@ -74,42 +75,39 @@ class Fitted:
     @property
     def prior_weight(self) -> float:
         """The posterior mean of β, the weight of the label-free score."""
-        return float(sum(w * one.prior_weight for w, one in zip(self.weights, self.settings, strict=True)))
+        return self._expected(setting.prior_weight for setting in self.settings)
 
     @property
     def kernel_share(self) -> float:
         """The posterior mean of s."""
-        return float(sum(w * one.kernel_share for w, one in zip(self.weights, self.settings, strict=True)))
+        return self._expected(setting.kernel_share for setting in self.settings)
 
     @property
     def noise(self) -> float:
         """The posterior mean of the variance of a label's noise."""
-        return float(sum(w * one.noise for w, one in zip(self.weights, self.settings, strict=True)))
+        return self._expected(setting.noise for setting in self.settings)
+
+    def _expected(self, values: Iterable[float]) -> float:
+        return float(sum(weight * value for weight, value in zip(self.weights, values, strict=True)))
 
     def joint(self, kernels: np.ndarray, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(C,) posterior means and (C, C) covariance of f of some items.
 
-        The covariance is that within settings, of the most probable ones, and that of the means of all settings.
-
-        Parameters
-        ----------
-        kernels
-            (G, C, C) between those items, for each group of states.
-        some
-            (C,) their numbers.
+        The covariance within the most probable settings, plus that of the means of all settings. kernels is (G, C, C).
         """
         contrast = self.observations.contrast
         means, covariance = [], np.zeros(kernels.shape[1:])
-        share = self.weights[:MOST_SETTINGS].sum()
-        for place, (setting, found) in enumerate(zip(self.settings, self.posteriors, strict=True)):
+        share = self.weights[:MAX_SETTINGS].sum()
+        for rank, (setting, posterior) in enumerate(zip(self.settings, self.posteriors, strict=True)):
+            check()
             cross = self.cross(setting)[some].astype(float)
-            means.append(setting.prior_weight * self.prior[some] + cross @ (contrast.T @ found.dual))
-            if place >= MOST_SETTINGS:  # a matrix of all items for each of them would take long
+            means.append(setting.prior_weight * self.prior[some] + cross @ (contrast.T @ posterior.dual))
+            if rank >= MAX_SETTINGS:  # a matrix of all items for each of them would take long
                 continue
             before = np.tensordot(setting.kernel_share * setting.groups, kernels, 1)
             before += setting.particular * np.eye(len(some))
-            inner = contrast.T @ found.inverse() @ contrast
-            covariance += self.weights[place] / share * (before - cross @ inner @ cross.T)
+            inner = contrast.T @ posterior.inverse() @ contrast
+            covariance += self.weights[rank] / share * (before - cross @ inner @ cross.T)
         mean = self.weights @ np.array(means)
         apart = np.array(means) - mean
         return np.asarray(mean), covariance + (apart.T * self.weights) @ apart
@@ -122,9 +120,10 @@ class Fitted:
         seen = self.observations
         total = self.products.functions.shape[2]
         owner = np.repeat(np.arange(len(self.settings)), _shares(self.weights, total))
-        found = np.empty((len(self.prior), total), np.float32)
-        for place, (setting, own) in enumerate(zip(self.settings, self.posteriors, strict=True)):
-            columns = np.flatnonzero(owner == place)
+        drawn = np.empty((len(self.prior), total), np.float32)
+        for number, (setting, posterior) in enumerate(zip(self.settings, self.posteriors, strict=True)):
+            check()
+            columns = np.flatnonzero(owner == number)
             if not len(columns):
                 continue
             roots = np.sqrt(setting.kernel_share * setting.groups).astype(np.float32)
@@ -133,13 +132,13 @@ class Fitted:
             prior += setting.prior_weight * self.prior[:, None]
             level = rng.standard_normal((int(seen.lists.max(initial=0)) + 1, len(columns)))[seen.lists]
             observed = seen.contrast @ prior[seen.items] + seen.is_value[:, None] * level
-            observed += rng.standard_normal(observed.shape) / np.sqrt(own.precision)[:, None]
+            observed += rng.standard_normal(observed.shape) / np.sqrt(posterior.precision)[:, None]
             # own.dual is (G + W⁻¹)⁻¹(sites − mean)
-            difference = own.dual[:, None] - own.solve(observed - own.mean[:, None])
-            found[:, columns] = prior + self.cross(setting) @ (seen.contrast.T @ difference).astype(
+            difference = posterior.dual[:, None] - posterior.solve(observed - posterior.mean[:, None])
+            drawn[:, columns] = prior + self.cross(setting) @ (seen.contrast.T @ difference).astype(
                 np.float32
             )
-        return found
+        return drawn
 
 
 def fit(
@@ -150,21 +149,7 @@ def fit(
     seed: int = 0,
     draws: int = DRAWS,
 ) -> Fitted:
-    """The posterior of all items' scores.
-
-    Parameters
-    ----------
-    prior
-        (N,) the label-free score, Z-scored within each list.
-    kernel
-        The states of the same items.
-    observations
-        The labels.
-    settings
-        The hyper-parameters to weigh by evidence; `grid()` if None.
-    seed, draws
-        For joint draws of the posterior.
-    """
+    """The posterior of all items' scores, with the prior mean (N,)."""
     products = kernel.products(observations.items, draws, np.random.default_rng(seed))
     return fit_products(prior, products, observations, settings)
 
@@ -174,26 +159,16 @@ def fit_products(
     products: Products,
     observations: Observations,
     settings: Sequence[Setting] | None = None,
-    most: int = MOST_SETTINGS,
-    least: float = LEAST_WEIGHT,
+    most: int = MAX_SETTINGS,
+    least: float = MIN_WEIGHT,
 ) -> Fitted:
-    """As `fit`, from the products of the states.
-
-    Parameters
-    ----------
-    prior, products, observations, settings
-        As of `fit`.
-    most
-        How many settings are kept.
-    least
-        The least weight of a setting that is kept, relative to that of the best.
-    """
+    """As `fit`, from the products of the states."""
     chosen = tuple(grid() if settings is None else settings)
     few = observations.sample(EVIDENCE_ROWS)
-    logs = np.array([one.log_prior for one in chosen]) + _evidence(chosen, prior, products, few)
+    logs = np.array([setting.log_prior for setting in chosen]) + _evidence(chosen, prior, products, few)
     best = np.argsort(-logs, kind="stable")[:most]
     weights = np.exp(logs[best] - logs[best[0]])
-    kept = [chosen[place] for place in best[weights > least]]
+    kept = [chosen[row] for row in best[weights > least]]
     weights = weights[weights > least]
     whole = Observed(prior, products, observations)
     return Fitted(
@@ -211,10 +186,10 @@ class Observed:
 
     def __init__(self, prior: np.ndarray, products: Products, observations: Observations) -> None:
         contrast, items = observations.contrast, observations.items
-        place = np.searchsorted(products.columns, items)
-        gram = products.kernels[:, items][:, :, place].astype(float)
+        columns = np.searchsorted(products.columns, items)
+        gram = products.kernels[:, items][:, :, columns].astype(float)
         self.seen = observations
-        self.groups = np.array([contrast @ one @ contrast.T for one in gram])
+        self.groups = np.array([contrast @ table @ contrast.T for table in gram])
         """(G, M, M)"""
         self.particular = contrast @ contrast.T
         self.prior = contrast @ prior[items]
@@ -226,22 +201,22 @@ class Observed:
         seen = self.seen
         covariance = setting.kernel_share * np.tensordot(setting.groups, self.groups, 1)
         covariance += setting.particular * self.particular + seen.level
-        noise = setting.noise * np.where(seen.is_pair, 2.0, 1.0)
+        noise = setting.noise * seen.noises
         mean = setting.prior_weight * self.prior
-        return posterior(mean, covariance, seen.target, seen.is_value, noise, start, tolerance)
+        return laplace_posterior(mean, covariance, seen.target, seen.is_value, noise, start, tolerance)
 
 
 def _evidence(
     settings: Sequence[Setting], prior: np.ndarray, products: Products, observations: Observations
 ) -> np.ndarray:
     """The log evidence of each setting; neighbours are similar, so that each starts from the mode of the last."""
-    own = Observed(prior, products, observations)
-    found, start = [], None
+    observed = Observed(prior, products, observations)
+    logs, start = [], None
     for setting in settings:
-        one = own.posterior(setting, start, ROUGH)
-        start = one.mode
-        found.append(one.log_evidence)
-    return np.array(found)
+        fitted = observed.posterior(setting, start, ROUGH)
+        start = fitted.mode
+        logs.append(fitted.log_evidence)
+    return np.array(logs)
 
 
 def _shares(weights: np.ndarray, total: int) -> np.ndarray:
@@ -251,15 +226,7 @@ def _shares(weights: np.ndarray, total: int) -> np.ndarray:
 
 
 def rank_intervals(draws: np.ndarray, probability: float = 0.8) -> tuple[np.ndarray, np.ndarray]:
-    """The central interval of each item's rank over joint draws of one list, 1 = highest. (N, T) -> (N,), (N,)
-
-    Parameters
-    ----------
-    draws
-        (N, T) joint draws of the scores.
-    probability
-        What the interval should hold.
-    """
+    """The central interval of each item's rank over joint draws of one list, 1 = highest. (N, T) -> (N,), (N,)"""
     ranks = np.argsort(np.argsort(-draws, axis=0), axis=0) + 1
     edge = (1 - probability) / 2
     low = np.quantile(ranks, edge, axis=1, method="inverted_cdf")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr
 
-from ccrank.labelled.fit import Fitted
+from ccrank.methods.labelled.fit import Fitted
+from ccrank.util.cancellation import check
 
 SURPRISING = 0.02
 """A label whose probability, given all others, is below this is said to disagree with them. For a value it is the
@@ -15,7 +16,7 @@ two-sided probability of being as far from its prediction."""
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class HeldOut:
     """Each label as predicted by all others."""
 
     probability: np.ndarray
@@ -32,7 +33,7 @@ class LeftOut:
         return rows[np.argsort(self.probability[rows], kind="stable")]
 
 
-def leave_out(fitted: Fitted) -> LeftOut:
+def leave_out(fitted: Fitted) -> HeldOut:
     """Leave each label out in turn, in closed form.
 
     With P = (G + W⁻¹)⁻¹ and r = P(sites − mean), the residual of a block B that is left out is P_BB⁻¹ r_B, and its
@@ -42,27 +43,28 @@ def leave_out(fitted: Fitted) -> LeftOut:
     probability = np.zeros(len(seen))
     signs = 0.0
     highs, lows = _value_pairs(fitted)
-    for weight, setting, own in zip(fitted.weights, fitted.settings, fitted.posteriors, strict=True):
-        inverse = own.inverse()
+    for weight, setting, posterior in zip(fitted.weights, fitted.settings, fitted.posteriors, strict=True):
+        check()
+        inverse = posterior.inverse()
         diagonal = np.diag(inverse)
-        sites = own.sites
-        residual, variance = own.dual / diagonal, 1 / diagonal
+        sites = posterior.sites
+        residual, variance = posterior.dual / diagonal, 1 / diagonal
         predicted = sites - residual
         # What is left out is predicted without its own noise: 1/P_ii holds it, once.
-        noise = 1 / own.precision
-        spread = np.sqrt(np.maximum(variance - noise, 1e-12) + _label_noise(fitted, setting.noise))
+        noise = 1 / posterior.precision
+        spread = np.sqrt(np.maximum(variance - noise, 1e-12) + setting.noise * seen.noises)
         z = (seen.target - predicted) / spread
         own_probability = np.where(seen.is_value, 2 * ndtr(-np.abs(z)), ndtr(-z))
         probability += weight * own_probability
-        difference = _left_out_differences(inverse, own.dual, sites, highs, lows)
+        difference = _left_out_differences(inverse, posterior.dual, sites, highs, lows)
         order = np.concatenate([difference, (predicted - seen.target)[~seen.is_value]])
         signs = signs + weight * order
     count = len(highs) + int((~seen.is_value).sum())
     if not count:
-        return LeftOut(probability, float("nan"), float("nan"))
+        return HeldOut(probability, float("nan"), float("nan"))
     before = seen.contrast @ fitted.prior[seen.items]
     prior_order = np.concatenate([before[highs] - before[lows], (before - seen.target)[~seen.is_value]])
-    return LeftOut(probability, float(np.sign(signs).mean()), float(np.sign(prior_order).mean()))
+    return HeldOut(probability, float(np.sign(signs).mean()), float(np.sign(prior_order).mean()))
 
 
 def reversed_pairs(fitted: Fitted) -> np.ndarray:
@@ -70,10 +72,6 @@ def reversed_pairs(fitted: Fitted) -> np.ndarray:
     seen = fitted.observations
     rows = np.flatnonzero(seen.is_pair)
     return np.asarray(rows[fitted.mean[seen.first[rows]] <= fitted.mean[seen.second[rows]]])
-
-
-def _label_noise(fitted: Fitted, noise: float) -> np.ndarray:
-    return noise * np.where(fitted.observations.is_pair, 2.0, 1.0)
 
 
 def _value_pairs(fitted: Fitted, most: int = 20_000) -> tuple[np.ndarray, np.ndarray]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
+from ccrank.util.cancellation import check
+
 STEPS = 50
 TOLERANCE = 1e-8
 
@@ -43,15 +45,8 @@ class Posterior:
         """(G + W⁻¹)⁻¹. (M, M)"""
         return self.solve(np.eye(len(self.mean)))
 
-    def half(self, values: np.ndarray) -> np.ndarray:
-        """A square root of the above: L⁻¹ √W v, whose squared columns are what the variance is reduced by."""
-        from scipy.linalg import solve_triangular
 
-        root = np.sqrt(self.precision)[:, None]
-        return np.asarray(solve_triangular(self.factor, root * values, lower=True))
-
-
-def posterior(
+def laplace_posterior(
     mean: np.ndarray,
     covariance: np.ndarray,
     target: np.ndarray,
@@ -60,26 +55,7 @@ def posterior(
     start: np.ndarray | None = None,
     tolerance: float = TOLERANCE,
 ) -> Posterior:
-    """Laplace's approximation of p(g | y) with the prior N(mean, covariance), by Newton's method.
-
-    Parameters
-    ----------
-    mean, covariance
-        (M,) and (M, M) of the prior of g.
-    target
-        (M,) y: a value with y = g + ε, or a threshold with g + ε > y.
-    is_value
-        (M,) which of the two.
-    noise
-        (M,) the variance of ε.
-    start
-        (M,) where to look for the mode first; the mean if None.
-    tolerance
-        Steps end when no g changes by more.
-
-    The log-likelihood is Σ log N(y; g, noise) over values and Σ log Φ((g − y)/√noise) over thresholds. It is
-    log-concave, so that the mode is unique; with values alone it is Gaussian, and one step is exact.
-    """
+    """Laplace's approximation of p(g | y) with the prior N(mean (M,), covariance (M, M)), by Newton's method."""
     from scipy.linalg import cho_solve
 
     mode = mean if start is None else start
@@ -97,6 +73,7 @@ def posterior(
         return log_p, slope, np.maximum(curvature, 1e-12)
 
     for _ in range(STEPS):
+        check()
         _, slope, precision = likelihood(mode)
         root = np.sqrt(precision)
         factor = np.linalg.cholesky(identity + root[:, None] * covariance * root)

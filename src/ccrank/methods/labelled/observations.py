@@ -62,17 +62,19 @@ class Observations:
         same = self.lists[:, None] == self.lists[None]
         return np.asarray((same & np.outer(self.is_value, self.is_value)).astype(float))
 
-    def without(self, row: int) -> Observations:
-        """All rows but one. Targets stay as they are."""
-        return self._rows(np.delete(np.arange(len(self)), row))
+    @property
+    def noises(self) -> np.ndarray:
+        """(M,) the variance of each row's noise, in units of a value's: a comparison has that of two items."""
+        return np.where(self.is_pair, 2.0, 1.0)
 
     def sample(self, count: int) -> Observations:
-        """An even sample of so many rows, or all if there are no more."""
+        """An even sample of `count` rows, or all if there are fewer."""
         if len(self) <= count:
             return self
-        return self._rows(np.unique(np.linspace(0, len(self) - 1, count).round().astype(int)))
+        return self.rows(np.unique(np.linspace(0, len(self) - 1, count).round().astype(int)))
 
-    def _rows(self, keep: np.ndarray) -> Observations:
+    def rows(self, keep: np.ndarray) -> Observations:
+        """Some of the rows, with the targets that they have."""
         return Observations(
             self.first[keep], self.second[keep], self.target[keep], self.is_value[keep], self.lists[keep]
         )
@@ -84,23 +86,8 @@ def observe(
     best: Sequence[int] = (),
     worst: Sequence[int] = (),
     count: int = 0,
-    number: int = 0,
 ) -> Observations:
-    """Labels of one list as observations.
-
-    Parameters
-    ----------
-    values
-        (item, value): numbers or grades, more = higher, on any scale. Ties and repeated items are allowed.
-    pairs
-        (higher, lower).
-    best, worst
-        Items picked from the top and the bottom of the whole list.
-    count
-        The number of items of the list; it tells how extreme a pick is.
-    number
-        The number of the list, where several are observed together.
-    """
+    """Labels of one list as observations."""
     targets = normal_scores(np.array([value for _, value in values], dtype=float))
     rows: list[tuple[int, int, float, bool]] = [
         (item, -1, float(target), True) for (item, _), target in zip(values, targets, strict=True)
@@ -117,31 +104,22 @@ def observe(
         np.asarray(second, int),
         np.asarray(target, float),
         np.asarray(is_value, bool),
-        np.full(len(rows), number),
+        np.zeros(len(rows), int),
     )
 
 
 def join(parts: Sequence[Observations], starts: Sequence[int]) -> Observations:
-    """Observations of several lists as those of one, whose items follow each other.
-
-    Parameters
-    ----------
-    parts
-        The observations of each list.
-    starts
-        The place of each list's first item among all items.
-    """
+    """The observations of several lists as one, in which the lists' items follow each other."""
 
     def moved(column: np.ndarray, start: int) -> np.ndarray:
         return np.where(column >= 0, column + start, -1)
 
-    both = list(zip(parts, starts, strict=True))
     return Observations(
-        np.concatenate([moved(one.first, start) for one, start in both]),
-        np.concatenate([moved(one.second, start) for one, start in both]),
-        np.concatenate([one.target for one in parts]),
-        np.concatenate([one.is_value for one in parts]),
-        np.concatenate([np.full(len(one), number) for number, one in enumerate(parts)]),
+        np.concatenate([moved(part.first, start) for part, start in zip(parts, starts, strict=True)]),
+        np.concatenate([moved(part.second, start) for part, start in zip(parts, starts, strict=True)]),
+        np.concatenate([part.target for part in parts]),
+        np.concatenate([part.is_value for part in parts]),
+        np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
     )
 
 

@@ -1,4 +1,4 @@
-"""The kernel of items: inner products of their Z-scored states, by groups of layers and positions.
+"""The prior of items' scores: a kernel over their states, and the settings among which the evidence chooses.
 
 States are never copied as a whole: sums run over layers, so memory grows with the items and not with their pairs.
 """
@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from math import log
 
 import numpy as np
 
-from ccrank.standardise import FLOAT32_ROUNDING
+from ccrank.util.cancellation import check
+from ccrank.util.zscores import FLOAT32_ROUNDING
 
 GROUPS = ("slot, middle", "slot, late", "item, middle", "item, late")
 """Where states are read, and in which half of the layers that are read."""
@@ -43,8 +46,8 @@ class Products:
 
     def at(self, items: np.ndarray) -> Products:
         """The same with fewer columns, those of `items`, ascending."""
-        place = np.searchsorted(self.columns, items)
-        return Products(self.kernels[:, :, place], items, self.variances, self.functions)
+        columns = np.searchsorted(self.columns, items)
+        return Products(self.kernels[:, :, columns], items, self.variances, self.functions)
 
 
 @dataclass(frozen=True)
@@ -66,27 +69,18 @@ class Kernel:
             for layer in range(depth):
                 late = layer >= half
                 share = half if not late else depth - half
-                tables = [standardised(own[position][:, layer]) for own in self.lists]
+                tables = [standardised(states[position][:, layer]) for states in self.lists]
                 table = tables[0] if len(tables) == 1 else np.concatenate(tables)
                 table /= np.float32(np.sqrt(width * share))
                 yield 2 * position + late, table
 
     def products(self, others: np.ndarray, directions: int, rng: np.random.Generator) -> Products:
-        """What a fit needs of the states, in one pass over them.
-
-        Parameters
-        ----------
-        others
-            (n,) the items of the kernel's columns, ascending.
-        directions
-            T, the number of functions to draw.
-        rng
-            Where the draws come from.
-        """
+        """What a fit needs of the states, in one pass over them; others (n,)."""
         kernels = np.zeros((len(GROUPS), self.count, len(others)), np.float32)
         variances = np.zeros((len(GROUPS), self.count), np.float32)
         draws = np.zeros((len(GROUPS), self.count, directions), np.float32)
         for group, table in self.layers():
+            check()
             weights = rng.standard_normal((table.shape[1], directions), np.float32)
             both = table @ np.concatenate([table[others].T, weights], axis=1)
             kernels[group] += both[:, : len(others)]
@@ -104,3 +98,76 @@ def standardised(states: np.ndarray) -> np.ndarray:
     varies = deviation > FLOAT32_ROUNDING * largest
     table *= np.divide(1, deviation, where=varies, out=np.zeros_like(deviation))
     return table
+
+
+LABEL_NOISE = 0.1
+"""The share of the residual variance that is noise of the labels; the rest is what is particular to an item. Only the
+sum matters for items without labels."""
+
+PRIOR_WEIGHTS: dict[float, float] = {0.0: 0.2, 0.25: 0.25, 0.5: 0.3, 0.7: 0.2, 0.85: 0.05}
+"""β → probability. β is the correlation of the label-free score with the truth."""
+WRITTEN_PRIOR_WEIGHTS: dict[float, float] = {0.0: 0.05, 0.25: 0.2, 0.5: 0.4, 0.7: 0.25, 0.85: 0.1}
+"""The same where exemplars were written for the criterion: such a score is rarely wrong altogether, so a few labels
+should not overrule it."""
+UNDECIDED_PRIOR_WEIGHTS: dict[float, float] = dict.fromkeys(PRIOR_WEIGHTS, 1 / len(PRIOR_WEIGHTS))
+"""The same for the choice of pairs to ask about: all equally probable, so that the first answers settle β."""
+KERNEL_SHARES: dict[float, float] = {0.02: 0.1, 0.1: 0.2, 0.2: 0.2, 0.35: 0.2, 0.5: 0.2, 0.7: 0.1}
+"""s → probability. s is the share of the variance that the states explain beyond the label-free score."""
+MIX_PRIOR = {"all": 0.5, "slot": 0.125, "item": 0.125, "middle": 0.125, "late": 0.125}
+MIN_RESIDUAL = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Hyper-parameters of the prior f ~ N(βa, s K + (1 − q) e I), y = f + N(0, q e); β² + s + e = 1, so that the
+    variance of y is 1 as that of normal scores is."""
+
+    prior_weight: float
+    """β"""
+    kernel_share: float
+    """s"""
+    mix: str
+    """Which weights of the groups of states: K = Σ_g mix_g K_g."""
+    log_prior: float = 0.0
+
+    @property
+    def residual(self) -> float:
+        """e"""
+        return 1 - self.kernel_share - self.prior_weight**2
+
+    @property
+    def particular(self) -> float:
+        """(1 − q) e: the variance of what is particular to an item."""
+        return (1 - LABEL_NOISE) * self.residual
+
+    @property
+    def noise(self) -> float:
+        """q e: the variance of the noise of a label."""
+        return LABEL_NOISE * self.residual
+
+    @property
+    def groups(self) -> np.ndarray:
+        """(G,) weights of the groups of states."""
+        return np.array(MIXES[self.mix])
+
+
+@cache
+def grid(written: bool = False) -> tuple[Setting, ...]:
+    """All settings, with their prior probabilities."""
+    return _settings(WRITTEN_PRIOR_WEIGHTS if written else PRIOR_WEIGHTS)
+
+
+@cache
+def undecided_grid() -> tuple[Setting, ...]:
+    """All settings, every weight of the label-free score being equally probable."""
+    return _settings(UNDECIDED_PRIOR_WEIGHTS)
+
+
+def _settings(weights: dict[float, float]) -> tuple[Setting, ...]:
+    settings = [
+        Setting(beta, share, mix, log(p_beta) + log(p_share) + log(MIX_PRIOR[mix]))
+        for mix in MIXES
+        for beta, p_beta in weights.items()
+        for share, p_share in KERNEL_SHARES.items()
+    ]
+    return tuple(setting for setting in settings if setting.residual >= MIN_RESIDUAL)

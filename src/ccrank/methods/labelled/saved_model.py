@@ -9,18 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from ccrank.errors import CcrankError
-from ccrank.files import write_atomically
-from ccrank.labelled.fit import Fitted
-from ccrank.labelled.kernel import Kernel, States
-from ccrank.standardise import FLOAT32_ROUNDING, mean_and_deviation
+from ccrank.methods.labelled.fit import Fitted
+from ccrank.methods.labelled.prior import Kernel, States
+from ccrank.methods.probing.probe import read_safetensors
+from ccrank.util.files import write_atomically
+from ccrank.util.zscores import FLOAT32_ROUNDING, mean_and_deviation
 
 FORMAT = "ccrank-states-probe-1"
-MOST_ITEMS = 500
-"""The label-free score is regressed on the states of so many items."""
+MAX_VALUE = 1e30
+"""Larger values overflow, and NaN is not below it."""
+MAX_ITEMS = 500
+"""Items on whose states the label-free score is regressed."""
 RESIDUAL = 0.5
 """The variance of what the states do not explain of it, beside a kernel of unit variance."""
 
@@ -40,34 +42,23 @@ class StatesProbe:
     """Notes that JSON can hold: model, template, wording."""
 
     def __call__(self, states: States) -> np.ndarray:
-        """Scores of any number of items, also of one: each depends on its own states alone. (N,)
-
-        Parameters
-        ----------
-        states
-            (N, L, d) at the slot and at the item, of the layers that the probe was fitted on.
-        """
-        for one in states:
-            if one.ndim != 3 or one.shape[1:] != self.weights.shape[1:]:
+        """Scores of any number of items: each depends on its states alone. (N, L, d) twice -> (N,)"""
+        for table in states:
+            if table.ndim != 3 or table.shape[1:] != self.weights.shape[1:]:
+                layers, width = self.weights.shape[1:]
                 raise CcrankError(
-                    f"this probe takes states (N, {self.weights.shape[1]}, {self.weights.shape[2]}), got {one.shape}; "
-                    "read them with the model and layers it was fitted on"
+                    f"this probe takes states (N, {layers}, {width}), got {table.shape}; read them with the model and "
+                    "layers it was fitted on"
                 )
         scaled = self.weights / np.where(self.deviation > 0, self.deviation, 1.0) * (self.deviation > 0)
-        total = -float(np.sum(scaled * self.mean))
-        return np.asarray(
-            sum(np.einsum("nld,ld->n", one.astype(float), w) for one, w in zip(states, scaled, strict=True))
-            + total
-        )
+        scores = [
+            np.einsum("nld,ld->n", table.astype(float), weights)
+            for table, weights in zip(states, scaled, strict=True)
+        ]
+        return np.asarray(scores[0] + scores[1] - float(np.sum(scaled * self.mean)))
 
     def save(self, path: str | Path) -> None:
-        """One safetensors file, with the notes as JSON in its header.
-
-        Parameters
-        ----------
-        path
-            The file to write.
-        """
+        """One safetensors file, with the notes as JSON in its header."""
         tensors = {
             name: np.ascontiguousarray(getattr(self, name)) for name in ("weights", "mean", "deviation")
         }
@@ -75,27 +66,24 @@ class StatesProbe:
             "format": FORMAT,
             "about": json.dumps({**self.about, "layers": list(self.layers)}, sort_keys=True),
         }
-        write_atomically(path, lambda partial: save_file(tensors, str(partial), header))
+        write_atomically(path, save(tensors, header))
 
     @classmethod
     def load(cls, path: str | Path) -> StatesProbe:
-        """A probe from its file.
-
-        Parameters
-        ----------
-        path
-            The file.
-        """
+        """A probe from its file."""
+        header, tensors = read_safetensors(path)
         try:
-            with safe_open(str(path), framework="numpy") as file:
-                about = dict(json.loads((file.metadata() or {})["about"]))
-                tensors = {name: file.get_tensor(name) for name in ("weights", "mean", "deviation")}
+            about = dict(json.loads(header["about"]))
             layers = tuple(int(layer) for layer in about.pop("layers"))
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+            if not all((np.abs(value) < MAX_VALUE).all() for value in tensors.values()):
+                raise ValueError("it has values that are no numbers, or too large ones")
+            if any(value.shape[:2] != (2, len(layers)) or value.ndim != 3 for value in tensors.values()):
+                raise ValueError(f"its arrays do not fit its {len(layers)} layers")
+            return cls(tensors["weights"], tensors["mean"], tensors["deviation"], layers, about)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CcrankError(
                 f"{str(path)!r} is a damaged probe file: {error!r}; fit and save it again"
             ) from None
-        return cls(**tensors, layers=layers, about=about)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,42 +110,20 @@ class UnsavedProbe:
 
 
 def is_states_probe(path: str | Path) -> bool:
-    """Whether a file is one of these probes.
-
-    Parameters
-    ----------
-    path
-        Any file.
-    """
+    """Whether a file is one of these probes."""
     try:
-        with safe_open(str(path), framework="numpy") as file:
-            return (file.metadata() or {}).get("format") == FORMAT
-    except (SafetensorError, OSError, ValueError):
+        return read_safetensors(path)[0].get("format") == FORMAT
+    except CcrankError:
         return False
 
 
 def probe_of(fitted: Fitted, kernel: Kernel, layers: tuple[int, ...], **about: Any) -> StatesProbe:
-    """The posterior mean as a function of states alone.
-
-    Parameters
-    ----------
-    fitted
-        The model.
-    kernel
-        The states that it was fitted on.
-    layers
-        The layers of these states.
-    about
-        Notes to keep: model, template, wording.
-
-    The part that the states explain is linear in them already: Σ_h p_h s_h K_h α_h. The label-free score is not, so it
-    is replaced by its own regression on the states, of the same kernel.
-    """
+    """The posterior mean as a function of states alone."""
     seen, count = fitted.observations, kernel.count
     duals = np.zeros((len(fitted.products.kernels), len(seen.items)))
-    for weight, setting, own in zip(fitted.weights, fitted.settings, fitted.posteriors, strict=True):
-        duals += weight * setting.kernel_share * np.outer(setting.groups, seen.contrast.T @ own.dual)
-    sample = np.unique(np.linspace(0, count - 1, min(count, MOST_ITEMS)).round().astype(int))
+    for weight, setting, posterior in zip(fitted.weights, fitted.settings, fitted.posteriors, strict=True):
+        duals += weight * setting.kernel_share * np.outer(setting.groups, seen.contrast.T @ posterior.dual)
+    sample = np.unique(np.linspace(0, count - 1, min(count, MAX_ITEMS)).round().astype(int))
     gram = RESIDUAL * np.eye(len(sample))
     for _, table in kernel.layers():
         gram += 0.25 * table[sample].astype(float) @ table[sample].T.astype(float)
@@ -167,12 +133,14 @@ def probe_of(fitted: Fitted, kernel: Kernel, layers: tuple[int, ...], **about: A
     ]
     shape = (2, len(layers), -1)
     half = max(1, len(layers) // 2)
-    share = np.array([half if place < half else len(layers) - half for place in range(len(layers))])
+    share = np.array([half if layer < half else len(layers) - half for layer in range(len(layers))])
     width = kernel.lists[0][0].shape[2]
     scale = np.sqrt(width * share)[None, :, None]
     moments = [
         mean_and_deviation(
-            np.concatenate([own[position] for own in kernel.lists]).astype(float), 0, FLOAT32_ROUNDING
+            np.concatenate([states[position] for states in kernel.lists]).astype(float),
+            0,
+            FLOAT32_ROUNDING,
         )
         for position in range(2)
     ]

@@ -9,49 +9,51 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from ccrank.criteria.exemplars import WRITTEN
 from ccrank.errors import CcrankError
-from ccrank.exemplars import WRITTEN
-from ccrank.labelled.fit import Fitted, fit_products, rank_intervals
-from ccrank.labelled.kernel import Kernel, States
-from ccrank.labelled.lists import PROBABILITY, observations_of
-from ccrank.labelled.questions import FIRST_GRADES, Belief, Kind, next_question, representative
-from ccrank.labelled.settings import LABEL_NOISE, grid, undecided_grid
-from ccrank.labels import Labels, Row
+from ccrank.labels import LabelRow, Labels
+from ccrank.methods.labelled.fit import Fitted, fit_products, rank_intervals
+from ccrank.methods.labelled.lists import PROBABILITY, observations_of
+from ccrank.methods.labelled.prior import LABEL_NOISE, Kernel, States, grid, undecided_grid
+from ccrank.methods.labelled.questions import (
+    FIRST_GRADES,
+    Belief,
+    QuestionKind,
+    best_grade,
+    best_pair,
+    representative,
+)
 from ccrank.ranking import Ranking, Uncertainty
-from ccrank.standardise import z_scores
 from ccrank.task import normal_form
+from ccrank.util.zscores import z_scores
 
-MOST_CANDIDATES = 1000
+MAX_CANDIDATES = 1000
 """Of a longer list an even sample is asked about, so that memory stays linear in the items."""
-MOST_COMPARISONS = 2
+MAX_COMPARISONS = 2
 """Of one item with others; each item is compared once before any is compared again."""
-LEAST_UNDECIDED = 0.003
+MIN_UNDECIDED = 0.003
 """The least weight of a setting, relative to the best, that counts in the choice of a pair."""
 DRAWS = 512
 GRADES = (1, 5)
 FIRST = (0.5, 0.35, 0.4)
 """Before the first answer: the weight of the label-free score, the share of the states, and the residual variance."""
 
-Asked = Literal["grade", "pair", "both"]
+SessionKind = Literal["grade", "pair", "both"]
 
 
-def check_kind(kind: str) -> None:
-    """Refuse a kind of questions that there is not.
-
-    Parameters
-    ----------
-    kind
-        What was given.
-    """
-    if kind not in get_args(Asked):
-        raise CcrankError(f"questions are grade, pair or both, not {kind!r}")
+def check_kind(kind: str) -> SessionKind:
+    """The kind of questions; raises if it is unknown."""
+    for known in get_args(SessionKind):
+        if kind == known:
+            return known  # type: ignore[no-any-return]
+    raise CcrankError(f"questions are grade, pair or both, not {kind!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
     """What is asked: the grade of one item from 1 (lowest) to 5, or which of two items is higher."""
 
-    kind: Kind
+    kind: QuestionKind
     items: tuple[str, ...]
     session: Session
 
@@ -74,25 +76,13 @@ class Session:
     """
 
     def __init__(
-        self, ranking: Ranking, states: States, kind: Asked = "both", rows: Sequence[Row] = ()
+        self, ranking: Ranking, states: States, kind: SessionKind = "both", rows: Sequence[LabelRow] = ()
     ) -> None:
-        """Start from a label-free ranking.
-
-        Parameters
-        ----------
-        ranking
-            The label-free ranking.
-        states
-            (N, L, d) of the same items, at the slot and at the item.
-        kind
-            Which questions are asked: grade, pair, or both by turns.
-        rows
-            Answers of an earlier session.
-        """
+        """Start from a label-free ranking and the states (N, L, d) of its items."""
         check_kind(kind)
         self.start, self.kind = ranking, kind
         self.items = ranking.task.items
-        self.rows: list[Row] = list(rows)
+        self.rows: list[LabelRow] = list(rows)
         self.earlier = len(self.rows)
         """How many of the first rows are answers of an earlier session."""
         self.skipped: set[str] = set()
@@ -112,13 +102,13 @@ class Session:
     def _choose_candidates(self) -> None:
         """An even sample of a long list, with all items that an answer names."""
         count = len(self.items)
-        wanted = min(count, MOST_CANDIDATES)
+        wanted = min(count, MAX_CANDIDATES)
         even = np.unique(np.linspace(0, count - 1, wanted).round().astype(int))
         known = [self._place[name] for name in self.labels.items]
         self.candidates = np.unique(np.concatenate([even, np.array(known, int)]))
         self._products = self._kernel.products(self.candidates, DRAWS, np.random.default_rng(0))
 
-    def resume(self, rows: Sequence[Row], skipped: Iterable[str] = ()) -> None:
+    def resume(self, rows: Sequence[LabelRow], skipped: Iterable[str] = ()) -> None:
         """Take these answers in place of all earlier ones: the session of a client that keeps its answers itself.
 
         Parameters
@@ -158,9 +148,7 @@ class Session:
             return self.start
         low, high = rank_intervals(self.draws, PROBABILITY)
         return replace(
-            self.start,
-            scores=fitted.mean,
-            uncertainty=Uncertainty(fitted.deviation, low, high, PROBABILITY),
+            self.start, scores=fitted.mean, uncertainty=Uncertainty(fitted.deviation, low, high, PROBABILITY)
         )
 
     @property
@@ -173,8 +161,8 @@ class Session:
             else:
                 weight, share, residual = FIRST
                 states = np.sqrt(share / 4) * self._products.functions.sum(axis=0)
-                own = np.sqrt(residual) * rng.standard_normal(states.shape)
-                self._draws = weight * self._prior[:, None] + states + own
+                particular = np.sqrt(residual) * rng.standard_normal(states.shape)
+                self._draws = weight * self._prior[:, None] + states + particular
         return self._draws
 
     def __iter__(self) -> Iterator[Question]:
@@ -185,23 +173,26 @@ class Session:
         """The question that teaches most now; None if there is none left."""
         if self.kind != "both":
             return self._question(self.kind)
-        turns: tuple[Kind, Kind] = ("pair", "grade") if len(self.rows) % 2 else ("grade", "pair")
+        turns: tuple[QuestionKind, QuestionKind] = (
+            ("pair", "grade") if len(self.rows) % 2 else ("grade", "pair")
+        )
         return self._question(turns[0]) or self._question(turns[1])
 
-    def _question(self, kind: Kind) -> Question | None:
-        graded = {normal_form(self.items[place]) for place in self._graded()} | self.skipped
+    def _question(self, kind: QuestionKind) -> Question | None:
+        graded = {normal_form(self.items[index]) for index in self._graded()} | self.skipped
         left = np.array(
-            [place for place in self.candidates if normal_form(self.items[place]) not in graded], int
+            [index for index in self.candidates if normal_form(self.items[index]) not in graded], int
         )
         if kind == "pair":
             times = self._comparisons(left)
-            left = left[times < (1 if np.sum(times == 0) > 1 else MOST_COMPARISONS)]
+            left = left[times < (1 if np.sum(times == 0) > 1 else MAX_COMPARISONS)]
         if len(left) < (1 if kind == "grade" else 2) or (kind == "pair" and self._compared(left)):
             return None
         if kind == "grade" and len(known := self._graded()) < FIRST_GRADES:
             return Question(kind, (self.items[self._representative(known, left)],), self)
-        found = next_question(self._belief(), kind, np.searchsorted(self.candidates, left))
-        return Question(kind, tuple(self.items[self.candidates[place]] for place in found.items), self)
+        best = best_grade if kind == "grade" else best_pair
+        chosen, _ = best(self._belief(), np.searchsorted(self.candidates, left))
+        return Question(kind, tuple(self.items[self.candidates[index]] for index in chosen), self)
 
     def _belief(self) -> Belief:
         """The distribution of the candidates' scores, by the answers so far or by the prior."""
@@ -222,34 +213,28 @@ class Session:
             return None
         seen, settings = observations_of(self.labels, self.items), undecided_grid()
         products = self._products.at(seen.items)
-        return fit_products(self._prior, products, seen, settings, len(settings), LEAST_UNDECIDED)
+        return fit_products(self._prior, products, seen, settings, len(settings), MIN_UNDECIDED)
 
     def _graded(self) -> list[int]:
         """The items that have been graded."""
         return sorted({self._place[normal_form(item)] for what, item, _ in self.rows if what == "value"})
 
     def _representative(self, known: list[int], left: np.ndarray) -> int:
-        """The item among `left` that stands for most of the list, beside the known ones."""
-        own = self._products.kernels[:, self.candidates].mean(axis=0).astype(float)
-        place = {int(item): index for index, item in enumerate(self.candidates)}
-        found = representative(
-            own,
-            self._prior[self.candidates],
-            [place[one] for one in known],
-            [place[int(one)] for one in left],
-        )
-        return int(self.candidates[found])
+        """The item among `left` that tells most about the list, given the known ones."""
+        kernel = self._products.kernels[:, self.candidates].mean(axis=0).astype(float)
+        rows = [np.searchsorted(self.candidates, items) for items in (np.array(known, int), left)]
+        return int(self.candidates[representative(kernel, self._prior[self.candidates], *rows)])
 
     def _comparisons(self, places: np.ndarray) -> np.ndarray:
         """How many times each of these items has been compared."""
         seen = Counter(
             self._place[normal_form(text)] for what, *both in self.rows if what == "pair" for text in both
         )
-        return np.array([seen[int(place)] for place in places], int)
+        return np.array([seen[int(index)] for index in places], int)
 
     def _compared(self, places: np.ndarray) -> bool:
         """Whether these items are two that have been compared with each other."""
-        names = {normal_form(self.items[place]) for place in places}
+        names = {normal_form(self.items[index]) for index in places}
         return len(names) == 2 and any(
             what == "pair" and {normal_form(text) for text in both} == names for what, *both in self.rows
         )
@@ -276,7 +261,7 @@ class Session:
         """Do not ask about these items again."""
         self.skipped |= {normal_form(item) for item in question.items}
 
-    def undo(self, *, earlier: bool = False) -> Row | None:
+    def undo(self, *, earlier: bool = False) -> LabelRow | None:
         """Take the last answer of this session back; None if there is none left.
 
         Parameters
@@ -291,5 +276,5 @@ class Session:
         self.earlier = min(self.earlier, len(self.rows))
         return last
 
-    def _change(self, rows: list[Row]) -> None:
+    def _change(self, rows: list[LabelRow]) -> None:
         self.rows, self._fitted, self._draws = rows, None, None

@@ -1,20 +1,27 @@
-"""Fitting probes to the stored states of tasks, layer by layer."""
+"""Fitting probes to the stored states of tasks, layer by layer, and choosing a layer without labels."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ccrank.errors import CcrankError
-from ccrank.probe_pipeline.states import TaskStates
-from ccrank.probing.crossval import cross_validate, held_out_scores, leave_one_item_out, task_folds
-from ccrank.probing.fits import Fits, fit_each, points_of_pairs
-from ccrank.probing.objectives import Settings, objective_of
-from ccrank.recoverable import isolate_failures
+from ccrank.errors import CcrankError, isolate_failures
+from ccrank.methods.probe_pipeline.states import TaskStates
+from ccrank.methods.probing.fits import (
+    Fits,
+    cross_validate,
+    fit_each,
+    held_out_scores,
+    leave_one_item_out,
+    points_of_pairs,
+    task_folds,
+)
+from ccrank.methods.probing.objectives import Settings, objective_of
+from ccrank.metrics import tau_b
 from ccrank.task import Task
 
 PROTOCOLS = ("same-task", "leave-one-out", "across-tasks")
@@ -73,24 +80,7 @@ class LayerFit:
 def fit_layers(
     tasks: Sequence[Task], states: TaskStates, spec: ProbeSpec, *, isolate: bool = False
 ) -> tuple[list[LayerFit], dict[int, str]]:
-    """Fit a probe's objective to every layer of the states.
-
-    Parameters
-    ----------
-    tasks
-        The tasks whose states were read, in the order in which they were given to `read_states`.
-    states
-        Their states; tasks that failed to be read are left out.
-    spec
-        The probe.
-    isolate
-        Record a task that cannot be fitted as a failure and continue, instead of raising its error.
-
-    Returns
-    -------
-    layers, failures
-        A fit for each layer, all of the same tasks, and the reason for each task that has none.
-    """
+    """Fit a probe to every layer of the states, and task → why it failed; of states with anchors, the closest layer."""
     failures = dict(states.failures)
     if objective_of(spec.name).supervised:
         for index in states.tasks:
@@ -99,72 +89,66 @@ def fit_layers(
                     index,
                     f"task {tasks[index].id!r} has no gold, which {spec.name} is trained on; give `values` or `order`",
                 )
-    place = {index: position for position, index in enumerate(states.tasks)}
-    found = []
+    if not isolate and failures:
+        raise CcrankError(next(iter(failures.values())))
+    members = [index for index in states.tasks if index not in failures]
+    layers = []
     for column, layer in enumerate(states.layers):
-        own = states.of_layer(column)
+        states_of = dict(zip(states.tasks, states.of_layer(column), strict=True))
 
-        def fit(members: Sequence[int], own: list[np.ndarray] = own) -> list[TaskFit]:
-            return _fit_layer(members, tasks, [own[place[index]] for index in members], spec)
+        def fit(some: Sequence[int], states_of: dict[int, np.ndarray] = states_of) -> list[TaskFit]:
+            return _fit_layer(some, tasks, [states_of[index] for index in some], spec)
 
-        members = [index for index in states.tasks if index not in failures]
         if isolate:
             fitted = isolate_failures(members, fit, failures, pooled=spec.protocol == "across-tasks")
-        elif len(members) < len(tasks):
-            raise CcrankError(next(iter(failures.values())))
+            members = [index for index in members if index not in failures]
         else:
             fitted = fit(members)
-        found.append(LayerFit(layer, tuple(fitted)))
+        layers.append(LayerFit(layer, tuple(fitted)))
     # A task that failed in one layer is left out of the others too: means over tasks stay comparable.
-    kept = [replace(one, tasks=tuple(fit for fit in one.tasks if fit.index not in failures)) for one in found]
-    return kept, failures
+    layers = [
+        replace(layer, tasks=tuple(fit for fit in layer.tasks if fit.index not in failures))
+        for layer in layers
+    ]
+    return layers if states.anchors is None else [closest_layer(layers, states.anchors)], failures
 
 
 def _fit_layer(
     members: Sequence[int], tasks: Sequence[Task], states: Sequence[np.ndarray], spec: ProbeSpec
 ) -> list[TaskFit]:
     start = time.perf_counter()
-    own_tasks = [tasks[index] for index in members]
-    predictions, fits = _predictions(own_tasks, states, spec)
-    scores = item_scores(predictions, own_tasks, spec)
-    paired = objective_of(spec.name).prompt == "pair" and spec.protocol != "leave-one-out"
-    for index, own in zip(members, scores, strict=True):
-        check_scores(own, tasks[index])
+    fitted_tasks = [tasks[index] for index in members]
+    scores, predictions, fits = seed_scores(fitted_tasks, states, spec)
+    for task, task_scores in zip(fitted_tasks, scores, strict=True):
+        check_scores(task_scores, task)
     seconds = (time.perf_counter() - start) / (len(members) * len(spec.seeds))
+    paired = objective_of(spec.name).prompt == "pair" and spec.protocol != "leave-one-out"
     folds = _folds(len(members)) if spec.protocol == "across-tasks" else np.full(len(members), -1)
     return [
-        TaskFit(index, own, seconds, fits, row, predictions[row] if paired else None, fold=int(folds[row]))
-        for row, (index, own) in enumerate(zip(members, scores, strict=True))
+        TaskFit(index, scores[row], seconds, fits, row, predictions[row] if paired else None, int(folds[row]))
+        for row, index in enumerate(members)
     ]
 
 
 def seed_scores(
     tasks: Sequence[Task], states: Sequence[np.ndarray], spec: ProbeSpec
-) -> tuple[list[np.ndarray], Fits | None]:
-    """Each task's item scores by each seed's probe, (seeds, N), and the fits if there is one per task."""
-    predictions, fits = _predictions(tasks, states, spec)
-    return item_scores(predictions, tasks, spec), fits
-
-
-def _predictions(
-    tasks: Sequence[Task], states: Sequence[np.ndarray], spec: ProbeSpec
-) -> tuple[list[np.ndarray], Fits | None]:
-    """What each seed's probe says of each task's items, or of its ordered pairs, and the fits."""
+) -> tuple[list[np.ndarray], list[np.ndarray], Fits | None]:
+    """Each task's item scores by each seed's probe, (seeds, N); the probes' predictions, which for pairs are
+    (seeds, N(N − 1)); and the fits if there is one per task."""
     objective = objective_of(spec.name)
     gold = [np.asarray(task.values) for task in tasks] if objective.supervised else None
     options: dict[str, Any] = {"seeds": spec.seeds, "settings": spec.settings, "device": spec.device}
     fits: Fits | None = None
     if spec.protocol == "same-task":
         fits = fit_each(states, spec.name, gold=gold, **options)
-        scores = fits.scores(states)
+        predictions = fits.scores(states)
     elif spec.protocol == "across-tasks":
-        folds = min(FOLDS, len(tasks))
-        _, scores = cross_validate(states, spec.name, folds=folds, fold_seed=FOLD_SEED, gold=gold, **options)
+        _, predictions = cross_validate(states, spec.name, _folds(len(tasks)), gold=gold, **options)
     elif spec.protocol == "leave-one-out":
-        scores = leave_one_item_out(states, spec.name, gold, **options)
+        predictions = leave_one_item_out(states, spec.name, gold, **options)
     else:
         raise CcrankError(f"a probe's protocol must be one of {', '.join(PROTOCOLS)}, not {spec.protocol!r}")
-    return scores, fits
+    return item_scores(predictions, tasks, spec), predictions, fits
 
 
 def item_scores(
@@ -174,14 +158,14 @@ def item_scores(
     scores = list(predictions)
     if objective_of(spec.name).prompt == "pair":
         # Under leave-one-out row [s, i] has the pair predictions without item i: points of each, then i's own.
-        scores = [points_of_pairs(own, len(task.items)) for own, task in zip(scores, tasks, strict=True)]
+        scores = [points_of_pairs(rows, len(task.items)) for rows, task in zip(scores, tasks, strict=True)]
     if spec.protocol == "leave-one-out":
-        scores = [held_out_scores(own) for own in scores]
+        scores = [held_out_scores(rows) for rows in scores]
     return scores
 
 
 def _folds(tasks: int) -> np.ndarray:
-    """The fold of each task, as `seed_scores` has it."""
+    """The fold of each task in across-tasks training."""
     return task_folds(tasks, min(FOLDS, tasks), FOLD_SEED)
 
 
@@ -189,3 +173,31 @@ def check_scores(scores: np.ndarray, task: Task) -> None:
     """Raise an error for scores that are NaN."""
     if np.isnan(scores).any():
         raise CcrankError(f"task {task.id!r}: a score is NaN; the fit or the model's logits are not finite")
+
+
+def agreement(scores: Sequence[np.ndarray], anchors: Sequence[np.ndarray]) -> float:
+    """Mean |τ-b| between probes and anchors, over tasks and rows; NaN if any score is. Per task: (R, N), (N,)"""
+    if any(np.isnan(rows).any() for rows in scores):
+        return float("nan")
+    return float(
+        np.mean(
+            [abs(tau_b(row, anchor)) for rows, anchor in zip(scores, anchors, strict=True) for row in rows]
+        )
+    )
+
+
+def closest_to_anchors(candidates: Sequence[Sequence[np.ndarray]], anchors: Sequence[np.ndarray]) -> int:
+    """The index of the candidate with the largest `agreement`, of equals the last. No label is used."""
+    agreements = [agreement(scores, anchors) if anchors else 0.0 for scores in candidates]
+    # A fit that failed agrees with nothing.
+    ranked = np.nan_to_num(agreements, nan=-1.0)
+    return int(np.flatnonzero(ranked == ranked.max())[-1])
+
+
+def closest_layer(layers: Sequence[LayerFit], anchors: Mapping[int, np.ndarray]) -> LayerFit:
+    """The layer whose probes agree best with the anchors; its time is that of the fits of all layers."""
+    in_order = [anchors[fit.index] for fit in layers[0].tasks]
+    chosen = layers[closest_to_anchors([[fit.scores for fit in layer.tasks] for layer in layers], in_order)]
+    seconds = np.sum([[fit.seconds for fit in layer.tasks] for layer in layers], axis=0)
+    tasks = (replace(fit, seconds=float(spent)) for fit, spent in zip(chosen.tasks, seconds, strict=True))
+    return replace(chosen, tasks=tuple(tasks))

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.labelfree.signals import read_poles
-from ccrank.labelled.probe import StatesProbe, is_states_probe
-from ccrank.lm import Cost, Reader
-from ccrank.lm.layers import parse_layers
-from ccrank.lm.reader import Progress
-from ccrank.lm.reading import Request, shares_by_items
+from ccrank.methods.labelfree.signals import read_poles
+from ccrank.methods.labelled.saved_model import StatesProbe, is_states_probe
+from ccrank.methods.probe_pipeline.fitting import LayerFit, ProbeSpec, closest_to_anchors, fit_layers
+from ccrank.methods.probe_pipeline.states import TaskStates, add_anchors, read_states
+from ccrank.methods.probing.fits import points_of_pairs
+from ccrank.methods.probing.objectives import Settings, objective_of
+from ccrank.methods.probing.probe import Probe
 from ccrank.metrics import tau_b
-from ccrank.probe_pipeline.fitting import LayerFit, ProbeSpec, fit_layers
-from ccrank.probe_pipeline.selection import TEMPLATES, closest_to_anchors, read_anchors
-from ccrank.probe_pipeline.states import StateRequest, read_states
-from ccrank.probing.fits import points_of_pairs
-from ccrank.probing.objectives import Settings, objective_of
-from ccrank.probing.probe import Probe
+from ccrank.models import Cost, Reader
+from ccrank.models.reading import Progress, Request, shares_by_items
 from ccrank.prompts import Form, Template, Templates
 from ccrank.ranking import Answer
 from ccrank.task import Task
 
-
-@dataclass(frozen=True)
-class _Candidate:
-    """Probes that may be chosen: those of one template and of one or more layers."""
-
-    template: str
-    layers: list[LayerFit]
-
-    def rows(self, task: int) -> np.ndarray:
-        """A task's scores by all layers and seeds: (layers · seeds, N)."""
-        return np.concatenate([one.tasks[task].scores for one in self.layers])
+TEMPLATES = ("poles", "single")
+"""The templates that `template=auto` chooses from. Of equally good ones the last is taken: the paper's."""
 
 
 def probe_method(name: str) -> Callable[..., list[Answer]]:
@@ -64,16 +51,8 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
         protocol: str = "same-task",
         progress: Progress | None = None,
     ) -> list[Answer]:
-        settings = Settings(
-            epochs=epochs,
-            learning_rate=learning_rate,
-            margin=margin,
-            weight_decay=weight_decay,
-            optimiser=optimiser,  # type: ignore[arg-type]
-            initial=initial,  # type: ignore[arg-type]
-            consistency=consistency,  # type: ignore[arg-type]
-            sub_batch=sub_batch,  # type: ignore[arg-type]
-        )
+        choices: Any = (optimiser, initial, consistency, sub_batch)  # `Settings` checks them
+        settings = Settings(epochs, learning_rate, margin, weight_decay, *choices)
         paired = objective.prompt == "pair"
         if paired and template != "single":
             raise CcrankError(
@@ -81,30 +60,35 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
                 f"template={template!r}, or take a probe on single items"
             )
         spec = ProbeSpec(name, tuple(range(seeds)), settings, protocol, training_device(reader))
-        layers = tuple(parse_layers(layer, reader))
         costs = [Cost()] * len(tasks)
-        candidates = []
-        for one in ("pair",) if paired else TEMPLATES if template == "auto" else (template,):
-            request = StateRequest(layers, one, paired, position)
-            states = read_states(tasks, reader, templates, request, progress=progress)
-            costs = _plus(costs, states.costs)
-            fitted, _ = fit_layers(tasks, states, spec)
-            candidates += (
-                [_Candidate(one, [fit]) for fit in fitted] if layer == "auto" else [_Candidate(one, fitted)]
+        candidates: dict[str, list[LayerFit]] = {}
+        anchors: Mapping[int, np.ndarray] | None = None
+        for candidate in ("pair",) if paired else TEMPLATES if template == "auto" else (template,):
+            states = read_states(
+                tasks,
+                reader,
+                templates,
+                layer,
+                paired=paired,
+                template=candidate,
+                position=position,
+                anchors=anchors if layer == "auto" else None,
+                progress=progress,
             )
-        chosen = candidates[-1]
-        if "auto" in (layer, template):
-            anchors, spent = read_anchors(tasks, reader, templates, progress)
-            costs = _plus(costs, spent)
-            rows = [[candidate.rows(index) for index in range(len(tasks))] for candidate in candidates]
-            chosen = candidates[closest_to_anchors(rows, anchors)]
+            candidates[candidate], _ = fit_layers(tasks, states, spec)
+            if template == "auto" and anchors is None:
+                if states.anchors is None:
+                    add_anchors(states, tasks, reader, templates, progress=progress)
+                anchors = states.anchors
+            costs = [spent + more for spent, more in zip(costs, states.costs, strict=True)]
+        chosen = [*candidates][-1] if anchors is None else _closest_template(candidates, anchors)
         about = {
             "model": reader.name,
             "position": position,
-            "template": chosen.template,
-            "wording": templates[chosen.template].notes(),
+            "template": chosen,
+            "wording": templates[chosen].notes(),
         }
-        return [_answer(chosen, index, cost, about) for index, cost in enumerate(costs)]
+        return [_answer(candidates[chosen], index, cost, about) for index, cost in enumerate(costs)]
 
     run.__doc__ = f"""{_what(name)}
 
@@ -118,21 +102,30 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
     return run
 
 
-def _answer(chosen: _Candidate, index: int, cost: Cost, about: Mapping[str, Any]) -> Answer:
+def _closest_template(candidates: Mapping[str, Sequence[LayerFit]], anchors: Mapping[int, np.ndarray]) -> str:
+    """The template whose probes, of all its layers and seeds, agree best with the anchors."""
+    scores = [
+        [np.concatenate([layer.tasks[index].scores for layer in layers]) for index in anchors]
+        for layers in candidates.values()
+    ]
+    return [*candidates][closest_to_anchors(scores, [*anchors.values()])]
+
+
+def _answer(layers: Sequence[LayerFit], index: int, cost: Cost, about: Mapping[str, Any]) -> Answer:
     """One task's answer: of each layer the best seed, of several layers their consensus."""
-    own = [one.tasks[index] for one in chosen.layers]
-    numbers = [one.layer for one in chosen.layers]
+    fits = [layer.tasks[index] for layer in layers]
+    numbers = [layer.layer for layer in layers]
     probe = None
-    if len(own) == 1 and own[0].fits is not None:
-        probe = own[0].fits.probe(own[0].row, own[0].best_seed, layer=numbers[0], **about)
+    if len(fits) == 1 and fits[0].fits is not None:
+        probe = fits[0].fits.probe(fits[0].row, fits[0].best_seed, layer=numbers[0], **about)
     return Answer(
-        consensus(np.stack([fit.scores[fit.best_seed] for fit in own])),
-        {"seeds_agree": float(np.mean([seeds_agree(fit.scores) for fit in own]))},
+        consensus(np.stack([fit.scores[fit.best_seed] for fit in fits])),
+        {"seeds_agree": float(np.mean([seeds_agree(fit.scores) for fit in fits]))},
         cost,
         {
             "layer": numbers if len(numbers) > 1 else numbers[0],
-            "template": chosen.template,
-            "seeds": len(own[0].scores),
+            "template": about["template"],
+            "seeds": len(fits[0].scores),
         },
         probe,
     )
@@ -157,17 +150,10 @@ def apply_probe(
     probe = Probe.load(file)
     if probe.about.get("model") not in (None, reader.name):
         raise CcrankError(f"{file} was fitted on the model {probe.about['model']}, not on {reader.name}")
-    template, templates = _as_fitted(probe.about, templates, probe.paired)
-    request = StateRequest(
-        (int(probe.about.get("layer", reader.depth)),),
-        template,
-        probe.paired,
-        str(probe.about.get("position", "slot")),
-    )
-    states = read_states(tasks, reader, templates, request, progress=progress)
+    states = states_as_fitted(probe, tasks, reader, templates, progress)
     answers = []
-    for task, own, cost in zip(tasks, states.of_layer(0), states.costs, strict=True):
-        scores = probe(own)
+    for task, task_states, cost in zip(tasks, states.of_layer(0), states.costs, strict=True):
+        scores = probe(task_states)
         if probe.paired:
             scores = points_of_pairs(scores, len(task.items))
         details = {"probe": str(file), "fitted_by": probe.about.get("method")}
@@ -178,6 +164,23 @@ def apply_probe(
     return answers
 
 
+def states_as_fitted(
+    probe: Probe, tasks: Sequence[Task], reader: Reader, templates: Templates, progress: Progress | None
+) -> TaskStates:
+    """The states of new items as a saved probe takes them: of its layer and position, in its wording."""
+    template, templates = _as_fitted(probe.about, templates, probe.paired)
+    return read_states(
+        tasks,
+        reader,
+        templates,
+        str(probe.about.get("layer", "last")),
+        paired=probe.paired,
+        template=template,
+        position=str(probe.about.get("position", "slot")),
+        progress=progress,
+    )
+
+
 def _apply_states_probe(
     tasks: Sequence[Task], reader: Reader, templates: Templates, file: str, progress: Progress | None
 ) -> list[Answer]:
@@ -186,12 +189,12 @@ def _apply_states_probe(
     if probe.about.get("model") != reader.name:
         raise CcrankError(f"{file} was fitted on the model {probe.about.get('model')}, not on {reader.name}")
     template, templates = _as_fitted(probe.about, templates)
-    found = read_poles(tasks, reader, templates, template, False, probe.layers, progress)
-    costs = shares_by_items(found.cost, tasks)
+    readings = read_poles(tasks, reader, templates, template, False, probe.layers, progress)
+    costs = shares_by_items(readings.cost, tasks)
     details = {"probe": str(file), "fitted_by": "auto with labels"}
     return [
         Answer(probe((slot, item)), {}, cost, details, directed=True)
-        for slot, item, cost in zip(found.states, found.item_states, costs, strict=True)
+        for slot, item, cost in zip(readings.states, readings.item_states, costs, strict=True)
     ]
 
 
@@ -208,10 +211,7 @@ def single_requests(task: Task, form: Form, templates: Templates) -> list[Reques
 
 def pair_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
     """The prompts of a probe on pairs of items."""
-    places = range(len(task.items))
-    pairs = [
-        templates.pair(task, first, second, form) for first in places for second in places if first != second
-    ]
+    pairs = [templates.pair(task, *pair, form) for pair in permutations(range(len(task.items)), 2)]
     return [([prompt.filled(answer) for prompt in pairs for answer in templates["pair"].candidates], None)]
 
 
@@ -240,30 +240,25 @@ def consensus(scores: np.ndarray) -> np.ndarray:
 def seeds_agree(scores: np.ndarray) -> float:
     """Mean |τ| between the seeds' rankings, regardless of direction; NaN for a single seed. (S, N) -> scalar"""
     pairs = [
-        abs(tau_b(first, second)) for first, second in combinations(scores, 2) if _comparable(first, second)
+        abs(tau_b(first, second))
+        for first, second in combinations(scores, 2)
+        if len(np.unique(second)) == len(second) and len(np.unique(first)) > 1
     ]
     return float(np.mean(pairs)) if pairs else float("nan")
 
 
-def _comparable(first: np.ndarray, second: np.ndarray) -> bool:
-    return len(np.unique(second)) == len(second) and len(np.unique(first)) > 1
-
-
 def _as_fitted(about: Mapping[str, Any], templates: Templates, paired: bool = False) -> tuple[str, Templates]:
     """The name of the template that a probe was fitted on, and the templates with that one as it was then."""
-    wording = about.get("wording")
-    if wording is None:
-        # Probes saved without their wording: on pairs there was only one template.
-        return "pair" if paired else str(about.get("template", "single")), templates
-    name = str(about["template"])
-    words: dict[str, Any] = {
-        key: tuple(value) if key == "candidates" else value for key, value in wording.items()
-    }
-    return name, Templates({**templates.by_name, name: Template(name, **words)})
-
-
-def _plus(costs: Sequence[Cost], more: Sequence[Cost]) -> list[Cost]:
-    return [first + second for first, second in zip(costs, more, strict=True)]
+    name = str(about.get("template", "pair" if paired else "single"))
+    if "wording" not in about:  # a probe that was made by hand
+        return name, templates
+    try:
+        words: dict[str, Any] = dict(about["wording"])
+        words["candidates"] = tuple(words.get("candidates", ()))
+        template = Template(name, **words)
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
+        raise CcrankError(f"the probe file is damaged: its template cannot be used ({error!r})") from None
+    return name, Templates({**templates.by_name, name: template})
 
 
 def _what(name: str) -> str:

@@ -6,70 +6,101 @@ import io
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
-from ccrank.errors import CcrankError
-from ccrank.labelfree.signals import EXEMPLAR_WORDS
-from ccrank.lm import Cost, ReaderLike
-from ccrank.lm.reader import Progress
-from ccrank.probe_pipeline.selection import read_anchors
-from ccrank.probing.reading import read_pair_states, read_single_states
+from ccrank.errors import RECOVERABLE_ERRORS, CcrankError, reason_of
+from ccrank.methods.labelfree.combine import read_signals
+from ccrank.methods.labelfree.signals import EXEMPLAR_WORDS
+from ccrank.methods.probing.batch import ordered_pairs
+from ccrank.models import Cost, Reader, ReaderLike
+from ccrank.models.reader_like import parse_layers
+from ccrank.models.reading import Progress, share_of, shares_by_items
 from ccrank.prompts import Templates
-from ccrank.recoverable import RECOVERABLE_ERRORS, reason_of
 from ccrank.task import Task, check_text
 
-BLOCK_PROMPTS = 2048
+POSITIONS = ("slot", "item")
+MAX_BLOCK_PROMPTS = 2048
 """Prompts read at once: what a killed run may have to read again."""
-BLOCK_BYTES = 128 << 20
+MAX_BLOCK_BYTES = 128 << 20
 """States held in memory while they are read."""
 
 ReadTasks = Callable[[Sequence[Task]], tuple[list[np.ndarray], list[Cost]]]
+"""Tasks → an array and a share of the cost for each."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateRequest:
-    """Which states to read."""
+def read_single_states(
+    tasks: Sequence[Task],
+    reader: ReaderLike,
+    templates: Templates,
+    layers: Sequence[int],
+    template: str = "single",
+    position: str = "slot",
+    progress: Progress | None = None,
+) -> tuple[list[np.ndarray], list[Cost]]:
+    """ItemSingle states of each task, (N, L, d), at the answer slot or at the item's last token."""
+    if position not in POSITIONS:
+        raise CcrankError(f"position must be slot or item, not {position!r}")
+    templates[template].check_fields(reader.form, "item")
+    prompts = [
+        templates.single(task, index, reader.form, template)
+        for task in tasks
+        for index in range(len(task.items))
+    ]
+    readings = reader.read(prompts, layers=layers, items=position == "item", progress=progress)
+    states = readings.item_states if position == "item" else readings.states
+    assert states is not None
+    return _split(states, [len(task.items) for task in tasks], readings.cost)
 
-    layers: tuple[int, ...]
-    template: str = "single"
-    """The prompt: ItemSingle, or ItemPair if `paired`."""
-    paired: bool = False
-    """Read all ordered pairs of items, each with both answers in the slot."""
-    position: str = "slot"
-    """Of single items: at the answer slot, or at the item's last token ("item")."""
 
-    def prompt_count(self, task: Task) -> int:
-        """Prompts of a task: N, or 2N(N − 1) for all ordered pairs with both answers."""
-        count = len(task.items)
-        return 2 * count * (count - 1) if self.paired else count
+def read_pair_states(
+    tasks: Sequence[Task],
+    reader: ReaderLike,
+    templates: Templates,
+    layers: Sequence[int],
+    template: str = "pair",
+    progress: Progress | None = None,
+) -> tuple[list[np.ndarray], list[Cost]]:
+    """ItemPair states of each task, (N(N − 1), L, 2, d): all ordered pairs, at "Yes" and at "No" in the slot."""
+    yes, no = templates[template].yes_and_no()
+    prompts = [
+        templates.pair(task, int(first), int(second), reader.form, template).filled(answer)
+        for task in tasks
+        for first, second in ordered_pairs(len(task.items))
+        for answer in (yes, no)
+    ]
+    readings = reader.read(prompts, layers=layers, progress=progress)
+    assert readings.states is not None
+    parts, costs = _split(readings.states, [_rows(task, paired=True) for task in tasks], readings.cost)
+    return [part.reshape(-1, 2, *part.shape[1:]).swapaxes(1, 2) for part in parts], costs
 
-    def read(
-        self,
-        tasks: Sequence[Task],
-        reader: ReaderLike,
-        templates: Templates,
-        progress: Progress | None = None,
-    ) -> tuple[list[np.ndarray], list[Cost]]:
-        """Each task's states, (N, L, d) or (N(N − 1), L, 2, d), and its share of the cost."""
-        for task in tasks:
-            check_text(task)
-        if self.paired:
-            states, costs = read_pair_states(tasks, reader, templates, self.layers, self.template, progress)
-        else:
-            states, costs = read_single_states(
-                tasks, reader, templates, self.layers, self.template, self.position, progress
+
+def _rows(task: Task, paired: bool) -> int:
+    """Prompts of a task: N, or 2N(N − 1) for all ordered pairs with both answers."""
+    count = len(task.items)
+    return 2 * count * (count - 1) if paired else count
+
+
+def _split(states: np.ndarray, sizes: Sequence[int], cost: Cost) -> tuple[list[np.ndarray], list[Cost]]:
+    return np.split(states, np.cumsum(sizes)[:-1]), [share_of(cost, size, len(states)) for size in sizes]
+
+
+def read_anchors(
+    tasks: Sequence[Task], reader: ReaderLike, templates: Templates, progress: Progress | None = None
+) -> tuple[list[np.ndarray], list[Cost]]:
+    """Each task's label-free scores (N,), the mean of `auto`'s signals, and its share of what they cost to read."""
+    read = read_signals(tasks, reader, templates, progress)
+    anchors = [signals.total() for signals in read.signals]
+    for task, anchor in zip(tasks, anchors, strict=True):
+        if not np.isfinite(anchor).all():
+            raise CcrankError(
+                f"task {task.id!r}: the label-free anchors are not all finite numbers; try --dtype float32"
             )
-        for task, own in zip(tasks, states, strict=True):
-            if not np.isfinite(own).all():
-                raise CcrankError(
-                    f"task {task.id!r}: the model's states are not all finite numbers; try --dtype float32"
-                )
-        return states, costs
+    return anchors, shares_by_items(read.cost, tasks)
 
 
 @dataclass
@@ -87,7 +118,7 @@ class TaskStates:
     """What the reading took, all tasks together."""
     failures: dict[int, str] = field(default_factory=dict)
     """Task → why it has no states, or no anchors where those are asked for."""
-    anchors: dict[int, np.ndarray] | None = None
+    anchors: Mapping[int, np.ndarray] | None = None
     """Task → label-free scores of its items, (N,), where they choose the layer."""
     _file: IO[bytes] = field(default_factory=io.BytesIO)
     _row: tuple[int, ...] = ()
@@ -123,53 +154,58 @@ class TaskStates:
 
 def read_states(
     tasks: Sequence[Task],
-    reader: ReaderLike,
+    reader: Reader,
     templates: Templates,
-    request: StateRequest,
+    layer: str = "last",
     *,
+    paired: bool = False,
+    template: str | None = None,
+    position: str = "slot",
+    anchors: Mapping[int, np.ndarray] | None = None,
     folder: Path | None = None,
     isolate: bool = False,
     progress: Progress | None = None,
 ) -> TaskStates:
-    """Read the states of all tasks.
+    """Read the states of all tasks; for `layer="auto"` also the anchors that choose a layer, unless they are given.
 
     Blocks of tasks are the same in every run, so that a run which resumes from a cache computes what is missing in the
     same batches as before: floating-point sums are then equal to the last bit.
-
-    Parameters
-    ----------
-    tasks, reader, templates
-        What is read, and how.
-    request
-        Which states.
-    folder
-        Where the states are stored, in an unnamed file; None keeps them in memory.
-    isolate
-        Record a task that cannot be read under `failures` and continue, instead of raising its error.
-    progress
-        Called with the number of distinct tokens just read.
     """
-    most = max(1, min(BLOCK_PROMPTS, BLOCK_BYTES // (4 * len(request.layers) * reader.width)))
-    sizes = [request.prompt_count(task) for task in tasks]
+    layers = tuple(parse_layers(layer, reader))
+    most = max(1, min(MAX_BLOCK_PROMPTS, MAX_BLOCK_BYTES // (4 * len(layers) * reader.width)))
+    sizes = [_rows(task, paired) for task in tasks]
     start = time.perf_counter()
     states = TaskStates(
-        request.layers,
+        layers,
+        anchors=anchors,
         _file=io.BytesIO() if folder is None else tempfile.TemporaryFile(dir=folder),  # noqa: SIM115
-        _row=(2, reader.width) if request.paired else (reader.width,),
-        _rows=sum(size // 2 if request.paired else size for size in sizes),
+        _row=(2, reader.width) if paired else (reader.width,),
+        _rows=sum(size // 2 if paired else size for size in sizes),
     )
-    read = _bound(request, reader, templates, progress)
+
+    def read(some: Sequence[Task]) -> tuple[list[np.ndarray], list[Cost]]:
+        for task in some:
+            check_text(task)
+        if paired:
+            found, costs = read_pair_states(some, reader, templates, layers, template or "pair", progress)
+        else:
+            found, costs = read_single_states(
+                some, reader, templates, layers, template or "single", position, progress
+            )
+        for task, task_states in zip(some, found, strict=True):
+            if not np.isfinite(task_states).all():
+                raise CcrankError(
+                    f"task {task.id!r}: the model's states are not all finite numbers; try --dtype float32"
+                )
+        return found, costs
+
     for block in blocks(sizes, most):
-        for index, (own, cost) in _each(block, tasks, read, states.failures, isolate):
-            states.add(index, own, cost)
+        for index, (task_states, cost) in _each(block, tasks, read, states.failures, isolate):
+            states.add(index, task_states, cost)
     states.seconds = time.perf_counter() - start
+    if layer == "auto" and anchors is None:
+        add_anchors(states, tasks, reader, templates, isolate=isolate, progress=progress)
     return states
-
-
-def _bound(
-    request: StateRequest, reader: ReaderLike, templates: Templates, progress: Progress | None
-) -> ReadTasks:
-    return lambda some: request.read(some, reader, templates, progress)
 
 
 def add_anchors(
@@ -181,34 +217,32 @@ def add_anchors(
     isolate: bool = False,
     progress: Progress | None = None,
 ) -> None:
-    """Read the anchors that choose among the layers of these states, and add their cost to the tasks.
+    """Read the anchors of the tasks that have states, and add their cost to the tasks.
 
     A task without anchors fails, since its layer cannot be chosen as those of others are. Blocks are as in
     `read_states`.
     """
     start = time.perf_counter()
-    own = [tasks[index] for index in states.tasks]
-    most = max(1, min(BLOCK_PROMPTS, BLOCK_BYTES // (8 * len(states.layers) * reader.width)))
+    with_states = [tasks[index] for index in states.tasks]
+    most = max(1, min(MAX_BLOCK_PROMPTS, MAX_BLOCK_BYTES // (8 * len(states.layers) * reader.width)))
+    sizes = [len(task.items) + 2 * EXEMPLAR_WORDS for task in with_states]
     failures: dict[int, str] = {}
-    states.anchors = {}
+    anchors: dict[int, np.ndarray] = {}
 
     def read(some: Sequence[Task]) -> tuple[list[np.ndarray], list[Cost]]:
         return read_anchors(some, reader, templates, progress)
 
-    for block in blocks([len(task.items) + 2 * EXEMPLAR_WORDS for task in own], most):
-        for place, (anchor, cost) in _each(block, own, read, failures, isolate):
-            states.anchors[states.tasks[place]] = anchor
-            states.costs[place] += cost
-    states.failures |= {states.tasks[place]: reason for place, reason in failures.items()}
+    for block in blocks(sizes, most):
+        for position, (anchor, cost) in _each(block, with_states, read, failures, isolate):
+            anchors[states.tasks[position]] = anchor
+            states.costs[position] += cost
+    states.anchors = anchors
+    states.failures |= {states.tasks[position]: reason for position, reason in failures.items()}
     states.seconds += time.perf_counter() - start
 
 
 def _each(
-    block: Sequence[int],
-    tasks: Sequence[Task],
-    read: ReadTasks,
-    failures: dict[int, str],
-    isolate: bool,
+    block: Sequence[int], tasks: Sequence[Task], read: ReadTasks, failures: dict[int, str], isolate: bool
 ) -> Iterator[tuple[int, tuple[np.ndarray, Cost]]]:
     """What a block of tasks gives; if it fails and failures are isolated, each task alone."""
     try:
@@ -227,10 +261,12 @@ def _each(
 def blocks(sizes: Sequence[int], most: int) -> Iterator[list[int]]:
     """Runs of consecutive indices whose sizes add up to at most `most`, or single ones that are larger."""
     block: list[int] = []
+    total = 0
     for index, size in enumerate(sizes):
-        if block and sum(sizes[one] for one in block) + size > most:
+        if block and total + size > most:
             yield block
-            block = []
+            block, total = [], 0
         block.append(index)
+        total += size
     if block:
         yield block

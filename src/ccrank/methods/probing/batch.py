@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from ccrank.errors import CcrankError
-from ccrank.probing.objectives import objective_of
-from ccrank.probing.supervised import ranks_of
-from ccrank.standardise import FLOAT32_ROUNDING, z_scores
+from ccrank.methods.probing.losses import ranks_of
+from ccrank.methods.probing.objectives import objective_of
+from ccrank.util.zscores import FLOAT32_ROUNDING, z_scores
 
 
 def ordered_pairs(count: int) -> np.ndarray:
@@ -44,7 +45,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PackedTasks:
     """G groups (tasks, or pools of tasks), each with F training sets that share the group's states."""
 
     states: Tensor
@@ -66,20 +67,18 @@ class Batch:
         """(G, F, R): the rows trained on."""
         return torch.cat([bucket.mask.flatten(2)[..., bucket.home] for bucket in self.buckets], dim=-1)
 
-    def halves(self) -> tuple[Batch, Batch, int]:
+    def halves(self) -> tuple[PackedTasks, PackedTasks, int]:
         """Two batches of half the groups, or of half the training sets, and the axis (0 or 1) that was split."""
         axis = 0 if len(self.states) > 1 else 1
         middle = (len(self.states) if axis == 0 else self.sets) // 2
 
-        def cut(part: slice) -> Batch:
+        def cut(part: slice) -> PackedTasks:
             index = (part,) if axis == 0 else (slice(None), part)
-            buckets = (
-                replace(
-                    bucket, mask=bucket.mask[index], gold=None if bucket.gold is None else bucket.gold[index]
-                )
-                for bucket in self.buckets
-            )
-            return Batch(self.states[part] if axis == 0 else self.states, tuple(buckets))
+            buckets = []
+            for bucket in self.buckets:
+                gold = None if bucket.gold is None else bucket.gold[index]
+                buckets.append(replace(bucket, mask=bucket.mask[index], gold=gold))
+            return PackedTasks(self.states[part] if axis == 0 else self.states, tuple(buckets))
 
         return cut(slice(None, middle)), cut(slice(middle, None)), axis
 
@@ -144,7 +143,7 @@ def pack_each(
     leave_one_out: bool = False,
     device: torch.device,
     dtype: torch.dtype,
-) -> Iterator[tuple[list[int], Batch]]:
+) -> Iterator[tuple[list[int], PackedTasks]]:
     """Each task as its own group: (indices of the tasks, batch), with tasks of similar size in one batch.
 
     With `leave_one_out` there are N training sets per task, set i without item i; a batch then contains a single N.
@@ -153,22 +152,15 @@ def pack_each(
     sizes = [item_count(task, method) for task in states]
     for members in _similar_sizes(sizes, least=1.0 if leave_one_out else 0.6):
         rows = [as_states(states[i], method, device, dtype, f"task {i}") for i in members]
-        length = max(len(row) for row in rows)
-        packed = rows[0].new_zeros(len(rows), length, rows[0].shape[-1])
-        mask = torch.zeros(len(rows), 1, 1, length, dtype=torch.bool, device=device)
-        for index, row in enumerate(rows):
-            packed[index, : len(row)] = row
-            mask[index, ..., : len(row)] = True
-        values = None
-        if objective_of(method).supervised and gold is not None:
-            values = torch.zeros(len(rows), 1, 1, length, dtype=torch.float64, device=device)
-            for index, (i, row) in enumerate(zip(members, rows, strict=True)):
-                values[index, ..., : len(row)] = as_gold(gold[i], method, sizes[i], device, f"task {i}")
+        packed = pad_sequence(rows, batch_first=True)
+        place = torch.arange(packed.shape[1], device=device)
+        present = place < torch.tensor([len(row) for row in rows], device=device).unsqueeze(-1)
+        mask = present[:, None, None]  # (G, F, T, M) with one training set of one task
         if leave_one_out:
             mask = mask & _without_each(sizes[members[0]], method, device)
-        place = torch.arange(length, device=device)
-        bucket = Bucket(place.unsqueeze(0), place, mask, _gold_of(values, mask, method, dtype))
-        yield members, Batch(packed, (bucket,))
+        values = _values(members, gold, method, sizes, device)
+        ranks = _gold_of(None if values is None else values[:, None, None], mask, method, dtype)
+        yield members, PackedTasks(packed, (Bucket(place.unsqueeze(0), place, mask, ranks),))
 
 
 def pack_pool(
@@ -179,13 +171,9 @@ def pack_pool(
     *,
     device: torch.device,
     dtype: torch.dtype,
-) -> Batch:
+) -> PackedTasks:
     """All tasks as one group; train (F, T) marks the tasks of each of the F training sets."""
     _check(states, gold, method)
-    if train.ndim != 2 or train.shape[1] != len(states) or not train.any(1).all():
-        raise CcrankError(
-            f"train must mark at least one of {len(states)} tasks in each row; got shape {train.shape}"
-        )
     sizes = [item_count(task, method) for task in states]
     all_rows, buckets = [], []
     for members in _similar_sizes(sizes, least=0.6):
@@ -198,14 +186,24 @@ def pack_pool(
         home = torch.nonzero(present.flatten()).squeeze(-1)
         chosen = torch.as_tensor(train[:, members], dtype=torch.bool, device=device)
         mask = (chosen.unsqueeze(-1) & present).unsqueeze(0)
-        values = None
-        if objective_of(method).supervised and gold is not None:
-            values = torch.zeros(present.shape, dtype=torch.float64, device=device)
-            for index, (i, row) in enumerate(zip(members, rows, strict=True)):
-                values[index, : len(row)] = as_gold(gold[i], method, sizes[i], device, f"task {i}")
+        values = _values(members, gold, method, sizes, device)
         all_rows += rows
         buckets.append(Bucket(place, home, mask, _gold_of(values, mask, method, dtype)))
-    return Batch(torch.cat(all_rows).unsqueeze(0), tuple(buckets))
+    return PackedTasks(torch.cat(all_rows).unsqueeze(0), tuple(buckets))
+
+
+def _values(
+    members: Sequence[int],
+    gold: Sequence[Any] | None,
+    method: str,
+    sizes: Sequence[int],
+    device: torch.device,
+) -> Tensor | None:
+    """(T, M) the gold along the rows of some tasks, padded; None for unsupervised probes."""
+    if gold is None or not objective_of(method).supervised:
+        return None
+    rows = [as_gold(gold[i], method, sizes[i], device, f"task {i}") for i in members]
+    return pad_sequence(rows, batch_first=True)
 
 
 def _gold_of(values: Tensor | None, mask: Tensor, method: str, dtype: torch.dtype) -> Tensor | None:

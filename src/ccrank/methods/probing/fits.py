@@ -1,9 +1,9 @@
-"""Fitting probes to the states of tasks: one per task, or one for a pool of tasks."""
+"""Fitting probes to the states of tasks: one per task, one for a pool of tasks, or with tasks or items held out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from ccrank.errors import CcrankError
-from ccrank.probing.batch import as_states, ordered_pairs, pack_each, pack_pool
-from ccrank.probing.objectives import Settings, objective_of
-from ccrank.probing.probe import Probe
-from ccrank.probing.trainer import Parameters, train
+from ccrank.methods.probing.batch import as_states, ordered_pairs, pack_each, pack_pool
+from ccrank.methods.probing.objectives import Settings, objective_of
+from ccrank.methods.probing.probe import Probe
+from ccrank.methods.probing.trainer import Parameters, train
 
 SEEDS = (0, 1, 2, 3, 4)
 
@@ -41,37 +41,12 @@ class Fits:
 
         For pair methods these are the predictions ½(f(x⁺) + 1 − f(x⁻)) of the ordered pairs: (seeds, N(N − 1)).
         """
-        if owner is None:
-            owner = range(len(states))
-        if len(owner) != len(states) or max(owner, default=-1) >= len(self.weights):
-            raise CcrankError(
-                f"owner must be one of {len(self.weights)} fits for each of {len(states)} tasks; got {list(owner)[:9]}"
-            )
         results = []
-        for index, (fit, task) in enumerate(zip(owner, states, strict=True)):
+        owners = range(len(states)) if owner is None else owner
+        for index, (fit, task) in enumerate(zip(owners, states, strict=True)):
             rows = as_states(task, self.method, self.weights.device, self.weights.dtype, f"task {index}")
-            scores = (self.weights[fit] @ rows.mT + self.bias[fit].unsqueeze(-1)).sigmoid()  # (S, M)
-            if objective_of(self.method).prompt == "pair":
-                scores = 0.5 * (scores[:, ::2] + 1 - scores[:, 1::2])
-            results.append(scores.cpu().double().numpy())
+            results.append(_predictions(self.weights[fit], self.bias[fit], rows, self.method))
         return results
-
-    def best(self) -> Fits:
-        """The seed with the lowest training loss of each fit, which needs no labels; one seed remains."""
-        chosen = self.loss.argmin(-1)
-        index = torch.arange(len(chosen), device=chosen.device)
-
-        def pick(field: Tensor) -> Tensor:
-            return field[index, chosen].unsqueeze(1)
-
-        return replace(
-            self,
-            seeds=(-1,),
-            weights=pick(self.weights),
-            bias=pick(self.bias),
-            shape=pick(self.shape),
-            loss=pick(self.loss),
-        )
 
     def probe(self, fit: int = 0, seed: int = 0, **about: Any) -> Probe:
         """The probe of one fit and one seed (by position); it Z-scores within each task."""
@@ -90,6 +65,14 @@ class Fits:
         )
 
 
+def _predictions(weights: Tensor, bias: Tensor, rows: Tensor, method: str) -> np.ndarray:
+    """f(x) of items, or ½(f(x⁺) + 1 − f(x⁻)) of pairs: weights (..., S, d), rows (M, d) -> (..., S, M or M/2)."""
+    scores = (weights @ rows.mT + bias.unsqueeze(-1)).sigmoid()
+    if objective_of(method).prompt == "pair":
+        scores = 0.5 * (scores[..., ::2] + 1 - scores[..., 1::2])
+    return np.asarray(scores.cpu().double().numpy())
+
+
 def fit_each(
     states: Sequence[Any],
     method: str,
@@ -102,26 +85,7 @@ def fit_each(
 ) -> Fits:
     """Fit one probe per task and seed: the paper's main setting.
 
-    Parameters
-    ----------
-    states
-        One array (N, d) per task; for pair methods (N(N − 1), 2, d), with rows in the order of `ordered_pairs(N)` and
-        "Yes" before "No". Several layers of a task are separate entries.
-    method
-        The name of the probe, such as "triplet"; see `OBJECTIVES`.
-    gold
-        One array of values (N,) per task, higher = more; used by supervised methods only.
-    seeds
-        Seeds of the initial weights.
-    settings
-        Training settings; the defaults are the paper's.
-    device, dtype
-        Where and in which precision the probes are trained.
-
-    Returns
-    -------
-    Fits
-        T fits, one per task, for each seed.
+    Shapes: states: one array (N, d) per task; gold: one array of values (N,) per task, higher = more.
 
     Examples
     --------
@@ -160,33 +124,13 @@ def fit_pool(
 
     States are Z-scored within each task. Score held-out tasks with `Fits.scores(states, owner)`.
 
-    Parameters
-    ----------
-    states
-        One array per task, as for `fit_each`.
-    method
-        The name of the probe, such as "triplet"; see `OBJECTIVES`.
-    train_sets
-        (F, T) booleans that mark the tasks of each training set; None is one set with all tasks.
-    gold
-        One array of values (N,) per task, higher = more; used by supervised methods only.
-    seeds
-        Seeds of the initial weights.
-    settings
-        Training settings; the defaults are the paper's.
-    device, dtype
-        Where and in which precision the probes are trained.
-
-    Returns
-    -------
-    Fits
-        F fits, one per training set, for each seed.
+    Shapes: train_sets (F, T); gold: one array of values (N,) per task, higher = more.
     """
     seeds, settings = _checked(seeds), settings or Settings()
     sets = np.ones((1, len(states)), dtype=bool) if train_sets is None else np.asarray(train_sets, dtype=bool)
     batch = pack_pool(states, method, gold, sets, device=torch.device(device), dtype=dtype)
-    found = train(batch, method, seeds, settings)
-    return Fits(method, seeds, found.weights[0], found.bias[0], found.shape[0], found.loss[0])
+    fit = train(batch, method, seeds, settings)
+    return Fits(method, seeds, fit.weights[0], fit.bias[0], fit.shape[0], fit.loss[0])
 
 
 def points_of_pairs(predictions: np.ndarray, count: int) -> np.ndarray:
@@ -210,3 +154,69 @@ def _checked(seeds: Sequence[int]) -> tuple[int, ...]:
     if len(seeds) == 0 or any(seed < 0 for seed in seeds):
         raise CcrankError(f"seeds must be one or more integers of at least 0, got {list(seeds)}")
     return tuple(int(seed) for seed in seeds)
+
+
+def task_folds(tasks: int, folds: int = 4, seed: int = 0) -> np.ndarray:
+    """The fold of each task, 0 … folds − 1, shuffled, with sizes that differ by at most one. (T,)."""
+    if not 2 <= folds <= tasks:
+        raise CcrankError(
+            f"cross-validation needs at least 2 folds and a task per fold; got {folds} folds, {tasks} tasks"
+        )
+    return np.random.default_rng(seed).permutation(np.arange(tasks) % folds)
+
+
+def train_sets(fold_of_task: np.ndarray) -> np.ndarray:
+    """Row f marks the tasks outside fold f: (T,) -> (F, T)."""
+    fold_of_task = np.asarray(fold_of_task)
+    return np.asarray(np.arange(fold_of_task.max() + 1)[:, None] != fold_of_task)
+
+
+def cross_validate(
+    states: Sequence[Any],
+    method: str,
+    folds: np.ndarray | None = None,
+    *,
+    gold: Sequence[Any] | None = None,
+    **options: Any,
+) -> tuple[Fits, list[np.ndarray]]:
+    """Probes of the k training sets, and each task's scores (seeds, N) from the probe that was not trained on the task.
+
+    folds (T,) is the fold of each task, by default as `task_folds` draws them; options are those of `fit_pool`.
+    """
+    fold_of_task = task_folds(len(states)) if folds is None else folds
+    fits = fit_pool(states, method, train_sets=train_sets(fold_of_task), gold=gold, **options)
+    return fits, fits.scores(states, fold_of_task)
+
+
+def leave_one_item_out(
+    states: Sequence[Any],
+    method: str,
+    gold: Sequence[Any] | None = None,
+    *,
+    seeds: Sequence[int] = SEEDS,
+    settings: Settings | None = None,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> list[np.ndarray]:
+    """Scores of all items from each leave-one-out probe: T arrays (seeds, N, N), where [s, i] is trained without item
+    i.
+
+    For pair methods (seeds, N, N(N − 1)): predictions of the probe trained without the prompts that contain item i.
+    Z-scores are computed over all N items: they use no labels.
+    """
+    seeds, settings = _checked(seeds), settings or Settings()
+    results: list[np.ndarray] = [np.empty(0)] * len(states)
+    where = torch.device(device)
+    for members, batch in pack_each(states, method, gold, leave_one_out=True, device=where, dtype=dtype):
+        fit = train(batch, method, seeds, settings)
+        for index, task in enumerate(members):
+            rows = as_states(states[task], method, where, dtype, f"task {task}")
+            results[task] = _predictions(fit.weights[index], fit.bias[index], rows, method).swapaxes(0, 1)
+    return results
+
+
+def held_out_scores(scores: np.ndarray) -> np.ndarray:
+    """The position of each held-out item among the others: the share of them below it. (..., N, N) -> (..., N)."""
+    held_out = np.diagonal(scores, axis1=-2, axis2=-1)[..., None]
+    below = (held_out > scores).sum(-1) + 0.5 * ((held_out == scores).sum(-1) - 1)  # −1: the item itself
+    return np.asarray(below / (scores.shape[-1] - 1))

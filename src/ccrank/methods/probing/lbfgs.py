@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ccrank.util.cancellation import check
+
 Evaluate = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
@@ -34,15 +36,16 @@ def minimise_lbfgs(
         # Without curvature information, a step has length at most 1.
         length = torch.ones_like(loss) if past else 1 / gradient.norm(dim=-1).clamp(min=1.0)
         open_ = gradient.abs().amax(-1) > tolerance
-        found = torch.zeros_like(open_)
+        falls = torch.zeros_like(open_)
         for _ in range(25):
+            check()
             there = here + length.unsqueeze(-1) * direction
             new_loss, new_gradient = evaluate(there)
-            found = new_loss <= loss + 1e-4 * length * slope
-            if bool((found | ~open_).all()):
+            falls = new_loss <= loss + 1e-4 * length * slope
+            if bool((falls | ~open_).all()):
                 break
-            length = torch.where(found, length, 0.5 * length)
-        accept = (found & open_).unsqueeze(-1)
+            length = torch.where(falls, length, 0.5 * length)
+        accept = (falls & open_).unsqueeze(-1)
         if not bool(accept.any()):
             break
         move = torch.where(accept, there - here, 0.0)

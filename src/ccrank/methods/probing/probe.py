@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from ccrank.errors import CcrankError
-from ccrank.files import write_atomically
-from ccrank.standardise import FLOAT32_ROUNDING, mean_and_deviation
+from ccrank.util.files import write_atomically
+from ccrank.util.zscores import FLOAT32_ROUNDING, mean_and_deviation
 
 FORMAT = "ccrank-probe-1"
+MOST_VALUE = 1e30
+"""Larger values overflow, and NaN is not below it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,11 +32,12 @@ class Probe:
     bias
         b.
     mean, deviation
-        Fixed normalisation, (d,) or (2, d) if paired; None Z-scores within each task.
+        Fixed normalisation, (d,) or (2, d) if paired: to subtract, and to divide by, where features with deviation 0
+        are ignored. None Z-scores within each task.
     paired
         Whether it reads pairs of states, "Yes" and "No".
     about
-        Metadata that JSON can represent.
+        Metadata that JSON can represent: method, model, layer, template, position, wording.
 
     Examples
     --------
@@ -43,16 +46,11 @@ class Probe:
     """
 
     weights: np.ndarray
-    """(d,)"""
     bias: float
     mean: np.ndarray | None = None
-    """(d,), or (2, d) if paired, to subtract; None Z-scores within each task."""
     deviation: np.ndarray | None = None
-    """Same shape as the mean, to divide by; features with deviation 0 are ignored."""
     paired: bool = False
-    """Whether it reads pairs of states, "Yes" and "No"."""
     about: dict[str, Any] = field(default_factory=dict)
-    """Metadata that JSON can represent: method, model, layer, template, position, versions."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", np.asarray(self.weights))
@@ -80,12 +78,7 @@ class Probe:
         Parameters
         ----------
         states
-            (N, d) states of a task's items; if paired, (P, 2, d) states of its ordered pairs.
-
-        Returns
-        -------
-        numpy.ndarray
-            (N,) scores; if paired, (P,) predictions ½(f(x⁺) + 1 − f(x⁻)) that the first item is higher.
+            (N, d), or (P, 2, d) for a probe on pairs; the scores are (N,) or (P,).
         """
         values = _as_array(states)
         form = "(P, 2, d)" if self.paired else "(N, d)"
@@ -116,7 +109,7 @@ class Probe:
         Parameters
         ----------
         states
-            (N, d) or, if paired, (P, 2, d) reference states.
+            (N, d).
         """
         mean, deviation = mean_and_deviation(_as_array(states), axis=0, rounding=FLOAT32_ROUNDING)
         return Probe(self.weights, self.bias, mean[0], deviation[0], self.paired, dict(self.about))
@@ -127,7 +120,7 @@ class Probe:
         Parameters
         ----------
         path
-            The file to write.
+            The file.
         """
         tensors = {"weights": self.weights, "bias": np.array([self.bias], dtype=np.float64)}
         if self.mean is not None and self.deviation is not None:
@@ -138,7 +131,7 @@ class Probe:
             raise CcrankError(f"a probe's metadata must be representable as JSON: {error}") from None
         header = {"format": FORMAT, "paired": json.dumps(self.paired), "about": notes}
         whole = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
-        write_atomically(path, lambda partial: save_file(whole, str(partial), header))
+        write_atomically(path, save(whole, header))
 
     @classmethod
     def load(cls, path: str | Path) -> Probe:
@@ -151,29 +144,38 @@ class Probe:
         """
         if not Path(path).is_file():
             raise CcrankError(f"there is no probe file {str(path)!r}")
-        try:
-            with safe_open(str(path), framework="numpy") as file:
-                header = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError, ValueError) as error:
-            raise CcrankError(f"{str(path)!r} is not a complete safetensors file: {error}") from None
+        header, tensors = read_safetensors(path)
         if header.get("format") != FORMAT:
             raise CcrankError(
                 f"{str(path)!r} is not a probe of a supported version: format {header.get('format')!r}"
             )
         try:
+            if not all((np.abs(value) < MOST_VALUE).all() for value in tensors.values()):
+                raise ValueError("it has values that are no numbers, or too large ones")
+            about = dict(json.loads(header["about"]))
+            if type(about.get("layer", 0)) is not int:
+                raise ValueError(f"its layer is {about['layer']!r}, not a number")
             return cls(
                 tensors["weights"],
                 float(tensors["bias"][0]),
                 tensors.get("mean"),
                 tensors.get("deviation"),
                 bool(json.loads(header["paired"])),
-                dict(json.loads(header["about"])),
+                about,
             )
-        except (KeyError, IndexError, TypeError, ValueError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
             raise CcrankError(
                 f"{str(path)!r} is a damaged probe file: {error!r}; fit and save it again"
             ) from None
+
+
+def read_safetensors(path: str | Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """The header and the tensors of a file."""
+    try:
+        with safe_open(str(path), framework="numpy") as file:
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        raise CcrankError(f"{str(path)!r} is not a complete safetensors file: {error}") from None
 
 
 def _as_array(states: Any) -> np.ndarray:

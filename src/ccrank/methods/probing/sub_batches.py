@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from ccrank.errors import CcrankError
-from ccrank.probing.batch import Batch, ordered_pairs
-from ccrank.probing.objectives import Settings
+from ccrank.methods.probing.batch import PackedTasks, ordered_pairs
+from ccrank.methods.probing.objectives import Settings
+from ccrank.util.cancellation import check
 
 Slopes = Callable[[Tensor, float], Tensor]
 """(scores of a sub-batch's rows (..., k), margin) -> the derivative of its mean loss by the scores (..., k)."""
@@ -54,9 +55,7 @@ def triplet_slopes(scores: Tensor, margin: float) -> Tensor:
     difference = scores - scores.roll(-1, -1)
     distance = difference.abs()
     gap = distance - distance.roll(-1, -1)
-    pull = gap.sign() * (
-        gap.abs() < margin
-    )  # how much the contrast terms want to increase entry i over i + 1
+    pull = gap.sign() * (gap.abs() < margin)  # how much the contrast terms increase entry i over i + 1
     near = torch.minimum(distance, distance.roll(-1, -1)) < margin
     first, second = near * (0.5 - 0.5 * gap.sign()), near * (0.5 + 0.5 * gap.sign())
     by_distance = -pull + pull.roll(1, -1) - first - second.roll(1, -1)
@@ -90,12 +89,12 @@ def sub_batch_of(method: str, name: str) -> SubBatch:
         raise CcrankError(
             f"{method} has no sub-batches; only {', '.join(SUB_BATCHES)} are trained a few items at a time"
         )
-    found = SUB_BATCHES[method]
-    if found.name != name:
+    sub_batch = SUB_BATCHES[method]
+    if sub_batch.name != name:
         raise CcrankError(
-            f"{method} is trained {found.items} items at a time: use sub_batch={found.name}, not {name}"
+            f"{method} is trained {sub_batch.items} items at a time: use sub_batch={sub_batch.name}, not {name}"
         )
-    return found
+    return sub_batch
 
 
 def sub_batch_rows(method: str, count: int) -> np.ndarray:
@@ -106,11 +105,9 @@ def sub_batch_rows(method: str, count: int) -> np.ndarray:
     groups = list(combinations(range(count), SUB_BATCHES[method].items))
     if method != "ccs-pair":
         return np.array(groups, dtype=np.int64).reshape(-1, SUB_BATCHES[method].items)
-    place = {(int(a), int(b)): index for index, (a, b) in enumerate(ordered_pairs(count))}
-    return np.array(
-        [[2 * place[a, b], 2 * place[a, b] + 1, 2 * place[b, a], 2 * place[b, a] + 1] for a, b in groups],
-        dtype=np.int64,
-    )
+    number = {(int(a), int(b)): index for index, (a, b) in enumerate(ordered_pairs(count))}
+    both_orders = np.array([[number[a, b], number[b, a]] for a, b in groups], dtype=np.int64)
+    return (2 * both_orders[..., None] + [0, 1]).reshape(-1, 4)
 
 
 def orders_of(seed: int, count: int, epochs: int) -> np.ndarray:
@@ -121,25 +118,10 @@ def orders_of(seed: int, count: int, epochs: int) -> np.ndarray:
 
 
 def minimise_sub_batches(
-    batch: Batch, rows: Tensor, method: str, seeds: Sequence[int], settings: Settings, start: Tensor
+    batch: PackedTasks, rows: Tensor, method: str, seeds: Sequence[int], settings: Settings, start: Tensor
 ) -> Tensor:
-    """The parameters after `settings.epochs` passes over the sub-batches of each task, a step of Adam for each.
-
-    Parameters
-    ----------
-    batch
-        One task for each group, with one training set.
-    rows
-        (G, R, D): the states of the tasks' rows, with the column of the bias.
-    method
-        A probe of `SUB_BATCHES`.
-    seeds
-        Seeds of the orders.
-    settings
-        Epochs, learning rate, margin, weight decay.
-    start
-        (G, 1, S, D): the initial parameters.
-    """
+    """The parameters after `settings.epochs` passes over the sub-batches of each task, a step of Adam for each. rows
+    (G, R, D), start (G, 1, S, D) -> (G, 1, S, D)"""
     sub_batch = sub_batch_of(method, settings.sub_batch)
     if not settings.learning_rate:
         return start
@@ -168,21 +150,22 @@ def minimise_sub_batches(
         spread = ((1 - 0.999**step).rsqrt() / rate).to(start.dtype)[..., None, None]
         floor = (1e-8 / rate).to(start.dtype)[..., None, None]
         for place, number in enumerate(active):
-            own = parameters[:number]
+            check()
+            moving = parameters[:number]
             states = rows[group[:number], chosen[place, :number]]  # (n, S, k, D)
-            scores = torch.matmul(states, own.unsqueeze(-1)).squeeze(-1).sigmoid()
+            scores = torch.matmul(states, moving.unsqueeze(-1)).squeeze(-1).sigmoid()
             slopes = sub_batch.slopes(scores, settings.margin) * scores * (1 - scores)
             gradient = torch.matmul(slopes.unsqueeze(-2), states).squeeze(-2)
             if decay is not None:
-                gradient = gradient + decay * own
+                gradient = gradient + decay * moving
             first[:number].lerp_(gradient, 0.1)
             second[:number].mul_(0.999).addcmul_(gradient, gradient, value=0.001)
             # rate · first / (√second · correction + 1e-8), with the rate in the denominator: fewer passes.
             scale = torch.addcmul(floor[place, :number], second[:number].sqrt(), spread[place, :number])
-            own.addcdiv_(first[:number], scale)
-    found = torch.empty_like(start)
-    found[index] = parameters.unsqueeze(1)
-    return found
+            moving.addcdiv_(first[:number], scale)
+    ordered = torch.empty_like(start)
+    ordered[index] = parameters.unsqueeze(1)
+    return ordered
 
 
 def _items(method: str, rows: int) -> int:
@@ -211,9 +194,9 @@ def _epoch_rows(
     members = {count: np.flatnonzero(np.asarray(counts) == count) for count in by_count}
 
     def rows(epoch: int) -> np.ndarray:
-        found = np.zeros((most, len(counts), len(seeds), width), dtype=np.int64)
+        by_place = np.zeros((most, len(counts), len(seeds), width), dtype=np.int64)
         for count, groups in by_count.items():
-            found[: len(groups), members[count]] = groups[orders[count][epoch]][:, None]
-        return found
+            by_place[: len(groups), members[count]] = groups[orders[count][epoch]][:, None]
+        return by_place
 
     return rows

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from ccrank.errors import CcrankError
-from ccrank.probing.batch import Batch
-from ccrank.probing.lbfgs import Evaluate, minimise_lbfgs
-from ccrank.probing.objectives import Settings, objective_of, task_losses
-from ccrank.probing.sub_batches import minimise_sub_batches, sub_batch_of
+from ccrank.methods.probing.batch import PackedTasks
+from ccrank.methods.probing.lbfgs import Evaluate, minimise_lbfgs
+from ccrank.methods.probing.objectives import Settings, objective_of, task_losses
+from ccrank.methods.probing.sub_batches import minimise_sub_batches, sub_batch_of
+from ccrank.util.cancellation import check
 
 CELL_LIMIT = 2**24  # numbers in the largest tensor of a step; larger batches are split
 GPU_FACTOR = 8  # a GPU needs larger batches to be busy, and has the memory for them
@@ -50,7 +51,7 @@ def initial_weights(seed: int, width: int) -> tuple[Tensor, Tensor]:
     return drawn[:width], drawn[width:]
 
 
-def principal_directions(batch: Batch, paired: bool) -> Tensor:
+def principal_directions(batch: PackedTasks, paired: bool) -> Tensor:
     """The first principal component of each training set's Z-scored states, (G, F, d), of length 1.
 
     For pair states, that of x⁺ − x⁻. The sign is arbitrary; the largest entry is made positive.
@@ -63,6 +64,7 @@ def principal_directions(batch: Batch, paired: bool) -> Tensor:
     count, width = rows.shape[-2:]
     directions = rows.new_zeros(groups, sets, width)
     for index in range(sets):
+        check()
         kept = rows * used[:, index].unsqueeze(-1)
         if count <= width:
             direction = (kept.mT @ torch.linalg.eigh(kept @ kept.mT).eigenvectors[..., -1:]).squeeze(-1)
@@ -74,7 +76,7 @@ def principal_directions(batch: Batch, paired: bool) -> Tensor:
     return directions
 
 
-def train(batch: Batch, method: str, seeds: Sequence[int], settings: Settings) -> Parameters:
+def train(batch: PackedTasks, method: str, seeds: Sequence[int], settings: Settings) -> Parameters:
     """A probe for each group, training set and seed of the batch."""
     groups, sets = len(batch.states), batch.sets
     if settings.sub_batch != "none":
@@ -110,26 +112,26 @@ def _one_thread(small: bool) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def _train_whole(batch: Batch, method: str, seeds: Sequence[int], settings: Settings) -> Parameters:
+def _train_whole(batch: PackedTasks, method: str, seeds: Sequence[int], settings: Settings) -> Parameters:
     objective = objective_of(method)
     problem = _Problem(batch, method, len(seeds), settings)
     start = _start(batch, method, seeds, settings)
     if objective.loss is None or settings.epochs == 0:
-        found = start
+        parameters = start
     elif settings.sub_batch != "none":
-        found = minimise_sub_batches(batch, problem.states, method, seeds, settings, start)
+        parameters = minimise_sub_batches(batch, problem.states, method, seeds, settings, start)
     elif settings.optimiser == "lbfgs":
-        found = minimise_lbfgs(problem.evaluate, start, settings.epochs)
+        parameters = minimise_lbfgs(problem.evaluate, start, settings.epochs)
     else:
-        found = minimise_adam(problem.evaluate, start, settings.epochs, settings.learning_rate)
+        parameters = minimise_adam(problem.evaluate, start, settings.epochs, settings.learning_rate)
     width = batch.states.shape[-1]
-    weights, rest = found[..., :width], found[..., width:]
+    weights, rest = parameters[..., :width], parameters[..., width:]
     plain = torch.ones(*rest.shape[:-1], 2, dtype=rest.dtype, device=rest.device)
     bias = torch.zeros_like(rest[..., 0]) if objective.ordinal else rest[..., 0]
     shape = rest if objective.ordinal else plain
-    loss = problem.loss(problem.logits(found), rest)
+    loss = problem.loss(problem.logits(parameters), rest)
     if objective.reflects:
-        turn = problem.agreement(found).sign()
+        turn = problem.agreement(parameters).sign()
         turn = torch.where(turn == 0, 1.0, turn)
         weights, bias = weights * turn.unsqueeze(-1), bias * turn
     return Parameters(weights, bias, shape, loss)
@@ -141,16 +143,13 @@ class _Problem:
     D is the weights, then the bias, or α and β. The states get matching columns: 1 for a bias, 0 for α and β.
     """
 
-    def __init__(self, batch: Batch, method: str, seeds: int, settings: Settings) -> None:
+    def __init__(self, batch: PackedTasks, method: str, seeds: int, settings: Settings) -> None:
         self.batch, self.method, self.settings = batch, method, settings
         self.ordinal = objective_of(method).ordinal
         groups, rows, self.width = batch.states.shape
         self.columns = (batch.sets, seeds)
-        extra = (
-            batch.states.new_zeros(groups, rows, 2)
-            if self.ordinal
-            else batch.states.new_ones(groups, rows, 1)
-        )
+        fill, width = (0.0, 2) if self.ordinal else (1.0, 1)
+        extra = batch.states.new_full((groups, rows, width), fill)
         self.states = torch.cat([batch.states, extra], dim=-1)
         # (G, F, 1, T, M) and (G, F, 1, T): shared by all seeds
         self.masks = [bucket.mask.unsqueeze(2) for bucket in batch.buckets]
@@ -177,9 +176,8 @@ class _Problem:
         """The mean over the training set's tasks: (G, F, S)."""
         total = shape.new_zeros(shape.shape[:-1])
         for piece, mask, gold, weight in zip(logits, self.masks, self.golds, self.weights, strict=True):
-            total = total + (task_losses(self.method, piece, mask, gold, shape, self.settings) * weight).sum(
-                -1
-            )
+            losses = task_losses(self.method, piece, mask, gold, shape, self.settings)
+            total = total + (losses * weight).sum(-1)
         return total
 
     def evaluate(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -222,6 +220,7 @@ def minimise_adam(evaluate: Evaluate, start: Tensor, steps: int, learning_rate: 
     parameters = start.clone()
     first, second = torch.zeros_like(start), torch.zeros_like(start)
     for step in range(1, steps + 1):
+        check()
         _, gradient = evaluate(parameters)
         first.lerp_(gradient, 0.1)
         second.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
@@ -230,7 +229,7 @@ def minimise_adam(evaluate: Evaluate, start: Tensor, steps: int, learning_rate: 
     return parameters
 
 
-def _start(batch: Batch, method: str, seeds: Sequence[int], settings: Settings) -> Tensor:
+def _start(batch: PackedTasks, method: str, seeds: Sequence[int], settings: Settings) -> Tensor:
     """(G, F, S, D): the initial weights with the bias, or with α = β = 1."""
     objective = objective_of(method)
     width = batch.states.shape[-1]

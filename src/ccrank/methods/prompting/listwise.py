@@ -8,21 +8,28 @@ accepted up to the first wrong one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ccrank.aggregate import kemeny_rankings, kendall_w, mean_pairwise_tau, mean_rank, order_to_scores
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost, ReaderLike
-from ccrank.lm.reader import Progress
-from ccrank.lm.reading import Request, checked_logits, share_of
-from ccrank.prompting.asking import seeded
-from ccrank.prompts import Form, Templates, option_labels
+from ccrank.methods.prompting.asking import seeded
+from ccrank.metrics.rankings import (
+    borda_rankings,
+    kemeny_rankings,
+    kendall_w,
+    mean_pairwise_tau,
+    order_to_scores,
+)
+from ccrank.models import Cost, ReaderLike
+from ccrank.models.reading import Progress, Request, checked_logits, share_of
+from ccrank.prompts import Form, Prompt, Templates, option_labels
 from ccrank.ranking import Answer
 from ccrank.task import Task
+from ccrank.util.cancellation import check
 
 CONSENSUS = ("mean-rank", "kemeny")
 DIRECTIONS = {"none": "list", "descending": "list-directed", "ascending": "list-ascending"}
@@ -104,19 +111,15 @@ def prompt_list(
         if aggregate == "kemeny":
             scores = order_to_scores(kemeny_rankings(rankings).order)
         else:
-            scores = mean_rank(rankings)
+            scores = borda_rankings(rankings)
         consistency = {"label_order": follow[index]}
         if shuffles > 1:
-            consistency |= {
-                "shuffles_agree": mean_pairwise_tau(rankings),
-                "kendall_w": kendall_w(rankings),
-            }
-        cost = share_of(picker.cost, picker.asked[index], sum(picker.asked))
+            consistency |= {"shuffles_agree": mean_pairwise_tau(rankings), "kendall_w": kendall_w(rankings)}
+        cost = share_of(picker.cost, picker.asked[index], picker.asked.total())
         sign = task.criterion.sign
         runs = np.array([sign * order_to_scores(order) for order in rankings], float)
         directed = sign * np.asarray(scores, float)
         answers.append(Answer(directed, consistency, cost, {"shuffles": shuffles}, runs=runs))
-        assert sorted(rankings[0]) == list(range(len(task.items)))
     return answers
 
 
@@ -152,22 +155,23 @@ def window_starts(length: int, window: int) -> list[int]:
     return [*starts, 0]
 
 
+@dataclass
 class _Picker:
     """Decodes many lists at once."""
 
-    def __init__(
-        self,
-        tasks: Sequence[Task],
-        reader: ReaderLike,
-        templates: Templates,
-        template: str,
-        calibrate: bool,
-        progress: Progress | None,
-    ) -> None:
-        self.tasks, self.reader, self.templates, self.template = tasks, reader, templates, template
-        self.calibrate, self.progress = calibrate, progress
-        self.cost = Cost()
-        self.asked = [0] * len(tasks)
+    tasks: Sequence[Task]
+    reader: ReaderLike
+    templates: Templates
+    template: str
+    calibrate: bool
+    progress: Progress | None
+    cost: Cost = field(default_factory=Cost)
+    asked: Counter[int] = field(default_factory=Counter)
+    """Task → the prompts read for it."""
+
+    def prompt(self, task: int, shown: Sequence[int], chosen: Sequence[int]) -> Prompt:
+        """The prompt that shows some items, of which some are chosen."""
+        return self.templates.list(self.tasks[task], shown, chosen, self.reader.form, self.template)
 
     def fitting(self, task: Task, window: int) -> int:
         """The largest number of options up to `window` whose prompt fits the model: halved until the longest prompt
@@ -178,7 +182,7 @@ class _Picker:
             taken = range(len(longest) - 1)
             try:
                 prompt = self.templates.list(task, longest, taken, self.reader.form, self.template)
-                self.reader.prompt_tokenizer.encode([prompt], [option_labels(len(longest))])
+                self.reader.prompt_tokenizer.encode([prompt], [option_labels(len(longest), task.items)])
             except CcrankError:
                 if len(longest) <= 2:
                     raise
@@ -191,6 +195,7 @@ class _Picker:
         bias = self._letter_bias(pickings) if self.calibrate else {}
         waiting = [picking for picking in pickings if len(picking.guess) > 0]
         while waiting:
+            check()
             logits = self._read_guesses(waiting)
             for picking, table in zip(waiting, logits, strict=True):
                 _settle(picking, table - bias.get((picking.task, len(picking.shown)), 0.0))
@@ -202,14 +207,10 @@ class _Picker:
         prompts, labels, sizes = [], [], []
         for picking in pickings:
             steps = max(1, len(picking.guess) - 1)
-            names = option_labels(len(picking.shown))
+            names = option_labels(len(picking.shown), self.tasks[picking.task].items)
             for step in range(steps):
                 taken = [*picking.chosen, *picking.guess[:step]]
-                prompts.append(
-                    self.templates.list(
-                        self.tasks[picking.task], picking.shown, taken, self.reader.form, self.template
-                    )
-                )
+                prompts.append(self.prompt(picking.task, picking.shown, taken))
                 labels.append(names)
             sizes.append(steps)
             self.asked[picking.task] += steps
@@ -225,17 +226,16 @@ class _Picker:
 
     def _letter_bias(self, pickings: Sequence[_Picking]) -> dict[tuple[int, int], np.ndarray]:
         """(task, options) → the mean first-step logit of each letter over the shuffles."""
-        firsts = [
-            self.templates.list(self.tasks[one.task], one.shown, (), self.reader.form, self.template)
-            for one in pickings
-        ]
-        readings = self.reader.read(firsts, [option_labels(len(one.shown)) for one in pickings])
+        firsts = [self.prompt(picking.task, picking.shown, ()) for picking in pickings]
+        labels = [option_labels(len(picking.shown), self.tasks[picking.task].items) for picking in pickings]
+        readings = self.reader.read(firsts, labels)
         self.cost += readings.cost
         assert readings.logits is not None
         groups: dict[tuple[int, int], list[np.ndarray]] = {}
-        for one, row in zip(pickings, readings.logits, strict=True):
-            self.asked[one.task] += 1
-            groups.setdefault((one.task, len(one.shown)), []).append(row[: len(one.shown)].astype(float))
+        for picking, row in zip(pickings, readings.logits, strict=True):
+            self.asked[picking.task] += 1
+            count = len(picking.shown)
+            groups.setdefault((picking.task, count), []).append(row[:count].astype(float))
         return {key: np.mean(rows, axis=0) for key, rows in groups.items()}
 
 
@@ -269,7 +269,7 @@ def list_requests(task: Task, form: Form, templates: Templates) -> list[Request]
         for window in windows
         for taken in range(len(window) - 1)
     ]
-    return [(steps, option_labels(min(len(places), MOST_AT_ONCE)))]
+    return [(steps, option_labels(min(len(places), MOST_AT_ONCE), task.items))]
 
 
 def describe_shuffles(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 
-from ccrank.aggregate import (
+from ccrank.errors import CcrankError
+from ccrank.methods.prompting.asking import calibrate, read_groups, reference_prompts, seeded
+from ccrank.methods.prompting.sorting import quick_sort, random_opponents
+from ccrank.metrics.pairwise import (
     agreement_both_orders,
-    bradley_terry,
+    bradley_terry_margins,
     bradley_terry_pairs,
     circular_triads,
-    kemeny,
+    first_share,
     margins_of_pairs,
     mean_margins,
-    order_to_scores,
-    position_bias,
-    win_counts,
+    wins_margins,
 )
-from ccrank.errors import CcrankError
-from ccrank.lm import Cost, ReaderLike
-from ccrank.lm.reader import Progress
-from ccrank.lm.reading import Request
-from ccrank.prompting.asking import read_groups, reference_prompts, seeded
-from ccrank.prompting.calibration import calibrate
+from ccrank.metrics.rankings import kemeny_preferences, order_to_scores
+from ccrank.models import Cost, ReaderLike
+from ccrank.models.reading import Progress, Request
 from ccrank.prompts import Form, Prompt, Templates
 from ccrank.ranking import Answer
-from ccrank.sorting import quick_sort, random_opponents
 from ccrank.task import Task
 
 AGGREGATIONS = ("wins", "margins", "bradley-terry", "kemeny")
@@ -57,24 +56,18 @@ def prompt_pair(
     """
     if aggregate not in AGGREGATIONS:
         raise CcrankError(f"unknown aggregation {aggregate!r}; choose one of {', '.join(AGGREGATIONS)}")
-    candidates = templates[template].candidates
-    if len(candidates) != 2:
-        raise CcrankError(
-            f"template {template!r} needs two candidates, for yes and for no, got {list(candidates)}"
-        )
+    templates[template].yes_and_no()
     templates[template].check_fields(reader.form, "item_a", "item_b")
     asker = _Asker(reader, templates, template, calibration, progress)
     plans = [_plan(len(task.items), pairs, seeded(seed)) for task in tasks]
-    together = [index for index, plan in enumerate(plans) if plan is not None]
-    answered = asker.ask_all([(tasks[index], plans[index] or []) for index in together])
-    answers: dict[int, Answer] = {}
-    for index, (margins, cost) in zip(together, answered, strict=True):
-        asked = plans[index] or []
-        answers[index] = _from_matrix(len(tasks[index].items), asked, margins, aggregate, cost)
-    for index, task in enumerate(tasks):
-        if index not in answers:
-            answers[index] = _by_sorting(task, asker, aggregate, seeded(seed))
-    return [answers[index] for index in range(len(tasks))]
+    together = [(task, plan) for task, plan in zip(tasks, plans, strict=True) if plan is not None]
+    answered = iter(asker.ask_all(together) if together else ())
+    return [
+        _by_sorting(task, asker, aggregate, seeded(seed))
+        if plan is None
+        else _from_matrix(len(task.items), plan, *next(answered), aggregate)
+        for task, plan in zip(tasks, plans, strict=True)
+    ]
 
 
 def _plan(count: int, pairs: str | int, generator: np.random.Generator) -> list[tuple[int, int]] | None:
@@ -82,36 +75,35 @@ def _plan(count: int, pairs: str | int, generator: np.random.Generator) -> list[
     if pairs == "sort" or (pairs == "auto" and count > MOST_FOR_ALL_PAIRS):
         return None
     if pairs in ("all", "auto"):
-        return [(first, second) for first in range(count) for second in range(count) if first != second]
+        return list(permutations(range(count), 2))
     try:
         opponents = int(pairs)
     except ValueError:
         raise CcrankError(f"pairs must be auto, all, sort or a number of opponents, not {pairs!r}") from None
     if opponents >= count - 1:
         return _plan(count, "all", generator)
-    return [(int(first), int(second)) for first, second in random_opponents(count, opponents, generator)]
+    return random_opponents(count, opponents, generator)
 
 
+@dataclass(frozen=True)
 class _Asker:
     """Compares pairs of a task and returns calibrated margins: the log-odds that the first is higher."""
 
-    def __init__(
-        self,
-        reader: ReaderLike,
-        templates: Templates,
-        template: str,
-        calibration: str,
-        progress: Progress | None,
-    ) -> None:
-        self.reader, self.templates, self.template = reader, templates, template
-        self.calibration, self.progress = calibration, progress
-        self.candidates = templates[template].candidates
+    reader: ReaderLike
+    templates: Templates
+    template: str
+    calibration: str
+    progress: Progress | None
 
     def prompts(self, task: Task, pairs: Sequence[tuple[int, int]]) -> list[Prompt]:
         return [
             self.templates.pair(task, first, second, self.reader.form, self.template)
             for first, second in pairs
         ]
+
+    def read(self, groups: Sequence[Sequence[Prompt]]) -> tuple[list[np.ndarray], list[Cost]]:
+        """The logits of groups of prompts and their costs."""
+        return read_groups(self.reader, groups, self.templates[self.template].candidates, self.progress)
 
     def ask_all(
         self, requests: Sequence[tuple[Task, Sequence[tuple[int, int]]]]
@@ -121,7 +113,7 @@ class _Asker:
         for task, pairs in requests:
             prompts = self.prompts(task, pairs)
             groups.append([*prompts, *reference_prompts(prompts[0], self.calibration)])
-        logits, costs = read_groups(self.reader, groups, self.candidates, self.progress)
+        logits, costs = self.read(groups)
         return [
             (self.margins(values[: len(pairs)], values[len(pairs) :]), cost)
             for (_, pairs), values, cost in zip(requests, logits, costs, strict=True)
@@ -133,29 +125,26 @@ class _Asker:
 
 
 def _from_matrix(
-    count: int, pairs: Sequence[tuple[int, int]], values: np.ndarray, aggregate: str, cost: Cost
+    count: int, pairs: Sequence[tuple[int, int]], values: np.ndarray, cost: Cost, aggregate: str
 ) -> Answer:
     margins = margins_of_pairs(count, pairs, values)
     details: dict[str, Any] = {"comparisons": len(pairs)}
     if aggregate == "wins":
-        scores = win_counts(margins)
+        scores = wins_margins(margins)
     elif aggregate == "margins":
         scores = mean_margins(margins)
     elif aggregate == "bradley-terry":
-        fit = bradley_terry(margins)
+        fit = bradley_terry_margins(margins)
         scores = fit.scores
         details["position_bias"] = round(fit.position_bias, 6)
     else:
-        consensus = kemeny(_preferences(margins))
+        net = np.where(np.isnan(margins), 0.0, margins)
+        consensus = kemeny_preferences(
+            np.maximum(net - net.T, 0.0)
+        )  # how strongly i is preferred to j over both orders
         scores = order_to_scores(consensus.order)
         details["exact"] = bool(consensus.exact)
     return Answer(scores, pair_consistency(margins), cost, details, pair_margins=margins)
-
-
-def _preferences(margins: np.ndarray) -> np.ndarray:
-    """How strongly i is preferred to j over both orders, never negative; the input of `kemeny`."""
-    net = np.where(np.isnan(margins), 0.0, margins)
-    return np.asarray(np.maximum(net - net.T, 0.0))
 
 
 def _by_sorting(task: Task, asker: _Asker, aggregate: str, generator: np.random.Generator) -> Answer:
@@ -165,13 +154,11 @@ def _by_sorting(task: Task, asker: _Asker, aggregate: str, generator: np.random.
     costs = []
     prompts = asker.prompts(task, anchors)
     references = reference_prompts(prompts[0], asker.calibration)
-    [known], cost = read_groups(asker.reader, [[*prompts, *references]], asker.candidates, asker.progress)
+    [known], cost = asker.read([[*prompts, *references]])
     costs.extend(cost)
 
     def compare(pairs: list[tuple[int, int]]) -> np.ndarray:
-        [values], cost = read_groups(
-            asker.reader, [asker.prompts(task, pairs)], asker.candidates, asker.progress
-        )
+        [values], cost = asker.read([asker.prompts(task, pairs)])
         costs.extend(cost)
         # The anchors' logits are added to the new ones, so that every round has the same calibration.
         shifted = asker.margins(known[: len(anchors)], known[len(anchors) :])
@@ -197,20 +184,17 @@ def _anchors(count: int, generator: np.random.Generator) -> list[tuple[int, int]
 def pair_consistency(margins: np.ndarray) -> Mapping[str, float]:
     """Consistency of pairwise answers; all but the position bias need both orders, or all pairs."""
     triads = circular_triads(margins)
-    bias = position_bias(margins)
     return {
         "both_orders_agree": agreement_both_orders(margins),
         "circular_triads": float(triads.observed),
         "circular_triads_by_chance": float(triads.expected),
-        "first_wins": bias.first_share,
+        "first_wins": first_share(margins),
     }
 
 
 def pair_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
     """The prompts of `prompt-pair` if all pairs are compared."""
-    places = range(len(task.items))
-    pairs = [(first, second) for first in places for second in places if first != second]
-    prompts = [templates.pair(task, first, second, form) for first, second in pairs]
+    prompts = [templates.pair(task, *pair, form) for pair in permutations(range(len(task.items)), 2)]
     return [(prompts, templates["pair"].candidates)]
 
 

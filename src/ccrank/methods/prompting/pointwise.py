@@ -9,11 +9,9 @@ import numpy as np
 from scipy.special import softmax
 
 from ccrank.errors import CcrankError
-from ccrank.lm import ReaderLike
-from ccrank.lm.reader import Progress
-from ccrank.lm.reading import Request
-from ccrank.prompting.asking import read_groups, reference_prompts
-from ccrank.prompting.calibration import calibrate
+from ccrank.methods.prompting.asking import calibrate, read_groups, reference_prompts
+from ccrank.models import ReaderLike
+from ccrank.models.reading import Progress, Request
 from ccrank.prompts import Form, Templates
 from ccrank.ranking import Answer
 from ccrank.task import Task
@@ -81,7 +79,7 @@ def expected_ratings(logits: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 def _numbers(candidates: Sequence[str], template: str) -> np.ndarray:
     try:
-        values = np.array([float(one) for one in candidates])
+        values = np.array([float(rating) for rating in candidates])
     except ValueError:
         raise CcrankError(f"template {template!r}: ratings must be numbers, got {list(candidates)}") from None
     if len(set(values)) < max(2, len(values)) or not np.isfinite(values).all():

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ccrank.aggregate import order_to_scores
 from ccrank.errors import CcrankError
+from ccrank.metrics.rankings import order_to_scores
+from ccrank.util.cancellation import check
 
 Compare = Callable[[list[tuple[int, int]]], ArrayLike]
 """Maps ordered pairs (first, second) of item indices to the log-odds that the first is higher."""
@@ -43,44 +44,40 @@ class SortResult:
         return len(self.margins)
 
 
-def quick_sort(
-    n_items: int, compare: Compare, generator: np.random.Generator, both_orders: bool = False
-) -> SortResult:
+def quick_sort(n_items: int, compare: Compare, generator: np.random.Generator) -> SortResult:
     """Sort 0..n_items−1, highest first; all groups of a level are split by their pivots in one call of `compare`.
 
     Each pair is presented in a random order, so that a preference for the first position splits a group evenly instead
-    of moving all of it to one side; with `both_orders` it is presented in both, and the mean decides (twice the calls).
-    A margin of 0 is decided at random. For any answers, the result is a permutation.
-
-    Parameters
-    ----------
-    n_items
-        N.
-    compare
-        Called with a list of ordered pairs; returns their margins.
-    generator
-        The generator of pivots and presentation orders.
-    both_orders
-        Compare each pair in both orders.
+    of moving all of it to one side. A margin of 0 is decided at random. For any answers, the result is a permutation.
     """
     if n_items < 1:
         raise CcrankError(f"sorting needs at least 1 item, got {n_items}")
     items = np.arange(n_items)  # in the current order
-    group = np.zeros(
-        n_items, dtype=np.int64
-    )  # [position]: 0 is the highest group; groups of one item are done
+    # [position]: 0 is the highest group; groups of one item are done.
+    group = np.zeros(n_items, dtype=np.int64)
     asked: list[NDArray[np.int64]] = []
     answered: list[NDArray[np.float64]] = []
     while group[-1] < n_items - 1:
+        check()
         sizes = np.bincount(group)
         pivots = np.cumsum(sizes) - sizes + generator.integers(sizes)  # [group]: the pivot's position
-        places = np.setdiff1d(np.arange(n_items), pivots)
-        higher = _ask(
-            items[places], items[pivots[group[places]]], compare, generator, both_orders, asked, answered
-        )
+        others = np.setdiff1d(np.arange(n_items), pivots)
+        pairs = np.stack([items[others], items[pivots[group[others]]]], axis=1)
+        flipped = generator.random(len(pairs)) < 0.5
+        pairs[flipped] = pairs[flipped, ::-1]
+        margins = np.asarray(compare([(first, second) for first, second in pairs.tolist()]), dtype=float)
+        if margins.shape != (len(pairs),) or np.isnan(margins).any():
+            raise CcrankError(
+                f"compare must return one number for each of {len(pairs)} pairs, got shape {margins.shape} "
+                f"with {int(np.isnan(margins).sum())} NaN"
+            )
+        asked.append(pairs)
+        answered.append(margins)
+        net = np.where(flipped, -margins, margins)
+        higher = np.where(net == 0, generator.random(len(net)) < 0.5, net > 0)
         # Each group is split into the items above its pivot, the pivot, and the items below.
         part = 3 * group + 1
-        part[places] += np.where(higher, -1, 1)
+        part[others] += np.where(higher, -1, 1)
         order = np.argsort(part, kind="stable")
         items = items[order]
         group = np.unique(part[order], return_inverse=True)[1]
@@ -117,30 +114,3 @@ def random_opponents(n_items: int, opponents: int, generator: np.random.Generato
         opposite = np.stack([ring[:half], ring[half:]], axis=1)
         pairs.append(np.where(generator.random((half, 1)) < 0.5, opposite, opposite[:, ::-1]))
     return [(int(first), int(second)) for first, second in np.concatenate(pairs)]
-
-
-def _ask(
-    items: NDArray[np.int64],
-    pivots: NDArray[np.int64],
-    compare: Compare,
-    generator: np.random.Generator,
-    both_orders: bool,
-    asked: list[NDArray[np.int64]],
-    answered: list[NDArray[np.float64]],
-) -> NDArray[np.bool_]:
-    """Whether each item is higher than its pivot; pairs and margins are appended to the lists."""
-    flipped = generator.random(len(items)) < 0.5
-    pairs = np.stack([np.where(flipped, pivots, items), np.where(flipped, items, pivots)], axis=1)
-    if both_orders:
-        pairs = np.concatenate([pairs, pairs[:, ::-1]])
-    margins = np.asarray(compare(list(zip(*pairs.T.tolist(), strict=True))), dtype=float)
-    if margins.shape != (len(pairs),) or np.isnan(margins).any():
-        raise CcrankError(
-            f"compare must return one number for each of {len(pairs)} pairs, got shape {margins.shape} "
-            f"with {int(np.isnan(margins).sum())} NaN"
-        )
-    asked.append(pairs)
-    answered.append(margins)
-    net = margins[: len(items)] - margins[len(items) :] if both_orders else margins
-    net = np.where(flipped, -net, net)
-    return np.where(net == 0, generator.random(len(net)) < 0.5, net > 0)

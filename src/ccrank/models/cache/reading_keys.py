@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ccrank.lm.points import EngineOutput, Inputs, Points
-from ccrank.lm.ragged import Ragged
+from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
+from ccrank.models.tokenize.ragged import Ragged
 from ccrank.prompts import Form
 
 BLOCK = 32
@@ -22,26 +22,12 @@ BLOCK = 32
 def reading_keys(
     identity: str, form: Form, inputs: Inputs, points: Points, layers: Sequence[int]
 ) -> list[list[bytes]]:
-    """For each point the keys of its outputs: the token logits, the normaliser, and one per layer.
-
-    Parameters
-    ----------
-    identity
-        Identifies the weights and their precision.
-    form
-        The form of the model.
-    inputs
-        The distinct inputs.
-    points
-        What is read and where.
-    layers
-        The layers whose states are read.
-    """
+    """For each point the keys of its outputs: the token logits, the normaliser, and one per layer."""
     start = hashlib.blake2b(identity.encode(), digest_size=24)
     start.update(f"({form!r}, ".encode())
     heads: dict[bytes, hashlib.blake2b] = {}
     # The key says "words" for token ids, as it did in the first version.
-    asked = [repr(("words", one)).encode() for one in points.token_sets]
+    asked = [repr(("words", token_ids)).encode() for token_ids in points.token_sets]
     states = [repr(("layer", layer)).encode() for layer in layers]
     keys = []
     for sequence, position, set_number, normaliser, with_states, encoder in zip(
@@ -54,17 +40,17 @@ def reading_keys(
         strict=True,
     ):
         if form == "causal":
-            one = _digest_of(inputs.tokens, sequence, position + 1, start, heads)
+            digest = _digest_of(inputs.tokens, sequence, position + 1, start, heads)
         else:
-            one = start.copy()
-            one.update(_spelled(inputs, sequence).encode())
-        one.update(f", {position}, {encoder})".encode())
+            digest = start.copy()
+            digest.update(_spelled(inputs, sequence).encode())
+        digest.update(f", {position}, {encoder})".encode())
         outputs = [asked[set_number]] if set_number >= 0 else []
         if normaliser:
             outputs.append(b"'normaliser'")
         if with_states:
             outputs += states
-        keys.append(list(_finished(one, outputs)))
+        keys.append(list(_finished(digest, outputs)))
     return keys
 
 
@@ -74,9 +60,9 @@ def _digest_of(
     """The digest after the first `length` tokens of a sequence, written as a tuple."""
     first = int(tokens.starts[sequence])
     if length == 1:
-        one = start.copy()
-        one.update(f"({int(tokens.flat[first])},)".encode())
-        return one
+        digest = start.copy()
+        digest.update(f"({int(tokens.flat[first])},)".encode())
+        return digest
     known = (length - 1) // BLOCK * BLOCK
     head = tokens.flat[first : first + known].tobytes()
     if head not in heads:
@@ -84,9 +70,9 @@ def _digest_of(
         heads[head].update(b"(")
         if known:
             heads[head].update(f"{_listed(tokens.flat[first : first + known])}, ".encode())
-    one = heads[head].copy()
-    one.update(f"{_listed(tokens.flat[first + known : first + length])})".encode())
-    return one
+    digest = heads[head].copy()
+    digest.update(f"{_listed(tokens.flat[first + known : first + length])})".encode())
+    return digest
 
 
 def _listed(tokens: np.ndarray) -> str:
@@ -94,16 +80,16 @@ def _listed(tokens: np.ndarray) -> str:
 
 
 def _spelled(inputs: Inputs, sequence: int) -> str:
-    """An input as it stands in a key: its tokens, or those of both sides."""
+    """An input as written in a key: its tokens; of an encoder-decoder model those of both sides."""
     tokens = tuple(inputs.tokens[sequence].tolist())
     if inputs.sources is None or inputs.source_of is None:
         return repr(tokens)
     return repr((tuple(inputs.sources[int(inputs.source_of[sequence])].tolist()), tokens))
 
 
-def _finished(one: hashlib.blake2b, outputs: Sequence[bytes]) -> Iterator[bytes]:
+def _finished(digest: hashlib.blake2b, outputs: Sequence[bytes]) -> Iterator[bytes]:
     for number, output in enumerate(outputs):
-        last = one if number == len(outputs) - 1 else one.copy()
+        last = digest if number == len(outputs) - 1 else digest.copy()
         last.update(output)
         yield last.digest()
 
@@ -111,17 +97,7 @@ def _finished(one: hashlib.blake2b, outputs: Sequence[bytes]) -> Iterator[bytes]
 def vectors_of(
     output: EngineOutput, points: Points, keys: Sequence[Sequence[bytes]]
 ) -> dict[bytes, np.ndarray]:
-    """What was read, as entries of the cache.
-
-    Parameters
-    ----------
-    output
-        What was read.
-    points
-        Where it was read.
-    keys
-        For each point the keys of its outputs.
-    """
+    """What was read, as entries of the cache."""
     entries: dict[bytes, np.ndarray] = {}
     starts = output.logit_starts.tolist()
     for index, (group, asked, normaliser, states) in enumerate(
@@ -146,28 +122,10 @@ def merged(
     missing: np.ndarray,
     read: EngineOutput,
 ) -> EngineOutput:
-    """The outputs of all points: those of `missing` from `read`, the others from the cache's vectors.
-
-    Parameters
-    ----------
-    points
-        All points.
-    keys
-        For each point the keys of its outputs.
-    known
-        The cache's vectors.
-    missing
-        The points that were read.
-    read
-        What was read there.
-    """
+    """The outputs of all points: those of `missing` from `read`, the others from the cache's vectors."""
     output = EngineOutput.empty(points)
     output.computed = read.computed
-    output.store_logits(missing, read.logits)
-    output.normalisers[missing] = read.normalisers
-    with_states = points.states[missing]
-    if with_states.any():
-        output.store_states(missing[with_states], read.states_at(np.flatnonzero(with_states)))
+    output.store_part(missing, points.states[missing], read)
     cached = np.ones(len(points), bool)
     cached[missing] = False
     for index in np.flatnonzero(cached).tolist():

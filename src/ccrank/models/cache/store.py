@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.paths import cache_folder
+from ccrank.util.files import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +178,11 @@ class ReadingCache:
                     if attempt == 2 or _environment_error(error):
                         self._disable(error)
                         return
-                    self._start_new_file(error)
+                    try:
+                        self._start_new_file(error)
+                    except OSError as failure:
+                        self._disable(failure)
+                        return
                 except OSError as error:
                     self._disable(error)
                     return

@@ -8,16 +8,25 @@ is tried out: with a larger one, copying must work again.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from ccrank.lm.rotary import is_rotary, scaled_base, with_gap
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccrank.models.engine.engine import Engine
+from ccrank.models.engine.layout import Batch
+from ccrank.models.load.light_llama import LightCausalLM
 from ccrank.prompts import Piece, Prompt
 
 if TYPE_CHECKING:
-    from ccrank.lm.reader import Reader
+    from ccrank.models.reader import Reader
 
-FAR_POSITIONS, LEAST_FAR_POSITIONS = 512, 128
+
+FAR_POSITIONS, MIN_FAR_POSITIONS = 512, 128
 """The gap between the two readings; a model that allows less than the second number is not read with a gap."""
 CLEAR_DISTANT = 0.1
 """Up to here distant copying works, and no other base of rotary embeddings is tried."""
@@ -26,45 +35,31 @@ BASE_HELPS = 0.5
 """A base is reported if distant copying takes less than this share of the bits with a larger one."""
 
 
-def list_bits(reader: Reader, words: str, times: Sequence[int]) -> list[float]:
-    """The bits of a list of words, without its first one, when it is read the first or the second time.
+def open_prompt(text: str) -> Prompt:
+    """A prompt whose slot is after a text."""
+    return Prompt((Piece(text), Piece("", "slot")))
 
-    Parameters
-    ----------
-    reader
-        An open causal model.
-    words
-        Unrelated words.
-    times
-        1 or 2 for each number to return.
-    """
+
+def list_bits(reader: Reader, words: str, times: Sequence[int]) -> list[float]:
+    """The bits of a list of words, without its first one, when it is read the first or the second time."""
     first, _, rest = words.partition(" ")
     starts = [f"{words}. {first} " if time == 2 else f"{first} " for time in times]
-    prompts = [Prompt((Piece(start), Piece("", "slot"))) for start in starts]
+    prompts = [open_prompt(start) for start in starts]
     logits = reader.read(prompts, [[rest]] * len(times), log_probabilities=True).logits
     assert logits is not None
-    return [-float(one) / math.log(2) for one in logits[:, 0]]
+    return [-float(logit) / math.log(2) for logit in logits[:, 0]]
 
 
 def distant_copying(reader: Reader, words: str, first: float) -> tuple[float | None, tuple[str, str] | None]:
-    """The bits of a second reading with a gap before it, of those of the first (None if it cannot be measured); and
+    """The bits of a second reading with a gap before it, relative to the first (None if it cannot be measured); and
     what shows that the base of rotary embeddings is too small, with the cause (None if nothing does).
-
-    Parameters
-    ----------
-    reader
-        An open causal model.
-    words
-        Unrelated words.
-    first
-        The bits of their first reading.
     """
     model = reader.loaded.model
     start = len(reader.prompt_tokenizer.bos) + reader.count_tokens([f"{words}."])[0]
     # Layers with an attention window must still see the first reading.
     narrow = getattr(model.config, "sliding_window", None) or 2 * FAR_POSITIONS
     gap = min(FAR_POSITIONS, narrow // 2, (reader.window or 2 * FAR_POSITIONS) - 2 * start - 8)
-    if gap < LEAST_FAR_POSITIONS or not is_rotary(reader):
+    if gap < MIN_FAR_POSITIONS or not is_rotary(reader):
         return None, None
     apart = with_gap(reader, start, gap)
     distant = list_bits(apart, words, (2,))[0] / first
@@ -85,3 +80,71 @@ def distant_copying(reader: Reader, words: str, first: float) -> tuple[float | N
         f"{bits:.0%} with a rotary base {best:g} times as large",
         f"the base of the rotary embeddings is too small by a factor of about {best:g} (rope_theta in config.json)",
     )
+
+
+@dataclass
+class GappedEngine(Engine):
+    """Reads as prefix trees, with a gap in the positions."""
+
+    start: int = 0
+    """The first position after the gap."""
+    gap: int = 0
+    """By how much positions from `start` on are increased."""
+
+    def _arguments(self, batch: Batch, flat: np.ndarray) -> tuple[Tensor, dict[str, Any], Callable[[], None]]:
+        positions = batch.positions + self.gap * (batch.positions >= self.start)
+        return super()._arguments(replace(batch, positions=positions), flat)
+
+
+def with_gap(reader: Reader, start: int, gap: int) -> Reader:
+    """The same reader with a gap in its positions."""
+    engine = reader.engine
+    assert isinstance(engine, Engine)
+    return reader.with_engine(
+        GappedEngine(
+            engine.model,
+            engine.backbone,
+            engine.head,
+            engine.budget,
+            tree=True,
+            masks=engine.masks,
+            start=start,
+            gap=gap,
+        )
+    )
+
+
+def is_rotary(reader: Reader) -> bool:
+    """Whether a model has rotary embeddings and takes positions, so that both can be changed."""
+    model, engine = reader.loaded.model, reader.engine
+    takes = isinstance(engine, Engine) and engine.tree and engine.masks is not None
+    return takes and (isinstance(model, LightCausalLM) or any(True for _ in _frequencies(model)))
+
+
+@contextmanager
+def scaled_base(model: Any, factor: float) -> Iterator[None]:
+    """Multiply the base of a model's rotary embeddings, and restore it in the end."""
+    if isinstance(model, LightCausalLM):
+        before = model.model.theta
+        model.model.theta = before * factor
+        try:
+            yield
+        finally:
+            model.model.theta = before
+        return
+    kept = [(values, values.clone()) for values in _frequencies(model)]
+    try:
+        for values, original in kept:  # base^(−i / n), i = 0 … n − 1
+            steps = torch.arange(len(original), device=original.device) / len(original)
+            values.copy_(original * factor**-steps)
+        yield
+    finally:
+        for values, original in kept:
+            values.copy_(original)
+
+
+def _frequencies(model: Any) -> Iterator[Tensor]:
+    """The buffers of `transformers` with the frequencies of rotary embeddings; one for each type of layer."""
+    for name, values in model.named_buffers():
+        if name.endswith("inv_freq") and not name.endswith("original_inv_freq") and values.dim() == 1:
+            yield values

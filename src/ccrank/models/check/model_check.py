@@ -1,6 +1,6 @@
 """Checking that a model's weights, its tokenizer and the code that runs it agree.
 
-A checkpoint that was converted wrongly loads without an error and answers at chance. Four ratios show it, none of
+A checkpoint that was converted wrongly loads without an error and answers at chance. These ratios show it, none of
 which depends on the vocabulary:
 
 - *order*: the bits that plain sentences take, relative to the same words in random order. A language model finds the
@@ -9,6 +9,9 @@ which depends on the vocabulary:
   needs exact positions, so it shows errors in rotary embeddings that hardly matter in a short sentence.
 - *distant copying*: the same with a gap of some hundred positions between the two readings, which a base of rotary
   embeddings that is too small does not allow. A larger base must help, or the base is not to blame.
+- *difference*: what the sentences of a listed model take, relative to what they must take (`figures.toml`). The bounds
+  of the other ratios leave room for any model; where one matrix of one layer is damaged, a sentence takes several per
+  cent more or fewer bits, while another precision changes it by less than one.
 - *clozes*: how often, of ten words that fill the gaps of ten trivial sentences, a gap's own word is the one that gains
   most, relative to the word's mean over all gaps. For masked and encoder-decoder models this is the only one.
 """
@@ -26,26 +29,31 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.lm.copying import distant_copying, list_bits
+from ccrank.models.check.copying import distant_copying, list_bits, open_prompt
 from ccrank.prompts import Piece, Prompt
-from ccrank.toml import parse_toml
+from ccrank.util.files import parse_toml
 
 if TYPE_CHECKING:
-    from ccrank.lm.reader import Reader
+    from ccrank.models.load.loading import LoadedModel
+    from ccrank.models.reader import Reader
 
 Status = Literal["good", "suspect", "not checked"]
 
-MOST_ORDER = 0.6
-MOST_COPYING = 0.5
-LEAST_CLOZES = 0.5
-LEAST_FOREIGN_CLOZES = 0.8
+MAX_ORDER = 0.6
+MAX_COPYING = 0.5
+MIN_CLOZES = 0.5
+MIN_FOREIGN_CLOZES = 0.8
 """A random model reaches the first with probability 0.002, and the second, with five gaps, with 0.007."""
 CLEAR_ORDER, CLEAR_COPYING = 0.45, 0.3
 """Below these a model is read with the right start, and no other is tried."""
 BOS_HELPS = 0.85
 """A BOS token that is missing (or added) wrongly is reported if the sentences take less than this share of the bits
 without the mistake."""
-SHORTEST_TOKEN = 1.5
+OTHER_WEIGHTS = "weights that are damaged, or not those of this name: fetch the model again"
+MAX_DIFFERENCE = 0.01
+"""Of the bits of a sentence. For the default model it is 0.0023 in bfloat16, and at least 0.036 where one matrix was
+damaged (docs/models.md)."""
+MIN_TOKEN_LENGTH = 1.5
 """Characters per token of English, below which a tokenizer splits words into letters."""
 LARGE_VOCABULARY = 1000
 """Models of letters or bytes have smaller ones."""
@@ -81,13 +89,15 @@ class Verdict:
     language: str | None = None
     """The language that the model reads best, of those tried."""
     order: float | None = None
-    """Bits of sentences, of those of the same words shuffled; causal models only."""
+    """Bits of sentences, relative to the same words shuffled; causal models only."""
     copying: float | None = None
-    """Bits of a list of words read again, of those of its first reading; causal models only."""
+    """Bits of a list of words read again, relative to its first reading; causal models only."""
     distant_copying: float | None = None
     """The same with a gap between the two readings; causal models with rotary embeddings only."""
     clozes: float | None = None
     """The share of gaps whose own word gains most."""
+    difference: float | None = None
+    """The largest relative difference of the bits of a sentence from the stored ones; listed models only."""
     reasons: tuple[str, ...] = ()
     """What is wrong, or why nothing was checked."""
     causes: tuple[str, ...] = ()
@@ -109,13 +119,7 @@ class Verdict:
 
 
 def check_model(reader: Reader) -> Verdict:
-    """Read a few plain sentences and judge whether the model works; about 300 tokens if it does.
-
-    Parameters
-    ----------
-    reader
-        An open model. Its cache of readings is not used.
-    """
+    """Read a few plain sentences and judge whether the model works; about 300 tokens if it does."""
     loaded = reader.loaded
     if loaded.missing_head:
         return Verdict("not checked", loaded.form, reasons=("the model has no language-model head",))
@@ -124,7 +128,7 @@ def check_model(reader: Reader) -> Verdict:
     reader = reader.with_engine(reader.engine)
     reader.cache = None
     reader.prompt_tokenizer = replace(reader.prompt_tokenizer, chat=False)
-    if loaded.form == "encoder_decoder" and not _has_sentinels(loaded.tokenizer):
+    if loaded.form == "encoder_decoder" and "<extra_id_0>" not in loaded.tokenizer.get_vocab():
         return Verdict(
             "not checked", loaded.form, reasons=("the tokenizer has no sentinels, so gaps cannot be filled",)
         )
@@ -141,36 +145,47 @@ def _check_causal(reader: Reader) -> Verdict:
     read: list[tuple[str, list[SentenceCheck], list[ClozeCheck]]] = []
     for language in _texts():
         read.append((language, _sentences(reader, language), _clozes(reader, language)))
-        if _order(read[-1][1]) <= MOST_ORDER or not math.isfinite(copying):
+        if _order(read[-1][1]) <= MAX_ORDER or not math.isfinite(copying):
             break
-    # NaN compares as the worst
-    language, sentences, gaps = min(read, key=lambda one: _worst_if_nan(_order(one[1])))
+    # NaN counts as the worst.
+    language, sentences, gaps = min(read, key=lambda entry: np.nan_to_num(_order(entry[1]), nan=np.inf))
     order, right = _order(sentences), _share_right(gaps)
     english = read[0][1]
     reasons = []
     if not math.isfinite(order + copying):
         reasons.append("its scores are not numbers (NaN)")
-    if order > MOST_ORDER:
-        reasons.append(f"sentences take {order:.0%} of the bits of shuffled words (at most {MOST_ORDER:.0%})")
-    if copying > MOST_COPYING:
+    if order > MAX_ORDER:
+        reasons.append(f"sentences take {order:.0%} of the bits of shuffled words (at most {MAX_ORDER:.0%})")
+    if copying > MAX_COPYING:
         reasons.append(
-            f"words that were just read take {copying:.0%} of the bits of new ones (at most {MOST_COPYING:.0%})"
+            f"words that were just read take {copying:.0%} of the bits of new ones (at most {MAX_COPYING:.0%})"
         )
-    if language == "english" and right < LEAST_CLOZES:
+    if language == "english" and right < MIN_CLOZES:
         reasons.append(
-            f"{right:.0%} of trivial gaps are filled by their own word (at least {LEAST_CLOZES:.0%})"
+            f"{right:.0%} of trivial gaps are filled by their own word (at least {MIN_CLOZES:.0%})"
         )
     letters = (
-        _token_length(english) < SHORTEST_TOKEN and reader.loaded.model.config.vocab_size > LARGE_VOCABULARY
+        _token_length(english) < MIN_TOKEN_LENGTH and reader.loaded.model.config.vocab_size > LARGE_VOCABULARY
     )
     if language == "english" and letters:
         reasons.append("its tokenizer splits words into letters, though it has a large vocabulary")
     clear = order <= CLEAR_ORDER and copying <= CLEAR_COPYING
+    stored = figures_of(reader.loaded)
+    off = None if stored is None else _difference(stored, english)
+    other_weights = off is not None and not off <= MAX_DIFFERENCE
+    if other_weights:
+        reasons.append(
+            f"the bits of a sentence differ by {off:.1%} from those of {reader.loaded.name} "
+            f"(at most {MAX_DIFFERENCE:.0%})"
+        )
     distant, mistake = distant_copying(reader, words, first)
     if mistake is None and not clear:
         mistake = _bos_mistake(reader, english)
     if mistake:
         reasons.append(mistake[0])
+    causes = _causes(reader, english, order, copying, mistake) if reasons else []
+    if other_weights and not mistake:
+        causes = [OTHER_WEIGHTS, *(() if clear else causes)]
     return Verdict(
         "suspect" if reasons else "good",
         "causal",
@@ -179,10 +194,11 @@ def _check_causal(reader: Reader) -> Verdict:
         copying,
         distant,
         right,
-        tuple(reasons),
-        tuple(_causes(reader, english, order, copying, mistake)) if reasons else (),
-        tuple(one for _, own, _ in read for one in own),
-        tuple(one for _, _, own in read for one in own),
+        off,
+        reasons=tuple(reasons),
+        causes=tuple(causes),
+        sentences=tuple(sentence for _, sentences, _ in read for sentence in sentences),
+        gaps=tuple(gap for _, _, gaps in read for gap in gaps),
     )
 
 
@@ -218,12 +234,12 @@ def _check_clozes(reader: Reader) -> Verdict:
         clozes=right,
         reasons=tuple(reasons),
         causes=causes if reasons else (),
-        gaps=tuple(one for _, own in read for one in own),
+        gaps=tuple(gap for _, gaps in read for gap in gaps),
     )
 
 
 def _least_clozes(language: str) -> float:
-    return LEAST_CLOZES if language == "english" else LEAST_FOREIGN_CLOZES
+    return MIN_CLOZES if language == "english" else MIN_FOREIGN_CLOZES
 
 
 def _causes(
@@ -238,21 +254,19 @@ def _causes(
         return ["numbers overflow in this precision: use --dtype bfloat16 or float32", "damaged weights"]
     if mistake:
         return [mistake[1]]
-    characters = sum(len(_scored(one.text)[1]) for one in english) / max(
-        1, sum(one.tokens for one in english)
-    )
-    if characters < SHORTEST_TOKEN:
+    characters = _token_length(english)
+    if characters < MIN_TOKEN_LENGTH:
         return [
             f"the tokenizer splits words into pieces of {characters:.1f} characters: it was converted wrongly",
             "a model of letters or bytes, which needs no action",
         ]
-    if order <= MOST_ORDER and copying > MOST_COPYING:
+    if order <= MAX_ORDER and copying > MAX_COPYING:
         return [
             "positions: rotary embeddings converted wrongly (halves not permuted, another base)",
             "a missing BOS token",
             "a very small model",
         ]
-    if copying <= MOST_COPYING:
+    if copying <= MAX_COPYING:
         return [
             "a tokenizer of another model: token ids are copied right, but mean nothing",
             "a model of another language or for another purpose",
@@ -271,16 +285,16 @@ def _bos_mistake(reader: Reader, english: Sequence[SentenceCheck]) -> tuple[str,
     token = reader.loaded.tokenizer.bos_token_id
     if token is None:
         return None
-    own = reader.prompt_tokenizer.bos
+    bos = reader.prompt_tokenizer.bos
     other = reader.with_engine(reader.engine)
-    other.prompt_tokenizer = replace(reader.prompt_tokenizer, bos=() if own else (token,))
-    bits = sum(one.bits for one in english)
-    otherwise = sum(one.bits for one in _sentences(other, "english", shuffled=False))
+    other.prompt_tokenizer = replace(reader.prompt_tokenizer, bos=() if bos else (token,))
+    bits = sum(sentence.bits for sentence in english)
+    otherwise = sum(sentence.bits for sentence in _sentences(other, "english", shuffled=False))
     if not otherwise < BOS_HELPS * bits:
         return None
-    said = f"sentences take {otherwise / bits:.0%} of the bits {'without' if own else 'with'} a BOS token"
+    said = f"sentences take {otherwise / bits:.0%} of the bits {'without' if bos else 'with'} a BOS token"
     wrong = (
-        "the model was trained without the BOS token that it is given" if own else "the BOS token is missing"
+        "the model was trained without the BOS token that it is given" if bos else "the BOS token is missing"
     )
     return said, f"{wrong} (add_bos_token in tokenizer_config.json, ccrank_bos in config.json)"
 
@@ -288,7 +302,7 @@ def _bos_mistake(reader: Reader, english: Sequence[SentenceCheck]) -> tuple[str,
 def _sentences(reader: Reader, language: str, *, shuffled: bool = True) -> list[SentenceCheck]:
     texts = [_scored(text) for text in _texts()[language]["sentences"]]
     candidates = [[rest, in_random_order(rest)] if shuffled else [rest] for _, rest in texts]
-    readings = reader.read([_open(before) for before, _ in texts], candidates, log_probabilities=True)
+    readings = reader.read([open_prompt(before) for before, _ in texts], candidates, log_probabilities=True)
     assert readings.logits is not None
     assert readings.answer_tokens is not None
     bits = -readings.logits.astype(float) / math.log(2)
@@ -321,16 +335,7 @@ def _clozes(reader: Reader, language: str) -> list[ClozeCheck]:
 
 
 def in_random_order(text: str) -> str:
-    """The words of a text (pairs of characters, if it has no blanks) in another order, always the same one.
-
-    Parameters
-    ----------
-    text
-        A text of at least two different words.
-
-    >>> sorted(in_random_order("one two three").split())
-    ['one', 'three', 'two']
-    """
+    """The words of a text (pairs of characters, if it has no blanks) in another order, always the same one."""
     joint = "" if _unspaced(text) else " "
     words = text.split(" ") if joint else [text[place : place + 2] for place in range(0, len(text), 2)]
     order = list(words)
@@ -352,35 +357,44 @@ def _scored(text: str) -> tuple[str, str]:
     return before.strip() + blank, rest.strip()
 
 
-def _open(before: str) -> Prompt:
-    return Prompt((Piece(before), Piece("", "slot")))
-
-
 def _order(sentences: Sequence[SentenceCheck]) -> float:
-    shuffled = sum(one.shuffled_bits for one in sentences)
-    return sum(one.bits for one in sentences) / shuffled if shuffled else math.nan
+    shuffled = sum(sentence.shuffled_bits for sentence in sentences)
+    return sum(sentence.bits for sentence in sentences) / shuffled if shuffled else math.nan
 
 
 def _token_length(sentences: Sequence[SentenceCheck]) -> float:
     """Characters per token."""
-    return sum(len(_scored(one.text)[1]) for one in sentences) / max(1, sum(one.tokens for one in sentences))
+    characters = sum(len(_scored(sentence.text)[1]) for sentence in sentences)
+    return characters / max(1, sum(sentence.tokens for sentence in sentences))
 
 
 def _share_right(gaps: Sequence[ClozeCheck]) -> float:
     return float(np.mean([gap.margin > 0 for gap in gaps]))
 
 
-def _worst_if_nan(value: float) -> float:
-    return value if math.isfinite(value) else math.inf
+@cache
+def stored_figures() -> Mapping[str, Mapping[str, Any]]:
+    """Name → bits per character of each English sentence of the check, and of its words shuffled (`figures.toml`)."""
+    return parse_toml(resources.files("ccrank.models.check") / "figures.toml")
 
 
-def _has_sentinels(tokenizer: Any) -> bool:
-    return "<extra_id_0>" in tokenizer.get_vocab()
+def figures_of(loaded: LoadedModel) -> Mapping[str, Any] | None:
+    """The figures that a model must have; None if it is not listed, none were measured, or its weights are quantized
+    while loading, which changes them.
+    """
+    quantized = ", weights " in loaded.weights.get("compute_precision", "")
+    return None if quantized else stored_figures().get(loaded.name)
+
+
+def _difference(figures: Mapping[str, Any], sentences: Sequence[SentenceCheck]) -> float:
+    """The largest relative difference of the bits of a sentence from what is stored."""
+    found = np.array([[sentence.bits, sentence.shuffled_bits] for sentence in sentences])
+    return float(np.max(np.abs(found.T / np.array([figures["bits"], figures["shuffled_bits"]]) - 1)))
 
 
 @cache
 def _data() -> Mapping[str, Any]:
-    return parse_toml(resources.files("ccrank.lm") / "check.toml")
+    return parse_toml(resources.files("ccrank.models.check") / "check.toml")
 
 
 def _texts() -> dict[str, Mapping[str, Any]]:

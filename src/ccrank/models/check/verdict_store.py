@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccrank.errors import CcrankError, ModelWarning
-from ccrank.files import write_atomically
-from ccrank.lm.check import ClozeCheck, SentenceCheck, Verdict, check_model
-from ccrank.lm.hub import Say, remembered_sha256
-from ccrank.paths import cache_folder
+from ccrank.models.check.model_check import ClozeCheck, SentenceCheck, Verdict, check_model, figures_of
+from ccrank.models.load.known_models import StatusCallback
+from ccrank.models.load.weights import remembered_sha256
+from ccrank.util.files import cache_folder, write_atomically
 
 if TYPE_CHECKING:
-    from ccrank.lm.reader import Reader
+    from ccrank.models.reader import Reader
 
-FORMAT = 2
+FORMAT = 3
 """Increased when the texts or the thresholds change, so that models are checked again."""
 SWITCH = "CCRANK_CHECK"
 """The environment variable that turns the check off: "no"."""
@@ -33,18 +33,10 @@ LIBRARIES = ("torch", "transformers", "tokenizers")
 TOKENIZER_FILES = ("tokenizer*.json", "vocab.*", "merges.txt", "*.model", "*.tiktoken")
 
 
-def require_good(reader: Reader, *, strict: bool = False, say: Say = lambda _: None) -> Verdict | None:
-    """Check a model, or recall its verdict, and warn of a bad one; returns None where checks are turned off.
-
-    Parameters
-    ----------
-    reader
-        An open model.
-    strict
-        Raise an error instead of warning. A model that cannot be checked is accepted.
-    say
-        Called with a short status message before the check.
-    """
+def require_good(
+    reader: Reader, *, strict: bool = False, say: StatusCallback = lambda _: None
+) -> Verdict | None:
+    """Check a model, or recall its verdict, and warn of a bad one; returns None where checks are turned off."""
     if os.environ.get(SWITCH) == "no":
         return None
     verdict = verdict_of(reader, say=say)
@@ -56,18 +48,8 @@ def require_good(reader: Reader, *, strict: bool = False, say: Say = lambda _: N
     return verdict
 
 
-def verdict_of(reader: Reader, *, again: bool = False, say: Say = lambda _: None) -> Verdict:
-    """The verdict on a model: from the disk if it has been checked in the same circumstances.
-
-    Parameters
-    ----------
-    reader
-        An open model.
-    again
-        Check it again.
-    say
-        Called with a short status message before the check.
-    """
+def verdict_of(reader: Reader, *, again: bool = False, say: StatusCallback = lambda _: None) -> Verdict:
+    """The verdict on a model: from the disk if it has been checked in the same circumstances."""
     made_with = circumstances(reader)
     note = cache_folder(
         "checks", hashlib.sha256(repr(sorted(made_with.items())).encode()).hexdigest()[:32] + ".json"
@@ -88,17 +70,12 @@ def verdict_of(reader: Reader, *, again: bool = False, say: Say = lambda _: None
 
 
 def circumstances(reader: Reader) -> dict[str, str]:
-    """All that the verdict depends on: weights with their precision, tokenizer, versions, device, and how it is read.
-
-    Parameters
-    ----------
-    reader
-        An open model.
-    """
+    """All that the verdict depends on: weights, precision, tokenizer, versions, device and how it is read."""
     loaded = reader.loaded
     return {
         "format": str(FORMAT),
         "weights": loaded.identity,
+        "compared_with": loaded.name if figures_of(loaded) else "",
         "tokenizer": "" if loaded.folder is None else _tokenizer_sha256(loaded.folder),
         "begins_with": " ".join(map(str, loaded.bos)),
         "device": loaded.model.device.type,
@@ -121,19 +98,13 @@ def _stored(note: Path) -> Verdict | None:
 
 
 def verdict_from(stored: Mapping[str, Any]) -> Verdict:
-    """A verdict from its JSON form.
-
-    Parameters
-    ----------
-    stored
-        What `dataclasses.asdict` gave.
-    """
+    """A verdict from its JSON form."""
     return Verdict(
         **{
             **stored,
             "reasons": tuple(stored["reasons"]),
             "causes": tuple(stored["causes"]),
-            "sentences": tuple(SentenceCheck(**one) for one in stored["sentences"]),
-            "gaps": tuple(ClozeCheck(**one) for one in stored["gaps"]),
+            "sentences": tuple(SentenceCheck(**entry) for entry in stored["sentences"]),
+            "gaps": tuple(ClozeCheck(**entry) for entry in stored["gaps"]),
         }
     )

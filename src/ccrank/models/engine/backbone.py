@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccrank.errors import CcrankError
-from ccrank.lm.light.llama import LightCausalLM
+from ccrank.models.load.light_llama import LightCausalLM
 
 
 class _StopForward(Exception):  # noqa: N818 (control flow, not an error)
@@ -47,7 +47,7 @@ class Backbone:
         output.
 
         Layer 0 is the input of the first layer and layer i the output of the i-th. The last one is the output of the
-        stack, after the final norm. The indices are those of `hidden_states` in `transformers`.
+        stack, after the final norm. The indices are as in `hidden_states` of `transformers`.
         """
         kept: dict[int, Tensor] = {}
         top = max(layers, default=self.depth)

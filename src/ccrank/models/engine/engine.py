@@ -1,4 +1,7 @@
-"""Running token sequences through a model and reading its outputs at given points."""
+"""Running token sequences through a model and reading its outputs at given points.
+
+Of an encoder-decoder model each distinct input goes through the encoder once, its answers through the decoder.
+"""
 
 from __future__ import annotations
 
@@ -14,41 +17,93 @@ import torch
 from torch import Tensor
 
 from ccrank.errors import CcrankError
-from ccrank.lm.backbone import Backbone, Head
-from ccrank.lm.graphs import MOST_TOKENS, GraphedPasses, rounded
-from ccrank.lm.layout import Batch, Layout
-from ccrank.lm.points import EngineOutput, Inputs, Points, columns_of
-from ccrank.lm.ragged import distinct_numbers, ranges
-from ccrank.lm.transfer import to_device, to_host
-from ccrank.lm.tree import Sorted
-from ccrank.lm.tree_masks import TreeMasks
+from ccrank.models.engine.backbone import Backbone, Head
+from ccrank.models.engine.graphs import MAX_TOKENS, GraphedPasses, rounded
+from ccrank.models.engine.layout import Batch, Layout, Sorted
+from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points, columns_of
+from ccrank.models.engine.tree_masks import TreeMasks
+from ccrank.models.tokenize.ragged import Ragged, distinct_numbers, ranges
 
-Progress = Callable[[int], None]
+InputProgress = Callable[[int], None]
 """Called with the number of sequences just finished."""
+
 
 _LOCKS: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
 """Reading adds hooks to a model and replaces submodules, so each model is read by one thread at a time."""
 
 
 class EngineLike(Protocol):
-    """What a reader needs of an engine."""
+    """What a reader needs of an engine; see `Engine`."""
 
     @property
-    def backbone(self) -> Backbone:
-        """The model's layers."""
+    def backbone(self) -> Backbone: ...
 
     @property
-    def tree(self) -> bool:
-        """Whether sequences are packed as prefix trees."""
+    def tree(self) -> bool: ...
 
     @property
-    def budget(self) -> int:
-        """Token positions per forward pass."""
+    def budget(self) -> int: ...
 
     def run(
-        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Progress | None = None
+        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: InputProgress | None = None
     ) -> EngineOutput:
         """See `Engine.run`."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What is read, and where the outputs go."""
+
+    inputs: Inputs
+    points: Points
+    indices: np.ndarray
+    """(N,) each point's index in `output`."""
+    layers: Sequence[int]
+    output: EngineOutput
+
+    def layers_needed(self, chosen: np.ndarray, depth: int) -> list[int]:
+        """The layers that must be kept for these points: the requested ones, and the last if the head is needed."""
+        needed = {*self.layers} if self.points.states[chosen].any() else set()
+        if (self.points.asked[chosen] >= 0).any() or self.points.normaliser[chosen].any():
+            needed.add(depth)
+        return sorted(needed)
+
+    def store(self, chosen: np.ndarray, rows: dict[int, Tensor], head: Head | None, depth: int) -> None:
+        """Store what one batch gave at the `chosen` points, which are the rows of `rows`."""
+        points, output = self.points, self.output
+        with_states = points.states[chosen]
+        if with_states.any():
+            widths = {layer: rows[layer].shape[1] for layer in self.layers}
+            if len(set(widths.values())) > 1:
+                raise CcrankError(
+                    f"these layers have states of different widths, so read them in separate calls: {widths}"
+                )
+            stacked = torch.stack([_rows_at(rows[layer], with_states) for layer in self.layers], dim=1)
+            state_points = self.indices[chosen[with_states]]
+            to_host(stacked.float(), lambda values: output.store_states(state_points, values), output.waiting)
+        with_tokens = points.asked[chosen] >= 0
+        if with_tokens.any():
+            assert head is not None
+            asked = points.asked[chosen[with_tokens]]
+            used = distinct_numbers(asked)
+            which = np.searchsorted(used, asked)
+            ids, columns = columns_of([points.token_sets[number] for number in used])
+            final = _rows_at(rows[depth], with_tokens)
+            logits = head.logits(final, head.token_ids(tuple(ids), final.device))
+            all_columns = Ragged.of(columns).take(which)
+            row = np.repeat(np.arange(len(asked)), all_columns.lengths)
+            logit_points = self.indices[chosen[with_tokens]]
+            to_host(
+                logits,
+                lambda values: output.store_logits(logit_points, values[row, all_columns.flat]),
+                output.waiting,
+            )
+        with_normaliser = points.normaliser[chosen]
+        if with_normaliser.any():
+            assert head is not None
+            values = head.log_normaliser(_rows_at(rows[depth], with_normaliser))
+            places = self.indices[chosen[with_normaliser]]
+            to_host(values, lambda values: output.normalisers.__setitem__(places, values), output.waiting)
 
 
 @dataclass
@@ -70,7 +125,7 @@ class Engine:
     halvings: int = field(default=0, init=False)
 
     def run(
-        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Progress | None = None
+        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: InputProgress | None = None
     ) -> EngineOutput:
         """Read every point. When memory runs out, the budget is halved permanently and the remaining points are
         read. On a GPU the results may still be on their way: call `collect` before using them."""
@@ -78,20 +133,18 @@ class Engine:
             return self._run(inputs, points, layers, progress)
 
     def _run(
-        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: Progress | None
+        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: InputProgress | None
     ) -> EngineOutput:
         output = EngineOutput.empty(points)
         waiting = distinct_numbers(points.sequence)
         indices = np.arange(len(points))
         while len(waiting):
             part = inputs.take(waiting)
-            place = np.zeros(len(inputs), np.int64)
-            place[waiting] = np.arange(len(waiting))
-            moved = points.take(indices, place[points.sequence[indices]])
+            moved = points.take(indices, np.searchsorted(waiting, points.sequence[indices]))
             done = np.zeros(len(part), bool)
             failed = False
             try:
-                self._read_all(part, moved, indices, layers, output, done, progress)
+                self._read_all(Targets(part, moved, indices, layers, output), done, progress)
             except (RuntimeError, MemoryError) as error:
                 if not _out_of_memory(error):
                     raise
@@ -102,19 +155,11 @@ class Engine:
             waiting = waiting[~done]
         return output
 
-    def _read_all(
-        self,
-        inputs: Inputs,
-        points: Points,
-        indices: np.ndarray,
-        layers: Sequence[int],
-        output: EngineOutput,
-        done: np.ndarray,
-        progress: Progress | None,
-    ) -> None:
-        """Read batch by batch; `done` says which inputs are finished, `indices` where each point's output goes."""
-        layout = self._layout(inputs)
-        row_of = self._row_of(layout, inputs)
+    def _read_all(self, targets: Targets, done: np.ndarray, progress: InputProgress | None) -> None:
+        """Read batch by batch; `done` says which inputs are finished."""
+        points = targets.points
+        layout = self._layout(targets.inputs)
+        row_of = self._row_of(layout, targets.inputs)
         rows = row_of[points.sequence]
         by_row = np.argsort(rows, kind="stable")
         edges = np.searchsorted(rows[by_row], np.arange(len(layout.tokens) + 1))
@@ -123,7 +168,7 @@ class Engine:
             counts = edges[batch.rows + 1] - edges[batch.rows]
             chosen = by_row[ranges(edges[batch.rows], counts)]
             row = np.repeat(np.arange(len(batch.rows)), counts)
-            self._read(batch, inputs, points, chosen, row, columns[chosen], indices, layers, output)
+            self._read(batch, targets, chosen, row, columns[chosen])
             finished = np.isin(row_of, batch.rows)
             done |= finished
             if progress is not None:
@@ -164,31 +209,22 @@ class Engine:
 
     @torch.inference_mode()
     def _read(
-        self,
-        batch: Batch,
-        inputs: Inputs,
-        points: Points,
-        chosen: np.ndarray,
-        row: np.ndarray,
-        column: np.ndarray,
-        indices: np.ndarray,
-        layers: Sequence[int],
-        output: EngineOutput,
+        self, batch: Batch, targets: Targets, chosen: np.ndarray, row: np.ndarray, column: np.ndarray
     ) -> None:
         """Run one batch and read the `chosen` points, which are at these rows and columns of it."""
         graphs = self.graphs if self.graphs is not None and batch.ends is not None else None
-        if graphs is not None and batch.tokens.size <= MOST_TOKENS:
+        if graphs is not None and batch.tokens.size <= MAX_TOKENS:
             batch = batch.lengthened(rounded(batch.tokens.shape[1]))
         flat = row * batch.tokens.shape[1] + column
         places, arguments, undo = self._arguments(batch, flat)
-        asked = layers_needed(points, chosen, layers, self.backbone.depth)
+        needed = targets.layers_needed(chosen, self.backbone.depth)
         try:
-            replayed = None if graphs is None else graphs.rows(arguments, places, asked)
-            rows = self.backbone.rows(arguments, places, asked)[0] if replayed is None else replayed
+            replayed = None if graphs is None else graphs.rows(arguments, places, needed)
+            rows = self.backbone.rows(arguments, places, needed)[0] if replayed is None else replayed
         finally:
             undo()
-        read_points(points, chosen, indices, rows, layers, self.head, self.backbone.depth, output)
-        output.computed += int(batch.lengths.sum())
+        targets.store(chosen, rows, self.head, self.backbone.depth)
+        targets.output.computed += int(batch.lengths.sum())
 
     def _arguments(self, batch: Batch, flat: np.ndarray) -> tuple[Tensor, dict[str, Any], Callable[[], None]]:
         """The places to read and the arguments of the forward pass, copied to the device at once."""
@@ -205,55 +241,65 @@ class Engine:
         return places, arguments, undo
 
 
-def layers_needed(points: Points, chosen: np.ndarray, layers: Sequence[int], depth: int) -> list[int]:
-    """The layers that must be kept for these points: the requested ones, and the last if the head is needed."""
-    asked = {*layers} if points.states[chosen].any() else set()
-    if (points.asked[chosen] >= 0).any() or points.normaliser[chosen].any():
-        asked.add(depth)
-    return sorted(asked)
+@dataclass
+class Seq2SeqEngine(Engine):
+    """Reads encoder-decoder models: rows are inputs of the encoder, `backbone` is the decoder."""
 
+    encoder: Backbone | None = None
 
-def read_points(
-    points: Points,
-    chosen: np.ndarray,
-    indices: np.ndarray,
-    rows: dict[int, Tensor],
-    layers: Sequence[int],
-    head: Head | None,
-    depth: int,
-    output: EngineOutput,
-) -> None:
-    """Store what one batch gave at the `chosen` points, which are the rows of `rows`, in `output`."""
-    with_states = points.states[chosen]
-    if with_states.any():
-        widths = {layer: rows[layer].shape[1] for layer in layers}
-        if len(set(widths.values())) > 1:
-            raise CcrankError(
-                f"these layers have states of different widths, so read them in separate calls: {widths}"
-            )
-        stacked = torch.stack([_rows_at(rows[layer], with_states) for layer in layers], dim=1)
-        target = indices[chosen[with_states]]
-        to_host(stacked.float(), lambda values: output.store_states(target, values), output.waiting)
-    with_tokens = points.asked[chosen] >= 0
-    if with_tokens.any():
-        assert head is not None
-        asked = points.asked[chosen[with_tokens]]
-        used = distinct_numbers(asked)
-        which = np.searchsorted(used, asked)
-        ids, columns = columns_of([points.token_sets[number] for number in used])
-        final = _rows_at(rows[depth], with_tokens)
-        logits = head.logits(final, head.token_ids(tuple(ids), final.device))
-        sizes = np.array([len(one) for one in columns])[which]
-        column = np.concatenate(columns)[ranges((np.cumsum([0, *map(len, columns)])[which]), sizes)]
-        row = np.repeat(np.arange(len(asked)), sizes)
-        goal = indices[chosen[with_tokens]]
-        to_host(logits, lambda values: output.store_logits(goal, values[row, column]), output.waiting)
-    with_normaliser = points.normaliser[chosen]
-    if with_normaliser.any():
-        assert head is not None
-        values = head.log_normaliser(_rows_at(rows[depth], with_normaliser))
-        places = indices[chosen[with_normaliser]]
-        to_host(values, lambda values: output.normalisers.__setitem__(places, values), output.waiting)
+    def _layout(self, inputs: Inputs) -> Layout:
+        assert inputs.sources is not None
+        return Layout.padded(inputs.sources)
+
+    def _row_of(self, layout: Layout, inputs: Inputs) -> np.ndarray:
+        assert inputs.source_of is not None
+        return inputs.source_of
+
+    def _columns(self, layout: Layout, points: Points) -> np.ndarray:
+        return points.position
+
+    @torch.inference_mode()
+    def _read(
+        self, batch: Batch, targets: Targets, chosen: np.ndarray, row: np.ndarray, column: np.ndarray
+    ) -> None:
+        assert self.encoder is not None
+        at_encoder = targets.points.encoder[chosen]
+        flat = (row * batch.tokens.shape[1] + column)[at_encoder]
+        places, arguments, _ = self._arguments(batch, flat)
+        arguments.pop("use_cache", None)
+        # The decoder needs the encoder's last layer; encoder states alone need only the requested layers.
+        top = [] if at_encoder.all() else [self.encoder.depth]
+        needed = sorted({*(targets.layers if at_encoder.any() else ()), *top})
+        rows, encoded = self.encoder.rows(arguments, places, needed)
+        targets.output.computed += int(batch.lengths.sum())
+        if at_encoder.any():
+            targets.store(chosen[at_encoder], rows, None, self.encoder.depth)
+        if not at_encoder.all():
+            states, mask = encoded.last_hidden_state, arguments["attention_mask"]
+            decoded, rows_of = chosen[~at_encoder], row[~at_encoder]
+            per_pass = max(1, self.budget // states.shape[1])
+            for start in range(0, len(decoded), per_pass):
+                part = slice(start, start + per_pass)
+                self._decode(states, mask, targets, decoded[part], rows_of[part])
+
+    def _decode(
+        self, states: Tensor, mask: Tensor, targets: Targets, chosen: np.ndarray, row: np.ndarray
+    ) -> None:
+        """Run the decoder for some points, each with its own encoder output."""
+        points = targets.points
+        decoders = targets.inputs.tokens.take(points.sequence[chosen])
+        tokens = decoders.padded()
+        flat = np.arange(len(tokens)) * tokens.shape[1] + points.position[chosen]
+        ids, sources, places = to_device((tokens, row, flat), states.device)
+        arguments = {
+            "input_ids": ids,
+            "encoder_hidden_states": states[sources],
+            "encoder_attention_mask": mask[sources],
+            "use_cache": False,
+        }
+        rows, _ = self.backbone.rows(arguments, places, targets.layers_needed(chosen, self.backbone.depth))
+        targets.store(chosen, rows, self.head, self.backbone.depth)
+        targets.output.computed += len(decoders.flat)
 
 
 def _rows_at(rows: Tensor, chosen: np.ndarray) -> Tensor:
@@ -269,3 +315,30 @@ def _out_of_memory(error: BaseException) -> bool:
     text = str(error).lower()
     reasons = ("can't allocate memory", "not enough memory", "out of memory", "cublas_status_alloc_failed")
     return any(reason in text for reason in reasons)
+
+
+def to_device(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
+    """Integer arrays as int64 tensors on the device, in one copy that does not wait for a GPU."""
+    if device.type != "cuda":
+        return [torch.as_tensor(np.ascontiguousarray(array), device=device) for array in arrays]
+    packed = torch.from_numpy(np.concatenate([array.ravel() for array in arrays])).pin_memory()
+    moved = packed.to(device, non_blocking=True)
+    parts = moved.split([array.size for array in arrays])
+    return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
+
+
+def to_host(values: Tensor, store: Callable[[np.ndarray], object], waiting: list[Callable[[], None]]) -> None:
+    """Store a result: at once from a CPU; from a GPU when `waiting` is called, after a copy that starts now."""
+    if values.device.type != "cuda":
+        store(values.cpu().numpy())
+        return
+    host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+    host.copy_(values, non_blocking=True)
+    copied = torch.cuda.Event()
+    copied.record(torch.cuda.current_stream(values.device))
+
+    def finish() -> None:
+        copied.synchronize()
+        store(host.numpy())
+
+    waiting.append(finish)

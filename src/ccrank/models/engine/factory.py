@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.lm.backbone import Backbone, Head
-from ccrank.lm.budget import FASTEST_ON_CPU
-from ccrank.lm.engine import Engine
-from ccrank.lm.engine_seq2seq import Seq2SeqEngine
-from ccrank.lm.graphs import GraphedPasses
-from ccrank.lm.layout import ROW_TOKENS
-from ccrank.lm.loading import LoadedModel
-from ccrank.lm.points import Inputs, Points
-from ccrank.lm.ragged import Ragged
-from ccrank.lm.tree_masks import TreeMasks
+from ccrank.models.capacity import FASTEST_ON_CPU
+from ccrank.models.engine.backbone import Backbone, Head
+from ccrank.models.engine.engine import Engine, Seq2SeqEngine
+from ccrank.models.engine.graphs import GraphedPasses
+from ccrank.models.engine.layout import ROW_TOKENS
+from ccrank.models.engine.read_targets import Inputs, Points
+from ccrank.models.engine.tree_masks import TreeMasks
+from ccrank.models.load.loading import LoadedModel
+from ccrank.models.tokenize.ragged import Ragged
 
 
 def make_engine(loaded: LoadedModel, budget: int, path: str) -> Engine:

@@ -15,15 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccrank.lm.backbone import Backbone
+from ccrank.models.engine.backbone import Backbone
 
 log = logging.getLogger(__name__)
 
-MOST_TOKENS = 4096
+MAX_TOKENS = 4096
 """Larger passes keep the GPU busy by themselves."""
 STEP = 64
 """Lengths are rounded up to multiples of this."""
-MOST_GRAPHS = 32
+MAX_GRAPHS = 32
 """Shapes that are kept; each takes memory for the states of its layers."""
 
 
@@ -48,13 +48,7 @@ class Recorded:
 
 
 class GraphedPasses:
-    """Records and replays passes of one backbone.
-
-    Parameters
-    ----------
-    backbone
-        The layers to run, on a CUDA device.
-    """
+    """Records and replays passes of one backbone on a CUDA device."""
 
     def __init__(self, backbone: Backbone) -> None:
         self.backbone = backbone
@@ -67,25 +61,16 @@ class GraphedPasses:
     ) -> dict[int, Tensor] | None:
         """The states of each layer at the flat positions, as `Backbone.rows` gives them; None if this pass should run
         without a graph.
-
-        Parameters
-        ----------
-        arguments
-            The arguments of the forward pass.
-        places
-            Flat positions (batch × length).
-        layers
-            The layers whose states are returned.
         """
         shape = tuple(arguments["input_ids"].shape)
-        if not self.enabled or shape[0] * shape[1] > MOST_TOKENS:
+        if not self.enabled or shape[0] * shape[1] > MAX_TOKENS:
             return None
         key = (shape, tuple(layers))
         if key not in self._graphs:
             if key not in self._seen:
                 self._seen.add(key)  # a shape that occurs once is not worth recording
                 return None
-            if len(self._graphs) >= MOST_GRAPHS:
+            if len(self._graphs) >= MAX_GRAPHS:
                 return None
             try:
                 self._graphs[key] = self._record(arguments, layers)

@@ -1,25 +1,76 @@
-"""From tokenized prompts to distinct inputs and points to read, and back from outputs to scores.
+"""From prompts to distinct inputs and points to read, chunk by chunk, and back from outputs to readings.
 
 Prompts with the same candidate tokens form a group; everything is computed for a group at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
-from ccrank.lm.answers import answer_tree
-from ccrank.lm.points import EngineOutput, Inputs, Points
-from ccrank.lm.ragged import Ragged, joined
-from ccrank.lm.tokenized import Tails, TokenizedPrompts
-from ccrank.lm.tree import Sorted
-from ccrank.prompts import Form
+from ccrank.models.answers import answer_tree
+from ccrank.models.engine.layout import Sorted
+from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
+from ccrank.models.reading import Cost, Progress, Readings
+from ccrank.models.tokenize.ragged import Ragged, joined
+from ccrank.models.tokenize.tokenized import Tails, TokenizedPrompts
+from ccrank.prompts import Form, Prompt
+
+CHUNK = 4096
+"""Prompts that are tokenized and packed together: bounds memory, and is far more than a prefix tree benefits from."""
+
+
+def chunk_ranges(prompts: Sequence[Prompt]) -> Iterator[tuple[int, int]]:
+    """Ranges of at most `CHUNK` prompts. A chunk ends where a task does, if possible: its prompts share a prefix.
+
+    The first of several is shorter, so that the device starts early.
+    """
+    start, size = 0, CHUNK // 4 if len(prompts) > CHUNK else CHUNK
+    while start < len(prompts):
+        end = min(start + size, len(prompts))
+        if end < len(prompts):
+            task = prompts[end].task
+            same = next(
+                (place for place in range(end - 1, start + size // 2, -1) if prompts[place].task != task),
+                None,
+            )
+            end = end if same is None else same + 1
+        yield start, end
+        start, size = end, CHUNK
+
+
+def in_tokens(progress: Progress | None, total: int) -> Callable[[float], None]:
+    """Turns shares of a chunk that is read, from 0 to 1, into tokens for `progress`."""
+    reported = [0]
+
+    def report(share: float) -> None:
+        if progress is not None and (tokens := int(share * total) - reported[0]) > 0:
+            reported[0] += tokens
+            progress(tokens)
+
+    return report
+
 
 Scorer = Callable[[EngineOutput], np.ndarray]
 """(prompts of a group, candidates) float32 from the outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is requested of every prompt."""
+
+    layers: tuple[int, ...] = ()
+    """The layers whose states at the slot are returned."""
+    scores: bool = True
+    items: bool = False
+    """Also return the states at the last token of the last item."""
+    log_probabilities: bool = False
+    """Score candidates by log-probability."""
+    per_token: bool = False
+    """The log-probability of each token of a prompt's one candidate, instead of scores; needs log_probabilities."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,39 +84,11 @@ class Group:
     scores: Scorer
 
 
-class Plan:
-    """The distinct inputs and points that a chunk of prompts needs.
+class ReadingPlan:
+    """The distinct inputs and points that a chunk of prompts needs; `mask` is the mask token of a masked model."""
 
-    Parameters
-    ----------
-    encoded
-        The tokenized prompts.
-    form
-        The form of the model.
-    mask
-        The mask token of a masked model.
-    states
-        Read the states at each prompt's slot.
-    items
-        Read the states at the last token of each prompt's last item.
-    log_probabilities
-        Score candidates by log-probability.
-    per_token
-        The log-probability of each token of a prompt's one candidate, instead of scores; needs log_probabilities.
-    """
-
-    def __init__(
-        self,
-        encoded: TokenizedPrompts,
-        form: Form,
-        mask: int | None,
-        *,
-        states: bool = False,
-        items: bool = False,
-        log_probabilities: bool = False,
-        per_token: bool = False,
-    ) -> None:
-        self.encoded, self.form, self.mask, self.per_token = encoded, form, mask, per_token
+    def __init__(self, encoded: TokenizedPrompts, form: Form, mask: int | None, wish: Wish) -> None:
+        self.encoded, self.form, self.mask, self.wish = encoded, form, mask, wish
         self._parts: list[tuple[Ragged, np.ndarray]] = []
         self._sequences = 0
         self._points: list[tuple[np.ndarray, ...]] = []
@@ -76,18 +99,17 @@ class Plan:
             self.naive_tokens += int(encoded.decoders.lengths.sum())
         everything = np.arange(len(encoded))
         self.slot_points = self.item_points = np.zeros(0, np.int64)
-        if states or items:
+        if wish.layers:
             own = self._add(self._own_tokens(everything), everything)
-        if states:
             self.slot_points = self._ask(own, encoded.slots, states=True)
-        if items:
+        if wish.items:
             at_encoder = encoded.decoders is not None
             self.item_points = self._ask(own, encoded.items, states=True, encoder=at_encoder)
         self.groups: list[Group] = []
         score = self._masked_answers if form == "masked" else self._decoded_answers
         for number, prompts in enumerate(encoded.prompts_by_tails):
             tails = encoded.tail_sets[number]
-            self.groups.append(Group(prompts, tails, score(prompts, tails, log_probabilities)))
+            self.groups.append(Group(prompts, tails, score(prompts, tails)))
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -99,7 +121,7 @@ class Plan:
         """All points, in the order in which they were requested."""
         place = self._inputs_and_places[1]
         if not self._points:
-            return Points.at(np.zeros(0, np.int64), np.zeros(0, np.int64))
+            return Points.at(place, place)
         columns = zip(*self._points, strict=True)
         sequence, position, asked, normaliser, states, encoder = map(np.concatenate, columns)
         return Points(place[sequence], position, asked, tuple(self._token_sets), normaliser, states, encoder)
@@ -166,7 +188,7 @@ class Plan:
         """The number of a list of token ids whose logits are requested."""
         return self._token_sets.setdefault(token_ids, len(self._token_sets))
 
-    def _decoded_answers(self, prompts: np.ndarray, tails: Tails, log_probabilities: bool) -> Scorer:
+    def _decoded_answers(self, prompts: np.ndarray, tails: Tails) -> Scorer:
         """Score answers that a decoder generates token by token after the slot."""
         if not tails:
             return lambda output: np.zeros((len(prompts), 0), np.float32)
@@ -177,23 +199,23 @@ class Plan:
             self._add(self._own_tokens(prompts).followed_by(prefixes), np.tile(prompts, len(prefixes))),
             (prefixes.lengths[:, None] + self.encoded.slots[prompts]).ravel(),
             np.repeat(asked, count),
-            normaliser=np.repeat((prefixes.lengths > 0) | log_probabilities, count),
+            normaliser=np.repeat((prefixes.lengths > 0) | self.wish.log_probabilities, count),
         ).reshape(len(prefixes), count)
         self.naive_tokens += count * sum(len(answer) - 1 for answer in tails)
-        if self.per_token:  # of one answer the steps are its prefixes, the shortest first
+        if self.wish.per_token:  # of one answer the steps are its prefixes, the shortest first
             return _per_token(list(points))
-        if len(points) == 1 and not log_probabilities:
+        if len(points) == 1 and not self.wish.log_probabilities:
             return lambda output: output.token_logits(points[0])
         return lambda output: tree.scores(
-            output.step_logits(points, tree.sizes), output.normalisers[points.T], log_probabilities
+            output.step_logits(points, tree.sizes), output.normalisers[points.T], self.wish.log_probabilities
         )
 
-    def _masked_answers(self, prompts: np.ndarray, tails: Tails, log_probabilities: bool) -> Scorer:
+    def _masked_answers(self, prompts: np.ndarray, tails: Tails) -> Scorer:
         """Score answers of k tokens in k masks; if any answer has several tokens, all are scored by log-probability."""
         if not tails:
             return lambda output: np.zeros((len(prompts), 0), np.float32)
         lengths = sorted(set(map(len, tails)))
-        plain = lengths == [1] and not log_probabilities
+        plain = lengths == [1] and not self.wish.log_probabilities
         token_ids: dict[tuple[int, int], list[int]] = {}
         for answer in tails:
             for place, token_id in enumerate(answer):
@@ -213,7 +235,7 @@ class Plan:
                     normaliser=not plain,
                 )
 
-        if self.per_token:
+        if self.wish.per_token:
             [length] = lengths
             return _per_token([points[length, place] for place in range(length)])
 
@@ -267,3 +289,63 @@ def _first_and_place(keys: Sequence[object]) -> tuple[np.ndarray, np.ndarray]:
     first = np.zeros(len(numbers), np.int64)
     first[places[::-1]] = np.arange(len(keys))[::-1]
     return first, places
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    """Prompts that are planned and read together."""
+
+    start: int
+    """The index of the first prompt."""
+    plan: ReadingPlan
+    distinct: int
+    missing: np.ndarray
+    """The points that are not in the cache."""
+    keys: list[list[bytes]] = field(default_factory=list)
+    known: dict[bytes, np.ndarray] = field(default_factory=dict)
+    output: EngineOutput | None = None
+
+
+class Collected:
+    """The readings of all `count` prompts, filled chunk by chunk."""
+
+    def __init__(self, count: int, wish: Wish) -> None:
+        self.count, self.wish = count, wish
+        self.cost = Cost()
+        self.scores: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self.states: list[np.ndarray] = []
+        self.items: list[np.ndarray] = []
+
+    def add(self, chunk: Chunk, output: EngineOutput) -> None:
+        """Take over the results of one chunk."""
+        plan, wish = chunk.plan, self.wish
+        prompts = len(plan.encoded)
+        self.cost += Cost(prompts, plan.naive_tokens, chunk.distinct, output.computed)
+        if wish.scores:
+            for group in plan.groups:
+                lengths = np.array([len(tail) for tail in group.tails], np.int64)
+                self.scores.append((chunk.start + group.prompts, group.scores(output), lengths))
+        if wish.layers and prompts:
+            self.states.append(output.states_at(plan.slot_points))
+        if wish.items and prompts:
+            self.items.append(output.states_at(plan.item_points))
+
+    def finished(self, width: int) -> Readings:
+        """All readings; `width` is the length of a state where there is none."""
+        wish = self.wish
+        most = max((len(lengths) for _, _, lengths in self.scores), default=0)
+        widest = max((scores.shape[1] for _, scores, _ in self.scores), default=0)
+        logits = np.full((self.count, widest), np.nan, np.float32)
+        tokens = np.zeros((self.count, most), int)
+        for prompts, scores, lengths in self.scores:
+            logits[prompts, : scores.shape[1]] = scores
+            tokens[prompts, : len(lengths)] = lengths
+        nothing = np.zeros((0, len(wish.layers), width), np.float32)
+        return Readings(
+            logits=logits if wish.scores else None,
+            states=np.concatenate(self.states or [nothing]) if wish.layers else None,
+            item_states=np.concatenate(self.items or [nothing]) if wish.items else None,
+            layers=wish.layers,
+            cost=self.cost,
+            answer_tokens=tokens if wish.scores else None,
+        )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ccrank.lm.ragged import Ragged, ranges, starts_of
-from ccrank.lm.tree import Sorted
+from ccrank.models.engine.layout import Sorted
+from ccrank.models.tokenize.ragged import Ragged, joined, ranges, starts_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,13 +36,25 @@ class Inputs:
         return longer
 
     def take(self, indices: np.ndarray) -> Inputs:
-        """The inputs with these indices."""
+        """The inputs with these indices, which ascend."""
         if len(indices) == len(self):
             return self
         if self.sources is None or self.source_of is None:
             return Inputs(self.tokens.take(indices))
         used, source_of = np.unique(self.source_of[indices], return_inverse=True)
         return Inputs(self.tokens.take(indices), None, self.sources.take(used), source_of)
+
+    @staticmethod
+    def joined(parts: Sequence[Inputs]) -> Inputs:
+        """The inputs of several requests to one model, one request after another."""
+        tokens = joined([part.tokens for part in parts])
+        sources = [part.sources for part in parts if part.sources is not None]
+        if not sources:
+            return Inputs(tokens)
+        first_source = starts_of(np.array([len(ragged) for ragged in sources]))[:-1]
+        source_of = np.concatenate([part.source_of for part in parts if part.source_of is not None])
+        source_of += np.repeat(first_source, [len(part) for part in parts])
+        return Inputs(tokens, None, joined(sources), source_of)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,6 +96,25 @@ class Points:
             self.normaliser[indices],
             self.states[indices],
             self.encoder[indices],
+        )
+
+    @staticmethod
+    def joined(parts: Sequence[Points], inputs: Sequence[int]) -> Points:
+        """The points of several requests, whose numbers of inputs are `inputs`, one request after another."""
+        counts = [len(part) for part in parts]
+        sets = np.array([len(part.token_sets) for part in parts])
+        sequence, position, asked, normaliser, states, encoder = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("sequence", "position", "asked", "normaliser", "states", "encoder")
+        )
+        return Points(
+            sequence + np.repeat(starts_of(np.array(inputs))[:-1], counts),
+            position,
+            np.where(asked < 0, -1, asked + np.repeat(starts_of(sets)[:-1], counts)),
+            tuple(token_ids for part in parts for token_ids in part.token_sets),
+            normaliser,
+            states,
+            encoder,
         )
 
     @property
@@ -157,14 +188,33 @@ class EngineOutput:
             self.states = np.empty((rows, *values.shape[1:]), np.float32)
         self.states[self.state_row[points]] = values
 
+    def store_part(
+        self,
+        points: np.ndarray,
+        with_states: np.ndarray,
+        read: EngineOutput,
+        start: int = 0,
+        layers: slice | list[int] = slice(None),
+    ) -> None:
+        """Set the outputs of these points to those of as many points of `read` from `start` on.
+
+        Shapes: points (n,), with_states (n,) whether each has states; `layers` are the columns of the states of `read`.
+        """
+        end = start + len(points)
+        self.store_logits(points, read.logits[read.logit_starts[start] : read.logit_starts[end]])
+        self.normalisers[points] = read.normalisers[start:end]
+        if with_states.any():
+            states = read.states_at(np.arange(start, end)[with_states])
+            self.store_states(points[with_states], states[:, layers])
+
     def store_logits(self, points: np.ndarray, values: np.ndarray) -> None:
         """Set the logits of these points, one point after another."""
         starts = self.logit_starts[points]
         self.logits[ranges(starts, self.logit_starts[points + 1] - starts)] = values
 
 
-def columns_of(token_sets: Sequence[tuple[int, ...]]) -> tuple[list[int], list[np.ndarray]]:
+def columns_of(token_sets: Sequence[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
     """The distinct token ids of several lists, and each list's columns among them."""
-    ids = sorted({token_id for one in token_sets for token_id in one})
+    ids = sorted({token_id for token_set in token_sets for token_id in token_set})
     column = {token_id: number for number, token_id in enumerate(ids)}
-    return ids, [np.array([column[token_id] for token_id in one], np.int64) for one in token_sets]
+    return ids, [[column[token_id] for token_id in token_set] for token_set in token_sets]

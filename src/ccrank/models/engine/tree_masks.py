@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccrank.lm.tree_attention import block_mask
-
 
 @dataclass(frozen=True)
 class TreeMasks:
@@ -18,8 +16,6 @@ class TreeMasks:
 
     windows: dict[str, int | None]
     """Layer type → size of its attention window (None: unlimited); one entry "" for models with one type of layer."""
-    blocks: bool = False
-    """Describe visibility block by block for `tree_attention`, instead of by additive masks."""
     alibi: Any = None
     """The module whose position bias must use depths instead of row indices (MPT); None for the others."""
 
@@ -31,20 +27,9 @@ class TreeMasks:
     def apply(self, inputs: dict[str, Any], ends: Tensor, dtype: torch.dtype) -> Callable[[], None]:
         """Add the masks to the inputs; returns a function that undoes any change to the model.
 
-        Parameters
-        ----------
-        inputs
-            The arguments of the forward pass; `position_ids` holds the depths (B, T).
-        ends
-            (B, T) one past each node's last descendant.
-        dtype
-            The precision of the attention scores.
+        Shapes: inputs: the arguments of the forward pass; ends (B, T).
         """
         depths = inputs["position_ids"]
-        if self.blocks:
-            blocks = {kind: block_mask(ends, depths, window) for kind, window in self.windows.items()}
-            inputs["attention_mask"] = blocks[""] if set(blocks) == {""} else blocks
-            return lambda: None
         seen = visible(ends)
         masks = {
             kind: _additive(seen if window is None else seen & (_distance(depths) < window), dtype)
@@ -74,10 +59,7 @@ class TreeMasks:
 def visible(ends: Tensor) -> Tensor:
     """(B, T, T) which keys (last axis) each query may attend to: itself and its ancestors.
 
-    Parameters
-    ----------
-    ends
-        (B, T) one past each node's last descendant.
+    Shapes: ends (B, T).
     """
     places = torch.arange(ends.shape[1], device=ends.device)
     return (places[None, :] <= places[:, None]) & (places[:, None] < ends[:, None, :])

@@ -27,13 +27,7 @@ class Output:
 
 
 def expressible(config: SimpleNamespace) -> bool:
-    """Whether this module implements everything that a configuration asks for.
-
-    Parameters
-    ----------
-    config
-        A configuration of `transformers`, with its defaults filled in.
-    """
+    """Whether this module implements everything that a configuration asks for."""
     kinds = set(getattr(config, "layer_types", None) or ())
     return (
         config.model_type in ARCHITECTURES.values()
@@ -44,7 +38,7 @@ def expressible(config: SimpleNamespace) -> bool:
     )
 
 
-class Linear(nn.Linear):
+class UninitialisedLinear(nn.Linear):
     """A matrix whose weights are given later, so that no random ones are drawn."""
 
     def reset_parameters(self) -> None:
@@ -77,10 +71,10 @@ class Attention(nn.Module):
         inner, keys = (
             count * self.head_width for count in (config.num_attention_heads, config.num_key_value_heads)
         )
-        self.q_proj = Linear(width, inner, bias=bias)
-        self.k_proj = Linear(width, keys, bias=bias)
-        self.v_proj = Linear(width, keys, bias=bias)
-        self.o_proj = Linear(inner, width, bias=bias and not qwen)
+        self.q_proj = UninitialisedLinear(width, inner, bias=bias)
+        self.k_proj = UninitialisedLinear(width, keys, bias=bias)
+        self.v_proj = UninitialisedLinear(width, keys, bias=bias)
+        self.o_proj = UninitialisedLinear(inner, width, bias=bias and not qwen)
 
     def forward(self, states: Tensor, mask: Tensor | None, rotation: tuple[Tensor, Tensor]) -> Tensor:
         batch, length, _ = states.shape
@@ -101,8 +95,8 @@ class Attention(nn.Module):
             is_causal=mask is None and length > 1,
             **({"enable_gqa": True} if mask is None and self.groups > 1 else {}),
         )
-        found: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
-        return found
+        output: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
+        return output
 
 
 class FeedForward(nn.Module):
@@ -111,9 +105,9 @@ class FeedForward(nn.Module):
     def __init__(self, config: SimpleNamespace) -> None:
         super().__init__()
         width, inner, bias = config.hidden_size, config.intermediate_size, getattr(config, "mlp_bias", False)
-        self.gate_proj = Linear(width, inner, bias=bias)
-        self.up_proj = Linear(width, inner, bias=bias)
-        self.down_proj = Linear(inner, width, bias=bias)
+        self.gate_proj = UninitialisedLinear(width, inner, bias=bias)
+        self.up_proj = UninitialisedLinear(width, inner, bias=bias)
+        self.down_proj = UninitialisedLinear(inner, width, bias=bias)
 
     def forward(self, states: Tensor) -> Tensor:
         found: Tensor = self.down_proj(functional.silu(self.gate_proj(states)) * self.up_proj(states))
@@ -182,13 +176,7 @@ class Stack(nn.Module):
 
 
 class LightCausalLM(nn.Module):
-    """A causal language model that `Reader` reads like one of `transformers`.
-
-    Parameters
-    ----------
-    config
-        The configuration, with the names of `transformers`.
-    """
+    """A causal language model that `Reader` reads like one of `transformers`, with the names of its configuration."""
 
     base_model_prefix = "model"
 
@@ -196,19 +184,11 @@ class LightCausalLM(nn.Module):
         super().__init__()
         self.config = config
         self.model = Stack(config)
-        self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.lm_head = UninitialisedLinear(config.hidden_size, config.vocab_size, bias=False)
 
     @classmethod
     def of_weights(cls, config: SimpleNamespace, weights: dict[str, Tensor]) -> LightCausalLM:
-        """A model that uses these tensors as they are: nothing is initialised or copied.
-
-        Parameters
-        ----------
-        config
-            The configuration.
-        weights
-            Name → tensor. Where embeddings are tied, the head's matrix may be missing.
-        """
+        """A model that uses these tensors as they are: nothing is initialised or copied."""
         with torch.device("meta"):
             model = cls(config)
         if getattr(config, "tie_word_embeddings", False):
@@ -233,13 +213,9 @@ class LightCausalLM(nn.Module):
         """Where the weights are."""
         return self.lm_head.weight.device
 
-    def get_output_embeddings(self) -> Linear:
+    def get_output_embeddings(self) -> UninitialisedLinear:
         """The matrix that maps states to logits."""
         return self.lm_head
-
-    def get_input_embeddings(self) -> nn.Embedding:
-        """The embeddings of tokens."""
-        return self.model.embed_tokens
 
     def forward(self, input_ids: Tensor, **inputs: Any) -> Output:
         """Logits (batch, length, vocabulary), from the inputs of `Stack`."""

@@ -1,7 +1,10 @@
-"""Weights of fewer bits, through the packages that `transformers` supports."""
+"""How `transformers` loads a model: the device, the precision, weights of fewer bits, and no output."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -9,6 +12,50 @@ from typing import Any
 import torch
 
 from ccrank.errors import CcrankError
+
+DEVICE_MAPS = ("no", "auto", "balanced", "sequential")
+
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def _placement(device_map: str, where: torch.device, quantized: bool) -> Any:
+    """What `transformers` takes as `device_map`; None if the model is moved to its device after loading."""
+    if device_map not in DEVICE_MAPS:
+        raise CcrankError(f"unknown device map {device_map!r}; choose {', '.join(DEVICE_MAPS)}")
+    if device_map != "no":
+        if find_spec("accelerate") is None:
+            raise CcrankError(
+                f"--device-map {device_map} needs the package accelerate: pip install accelerate"
+            )
+        return device_map
+    return {"": where} if quantized else None  # quantized weights cannot be moved
+
+
+def choose_device(device: str) -> torch.device:
+    """The requested device; "auto" is a CUDA GPU, else Apple's GPU, else the CPU."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+        torch.zeros(1, device=chosen)
+    except (RuntimeError, AssertionError) as error:
+        raise CcrankError(
+            f"the device {device!r} cannot be used: {str(error).splitlines()[0]}; choose another, such as cpu, or auto"
+        ) from None
+    return chosen
+
+
+def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
+    """The requested precision; "auto" is float32 on a CPU, bfloat16 on a GPU."""
+    if dtype == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    if dtype not in DTYPES:
+        raise CcrankError(f"unknown precision {dtype!r}; choose auto, {', '.join(DTYPES)}")
+    return DTYPES[dtype]
+
 
 KINDS = ("no", "int8", "int4")
 PACKAGES = {"torchao": "torchao", "bitsandbytes": "bitsandbytes", "optimum.quanto": "optimum-quanto"}
@@ -20,17 +67,7 @@ GROUP = 32
 
 
 def quantization(kind: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, str]:
-    """The configuration that `transformers` takes, and its name in a model's identity; (None, "") for "no".
-
-    Parameters
-    ----------
-    kind
-        "no", "int8" or "int4".
-    device
-        The model's device; on CUDA devices bitsandbytes is preferred.
-    dtype
-        The precision of what is not quantized.
-    """
+    """The configuration that `transformers` takes, and its name in a model's identity; (None, "") for "no"."""
     if kind not in KINDS:
         raise CcrankError(f"unknown quantization {kind!r}; choose {', '.join(KINDS)}")
     if kind == "no":
@@ -70,3 +107,22 @@ def _configuration(module: str, kind: str, device: torch.device, dtype: torch.dt
             kinds.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=groups)  # type: ignore[attr-defined]
         )
     return transformers.QuantoConfig(weights=kind)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Disable the progress bars and warnings of `transformers` within the context; restore them on exit."""
+    from transformers.utils import logging
+
+    level = logging.get_verbosity()
+    bars = logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        # Some bars are drawn by tqdm directly and have no switch.
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

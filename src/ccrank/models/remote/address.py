@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from urllib.parse import unquote, urlsplit
 
 from ccrank.errors import CcrankError
-from ccrank.lm.loading import SERVER_PREFIX
+from ccrank.reader_options import SERVER_PREFIX, ReaderOptions
 
 EXAMPLE = f"{SERVER_PREFIX}http://127.0.0.1:8000/v1#NAME"
 
 
 def is_remote(model: str) -> bool:
-    """Whether the name of a model is the address of a server.
-
-    Parameters
-    ----------
-    model
-        As `--model` takes it.
-    """
+    """Whether the name of a model is the address of a server."""
     return model.startswith(SERVER_PREFIX)
 
 
 def shown_name(model: str) -> str:
-    """The name of a model as it is shown and stored: an address without its user, password and query.
-
-    Parameters
-    ----------
-    model
-        As `--model` takes it.
-    """
+    """The name of a model as it is shown and stored: an address without its user, password and query."""
     return Address.parse(model).name if is_remote(model) else model
 
 
@@ -49,18 +38,12 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read an address.
-
-        Parameters
-        ----------
-        text
-            Such as "openai:http://127.0.0.1:8000/v1#NAME". A URL without a path gets /v1.
-        """
+        """Read an address."""
         try:
             parts = urlsplit(text.removeprefix(SERVER_PREFIX))
             host, port = parts.hostname, parts.port
             (host or "").encode("idna")
-        # A port that is no number or too large, an open bracket, two dots in a row.
+        # The port is not a number or too large, a bracket is open, or two dots follow each other.
         except ValueError as error:
             raise CcrankError(
                 f"a model behind a server has the form {EXAMPLE}; got an address that cannot be read: {error}"
@@ -97,3 +80,23 @@ class Address:
     def local(self) -> bool:
         """Whether the server is on this machine, so that no proxy leads to it."""
         return urlsplit(self.base).hostname in ("localhost", "127.0.0.1", "::1")
+
+
+IN_PROMPTS = ("chat", "truncate")
+"""Options that change what is read. The others are for loading, so they concern loaded models alone."""
+
+
+def check_options(models: Sequence[str], options: ReaderOptions) -> None:
+    """Refuse options that models behind servers do not take.
+
+    Options of loading are for the other models; if there are none, they are a mistake.
+    """
+    remote = [shown_name(model) for model in models if is_remote(model)]
+    others = len(remote) < len(models)
+    for one in fields(ReaderOptions) if remote else ():
+        value = getattr(options, one.name)
+        if value != one.default and (one.name in IN_PROMPTS or not others):
+            raise CcrankError(
+                f"--{one.name.replace('_', '-')} ({one.name}={value!r}) is for models that ccrank loads itself, and "
+                f"{remote[0]} is behind a server: remove it"
+            )

@@ -16,24 +16,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ccrank.errors import CcrankError
-from ccrank.remote.client import Client, RefusedError
-from ccrank.remote.completions import Position, Token, choices, positions
-from ccrank.remote.echo import PROBE
-from ccrank.remote.scoring import Asked, Report, Scored, Tail, batches, tails_of
-from ccrank.remote.tokens import ServerTokens
+from ccrank.models.remote.client import Client, RefusedError
+from ccrank.models.remote.completions import Position, Token, choices, positions
+from ccrank.models.remote.scoring import PROBE, AnswerRequest, AnswerScores, Report, Tail, batches, tails_of
+
+if TYPE_CHECKING:
+    from ccrank.models.remote.server import ServerTokens
 
 BIAS = 100
 """The largest that the API allows."""
 TOPS = (500, 20, 5)
 """How many of the most likely tokens to ask for; servers have limits."""
 LONGER = 30
-"""The further bias for each character of a token, so that of two that continue a text the longer one is generated."""
+"""The further bias for each character of a token, so that the longer of two possible tokens is generated."""
 RESTS = 5
 """How often the rest of an answer is tried, before it is forced token by token."""
 SAME = 0.1
-"""Two log-probabilities of one token differ less, unless one of them is that of a biased token."""
+"""Two log-probabilities of one token differ less, unless one of them includes a bias."""
 SOME = 5
 """Tokens on which that is tried."""
 ALL = 1 << 20
@@ -71,19 +73,7 @@ class ForcedScoring:
 
     @classmethod
     def found(cls, client: Client, model: str, tokens: ServerTokens, batch: int) -> ForcedScoring | None:
-        """The way in which the server generates given tokens with their log-probabilities; None if it does not.
-
-        Parameters
-        ----------
-        client
-            The server.
-        model
-            The name of the model.
-        tokens
-            Its tokenizer.
-        batch
-            Prompts in a request.
-        """
+        """The way in which the server generates given tokens with their log-probabilities; None if it does not."""
         prompt = tokens.encode(PROBE)
         for top in TOPS:
             one = cls(client, model, tokens, top, batch)
@@ -119,37 +109,34 @@ class ForcedScoring:
                 [last] = self.next_tokens([prompt + tail[:-1]], tail[-1], 1)
             except RefusedError:
                 return False
-            if last is None or last.log_probability is None or tuple(one.token for one in read) != tail:
+            if (
+                last is None
+                or last.log_probability is None
+                or tuple(position.token for position in read) != tail
+            ):
                 continue
             return abs((read[-1].log_probability or 0.0) - last.log_probability) < SAME
         return False
 
-    def score(self, asked: Sequence[Asked], report: Report) -> list[Scored]:
-        """See `Scoring.score`.
-
-        Parameters
-        ----------
-        asked, report
-            As there.
-        """
-        texts = [text for one in asked for text in (one.text, *(one.text + end for end in one.answers))]
-        texts = list(dict.fromkeys(texts))
+    def score(self, asked: Sequence[AnswerRequest], report: Report) -> list[AnswerScores]:
+        """See `Scoring.score`."""
+        texts = list(dict.fromkeys(text for request in asked for text in request.texts))
         ids = dict(zip(texts, self.tokens.encode_all(texts), strict=True))
         found: list[tuple[Ids, tuple[Tail, ...]]] = []
         needed: dict[Ids, dict[int, None]] = {}
         spelled: Spelled = {}
-        for one in asked:
-            whole = [ids[one.text + end] for end in one.answers]
-            tails = tails_of(one, ids[one.text], whole)
+        for request in asked:
+            prompt, *whole = (ids[text] for text in request.texts)
+            tails = tails_of(request, prompt, whole)
             size = len(whole[0]) - len(tails[0])
             stem = whole[0][:size]
             found.append((stem, tails))
-            for end, tokens in zip(one.answers, whole, strict=True):
+            for answer, tokens in zip(request.answers, whole, strict=True):
                 for place in range(size, len(tokens)):
                     needed.setdefault(tokens[:place], {})[tokens[place]] = None
-                # The text of an answer is that of its tokens unless it merges with the prompt.
-                if self.grammar and len(tokens) > size + 1 and size == len(ids[one.text]):
-                    spelled.setdefault((tokens[size:], end), {})[stem] = None
+                # An answer that merges with the prompt has another text than its tokens.
+                if self.grammar and len(tokens) > size + 1 and size == len(prompt):
+                    spelled.setdefault((tokens[size:], answer), {})[stem] = None
         known: Known = {}
         self._spell(spelled, known, lambda share: report(share / 3))
         self._read_rest(needed, known, lambda share: report((1 + share) / 3))
@@ -157,32 +144,12 @@ class ForcedScoring:
         return [_scored(stem, tails, known) for stem, tails in found]
 
     def next_tokens(self, prompts: Sequence[Ids], token: int, top: int) -> list[Position | None]:
-        """The next token after each prompt.
-
-        Parameters
-        ----------
-        prompts
-            Tokens, as many prompts as the server takes in a request.
-        token
-            The token to generate.
-        top
-            How many of the most likely tokens to get.
-        """
+        """The next token after each prompt."""
         wish = {"max_tokens": 1, "logprobs": top, "logit_bias": {str(token): BIAS}}
         return [next(iter(read), None) for read in self._generate(prompts, wish)]
 
     def spelled(self, prompts: Sequence[Ids], tail: Ids, text: str) -> list[list[Position]]:
-        """The tokens that the server generates where it may generate an answer's text alone.
-
-        Parameters
-        ----------
-        prompts
-            Tokens, as many prompts as the server takes in a request.
-        tail
-            The tokens of the answer.
-        text
-            The answer.
-        """
+        """The tokens that the server generates where it may generate an answer's text alone."""
         # The literals of the grammar are those of JSON, but for two escapes.
         literal = json.dumps(text, ensure_ascii=False).replace("\\b", "\\x08").replace("\\f", "\\x0c")
         bias = {token: BIAS + LONGER * self.tokens.lengths.get(token, 0) for token in tail}
@@ -210,15 +177,15 @@ class ForcedScoring:
         for turn in range(RESTS):
             jobs = [
                 (stems, tail, text)
-                for (tail, text), own in wanted.items()
-                for stems in batches(list(own), self.batch)
+                for (tail, text), prompts in wanted.items()
+                for stems in batches(list(prompts), self.batch)
             ]
             rest: Spelled = {}
-            read = self.client.each(lambda job: self.spelled(*job), jobs)
-            for done, (place, found) in enumerate(read, start=1):
+            replies = self.client.each(lambda job: self.spelled(*job), jobs)
+            for done, (place, tokens_read) in enumerate(replies, start=1):
                 stems, tail, text = jobs[place]
-                for stem, own in zip(stems, found, strict=True):
-                    taken, length = self._take(own, stem, tail, known)
+                for stem, read in zip(stems, tokens_read, strict=True):
+                    taken, length = self._take(read, stem, tail, known)
                     if taken < len(tail) - 2 and length is not None:
                         # The token after those is forced later; its text is known by its length.
                         after = taken + 1
@@ -255,8 +222,8 @@ class ForcedScoring:
                 groups.setdefault((token, self.top if once else 1), []).append(before)
         jobs = [
             (prompts, token, top)
-            for (token, top), own in groups.items()
-            for prompts in batches(own, self.batch)
+            for (token, top), stems in groups.items()
+            for prompts in batches(stems, self.batch)
         ]
         read = self.client.each(lambda job: self.next_tokens(*job), jobs)
         partial: list[tuple[Ids, int]] = []
@@ -302,10 +269,10 @@ def _not_generated(token: int) -> CcrankError:
     )
 
 
-def _scored(stem: Ids, tails: Sequence[Tail], known: Known) -> Scored:
+def _scored(stem: Ids, tails: Sequence[Tail], known: Known) -> AnswerScores:
     table: dict[Tail, float] = {}
     for tail in tails:
         ids = tuple(token for token in tail if isinstance(token, int))
         for length in range(len(ids)):
             table[tail[: length + 1]] = known[stem + ids[:length], ids[length]]
-    return Scored(tuple(tails), table, len(stem) + sum(map(len, tails)))
+    return AnswerScores(tuple(tails), table, len(stem) + sum(map(len, tails)))

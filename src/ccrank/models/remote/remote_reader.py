@@ -8,25 +8,24 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.lm import Cost, Reader, ReadingCache, Readings
-from ccrank.lm.answers import answer_tree
-from ccrank.lm.chunks import in_tokens
-from ccrank.lm.hub import Say
-from ccrank.lm.reader import Progress, per_prompt
-from ccrank.prompts import Form, Prompt
+from ccrank.models import Cost, Reader, ReadingCache, Readings
+from ccrank.models.answers import answer_tree
+from ccrank.models.engine.plan import in_tokens
+from ccrank.models.load.known_models import StatusCallback
+from ccrank.models.reader import per_prompt
+from ccrank.models.reading import Progress
+from ccrank.models.remote.address import Address, check_options, is_remote
+from ccrank.models.remote.client import Client
+from ccrank.models.remote.completions import Token
+from ccrank.models.remote.scoring import AnswerRequest, AnswerScores
+from ccrank.models.remote.server import ChangedError, GuessedTokens, ModelServer
+from ccrank.prompts import Form, Prompt, broken_up, plain_answers, plain_prompts
 from ccrank.reader_options import ReaderOptions
-from ccrank.remote.address import Address, is_remote
-from ccrank.remote.client import Client
-from ccrank.remote.completions import Token
-from ccrank.remote.options import check_options
-from ccrank.remote.scoring import Asked, Scored
-from ccrank.remote.server import ChangedError, Server
-from ccrank.remote.tokens import GuessedTokens
 
 METHODS = (
     "poles",
@@ -58,6 +57,11 @@ class RemoteModel:
     missing_head: tuple[str, ...] = ()
 
     @property
+    def weights(self) -> dict[str, str]:
+        """What is known of them: servers do not state their files."""
+        return {"name": self.name, "source": "server"}
+
+    @property
     def model(self) -> NoReturn:
         """It is not here, so this is an error."""
         raise no_states(self.name)
@@ -66,26 +70,17 @@ class RemoteModel:
 class RemoteReader:
     """Reads candidate scores from a server; a `ReaderLike` without states.
 
-    Scores are log-probabilities whether they are asked for or not: servers give no logits.
-
-    Parameters
-    ----------
-    server
-        The model; `RemoteReader.open` asks for it.
-    cache
-        Where readings are stored on disk; None stores none.
-    check_after
-        Before readings are stored, the server is asked whether it has the same model still, if so many seconds have
-        passed since the last time; None never asks.
-    shown_as
-        The model's name in results and messages; None takes its address.
+    Scores are log-probabilities whether they are asked for or not: servers give no logits. Before readings are stored,
+    the server is asked whether it has the same model still, if `check_after` seconds have passed since the last time.
     """
 
     form: Form = "causal"
+    gives_states: Literal[False] = False
+    behind_server: Literal[True] = True
 
     def __init__(
         self,
-        server: Server,
+        server: ModelServer,
         *,
         cache: ReadingCache | None = None,
         check_after: float | None = None,
@@ -107,25 +102,13 @@ class RemoteReader:
         *,
         cache: ReadingCache | None = None,
         check_after: float | None = None,
-        say: Say = lambda _: None,
+        say: StatusCallback = lambda _: None,
     ) -> RemoteReader:
-        """Ask a server for a model.
-
-        Parameters
-        ----------
-        name
-            openai:URL#NAME
-        options
-            Must be the defaults: the server has loaded the model already.
-        cache, check_after
-            As of the class.
-        say
-            Called with a short status message before anything slow.
-        """
+        """Ask a server for a model."""
         address = Address.parse(name)
         check_options([name], options or ReaderOptions())
         say(f"looking at {address.base}")
-        return cls(Server.of(Client(address)), cache=cache, check_after=check_after)
+        return cls(ModelServer.of(Client(address)), cache=cache, check_after=check_after)
 
     @property
     def name(self) -> str:
@@ -142,10 +125,7 @@ class RemoteReader:
         """Servers give no hidden states, so this is an error."""
         raise no_states(self.name)
 
-    @property
-    def width(self) -> int:
-        """Servers give no hidden states, so this is an error."""
-        raise no_states(self.name)
+    width = depth
 
     @property
     def prompt_tokenizer(self) -> RemoteReader:
@@ -153,34 +133,18 @@ class RemoteReader:
         return self
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text; a cautious guess where the server does not tokenize.
-
-        Parameters
-        ----------
-        texts
-            Any texts.
-        """
-        return self.server.tokens.count(texts)
+        """The number of tokens of each text; a cautious guess where the server does not tokenize."""
+        return self.server.tokens.count([_break_up(text) for text in texts])
 
     def encode(
         self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
     ) -> None:
-        """Raise an error if a prompt does not fit the model's window.
-
-        Parameters
-        ----------
-        prompts
-            P prompts.
-        candidates
-            The answers to score for each prompt.
-        items
-            Has no effect.
-        """
+        """Raise an error if a prompt does not fit the model's window."""
         if self.window is None:
             return
         longest = [
-            one.text + max(one.answers, key=len, default="")
-            for one in _asked(prompts, list(map(tuple, candidates)))
+            request.text + max(request.answers, key=len, default="")
+            for request in _asked(prompts, list(map(tuple, candidates)))
         ]
         for prompt, count in zip(prompts, self.count_tokens(longest), strict=True):
             if count > self.window:
@@ -192,15 +156,7 @@ class RemoteReader:
     def cost_of(
         self, prompts: Sequence[Prompt], candidates: Sequence[str] | Sequence[Sequence[str]] | None = None
     ) -> Cost:
-        """About what reading these prompts costs, by their length; nothing is sent.
-
-        Parameters
-        ----------
-        prompts
-            The prompts.
-        candidates
-            The answers to score, as for `read`.
-        """
+        """About what reading these prompts costs, by their length; nothing is sent."""
         guessed = _guessed(_asked(prompts, per_prompt(candidates, len(prompts))))
         return Cost(len(prompts), guessed, guessed)
 
@@ -215,19 +171,12 @@ class RemoteReader:
         per_token: bool = False,
         progress: Progress | None = None,
     ) -> Readings:
-        """See `Reader.read`; the scores are log-probabilities in any case, and layers are an error.
-
-        Parameters
-        ----------
-        prompts, candidates, layers, items, log_probabilities, per_token, progress
-            As there.
-        """
+        """See `Reader.read`; the scores are log-probabilities in any case, and layers are an error."""
         answers = per_prompt(candidates, len(prompts))
-        if candidates is None or items or (layers if isinstance(layers, str) else tuple(layers)):
+        filled = any(prompt.answer is not None for prompt in prompts)  # only states are read at an answer
+        if candidates is None or items or filled or (layers if isinstance(layers, str) else tuple(layers)):
             raise no_states(self.name)
-        if any(prompt.answer is not None for prompt in prompts):
-            raise no_states(self.name)  # nothing but states is read at an answer
-        if per_token and any(len(own) != 1 for own in answers):
+        if per_token and any(len(texts) != 1 for texts in answers):
             raise CcrankError("per_token=True needs exactly one candidate for each prompt")
         rows: list[np.ndarray] = []
         cost = Cost()
@@ -236,15 +185,12 @@ class RemoteReader:
             rows += found
             cost += spent
         self.spent += cost
-        return _readings(rows, [len(own) for own in answers], cost)
+        return _readings(rows, [len(texts) for texts in answers], cost)
 
     def reopened(self) -> RemoteReader:
         """A reader of whatever model the server has at this address now."""
-        # In a thread, so that the work of this one can be stopped meanwhile.
-        client = self.server.client
-        [(_, server)] = client.each(Server.of, [client])
         return RemoteReader(
-            server,
+            ModelServer.of(self.server.client),
             cache=self.cache,
             check_after=self.check_after,
             shown_as=self.shown_as,
@@ -268,12 +214,12 @@ class RemoteReader:
         }
 
     def _read_block(
-        self, asked: Sequence[Asked], per_token: bool, progress: Progress | None
+        self, asked: Sequence[AnswerRequest], per_token: bool, progress: Progress | None
     ) -> tuple[list[np.ndarray], Cost]:
         """For each prompt the number of tokens sent, the tokens of each answer, and the scores."""
-        keys = [self._key(one, per_token) for one in asked]
+        keys = [self._key(request, per_token) for request in asked]
         rows = {} if self.cache is None else self.cache.get(keys)
-        missing = {key: one for key, one in zip(keys, asked, strict=True) if key not in rows}
+        missing = {key: request for key, request in zip(keys, asked, strict=True) if key not in rows}
         total = _guessed(asked)
         stored = 1 - _guessed(list(missing.values())) / max(1, total)
         report = in_tokens(progress, total)
@@ -283,7 +229,7 @@ class RemoteReader:
             scored = self.server.scoring.score(
                 list(missing.values()), lambda share: report(stored + (1 - stored) * share)
             )
-            fresh = {key: _row(one, per_token) for key, one in zip(missing, scored, strict=True)}
+            fresh = {key: _row(scores, per_token) for key, scores in zip(missing, scored, strict=True)}
             self._check()
         report(1.0)
         if self.cache is not None:
@@ -303,19 +249,13 @@ class RemoteReader:
             raise
         self._checked = time.monotonic()
 
-    def _key(self, asked: Asked, per_token: bool) -> bytes:
+    def _key(self, asked: AnswerRequest, per_token: bool) -> bytes:
         text = json.dumps([self.loaded.identity, asked.text, asked.answers, per_token])
         return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=24).digest()
 
 
 def no_states(name: str) -> CcrankError:
-    """The error of what needs hidden states.
-
-    Parameters
-    ----------
-    name
-        The model's.
-    """
+    """The error of what needs hidden states."""
     return CcrankError(
         f"{name} is behind a server, which gives log-probabilities and no hidden states; use --method poles "
         f"(method='poles'), or another of {', '.join(METHODS)}; auto, axis, probes and labels need the model "
@@ -332,53 +272,47 @@ def open_model(
     options: ReaderOptions | None = None,
     *,
     cache: ReadingCache | None = None,
-    say: Say = lambda _: None,
+    say: StatusCallback = lambda _: None,
 ) -> OpenModel:
-    """Load a model, or ask a server for one.
-
-    Parameters
-    ----------
-    name
-        As in `Reader.open`, or openai:URL#NAME.
-    options, cache, say
-        As in `Reader.open`.
-    """
+    """Load a model, or ask a server for one."""
     if is_remote(name):
         return RemoteReader.open(name, options, cache=cache, say=say)
     return Reader.open(name, options, cache=cache, say=say)
 
 
-def _asked(prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]]) -> list[Asked]:
-    """The prompts as text. A name of a special token in a user's text gets a blank, so that it stays text."""
-    found = []
-    for prompt, own in zip(prompts, answers, strict=True):
-        for answer in own:
+def _asked(prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]]) -> list[AnswerRequest]:
+    """The prompts and their answers as text, with names of control tokens in user text broken up."""
+    requests = []
+    plain = plain_answers(answers, _break_up)
+    for prompt, texts in zip(plain_prompts(prompts, _break_up), plain, strict=True):
+        for answer in texts:
             if not answer.strip():
                 raise CcrankError(f"task {prompt.task!r}: the answer {answer!r} is blank")
-        text = "".join(
-            piece.text if piece.role == "text" else _spelled_out(piece.text) for piece in prompt.before
-        )
+        text = "".join(piece.text for piece in prompt.before)
         stem = text.rstrip(" ")
         lead = text[len(stem) :]
-        found.append(Asked(stem, tuple(lead + _spelled_out(answer) for answer in own), prompt.task))
-    return found
+        requests.append(AnswerRequest(stem, tuple(lead + answer for answer in texts), prompt.task))
+    return requests
 
 
-def _spelled_out(text: str) -> str:
-    return _SPECIAL.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+def _break_up(text: str) -> str:
+    """User text without what looks like a special token; the server does not list its own."""
+    return _SPECIAL.sub(lambda match: broken_up(match[0]), text)
 
 
-def _guessed(asked: Sequence[Asked]) -> int:
-    """About how many tokens are read: those of each prompt, and of each answer."""
-    return sum(GuessedTokens().count([text for one in asked for text in (one.text, *one.answers)]))
+def _guessed(asked: Sequence[AnswerRequest]) -> int:
+    """About how many tokens the prompts and their answers have."""
+    return sum(
+        GuessedTokens().count([text for request in asked for text in (request.text, *request.answers)])
+    )
 
 
-def _blocks(asked: Sequence[Asked]) -> Iterator[list[Asked]]:
-    block: list[Asked] = []
+def _blocks(asked: Sequence[AnswerRequest]) -> Iterator[list[AnswerRequest]]:
+    block: list[AnswerRequest] = []
     size = 0
-    for one in asked:
-        block.append(one)
-        size += 1 + len(one.answers)
+    for request in asked:
+        block.append(request)
+        size += 1 + len(request.answers)
         if size >= BLOCK:
             yield block
             block, size = [], 0
@@ -386,7 +320,7 @@ def _blocks(asked: Sequence[Asked]) -> Iterator[list[Asked]]:
         yield block
 
 
-def _row(scored: Scored, per_token: bool) -> np.ndarray:
+def _row(scored: AnswerScores, per_token: bool) -> np.ndarray:
     """The number of tokens sent, the number of tokens of each answer, and the scores."""
     numbers: dict[Token, int] = {}
     tails = [tuple(numbers.setdefault(token, len(numbers)) for token in tail) for tail in scored.tails]
@@ -398,8 +332,8 @@ def _row(scored: Scored, per_token: bool) -> np.ndarray:
         scores = np.array([table[tail[: length + 1]] for length in range(len(tail))], np.float32)
     else:
         tree = answer_tree(tuple(tails))
-        found = [table[(*prefix, token)] for prefix, tokens in tree.steps.items() for token in tokens]
-        scores = tree.scores(np.array(found), np.zeros(len(tree.steps)), log_probabilities=True)
+        values = [table[(*prefix, token)] for prefix, tokens in tree.steps.items() for token in tokens]
+        scores = tree.scores(np.array(values), np.zeros(len(tree.steps)), log_probabilities=True)
     return np.concatenate([[scored.tokens], [len(tail) for tail in tails], scores]).astype(np.float32)
 
 
@@ -407,7 +341,7 @@ def _readings(rows: Sequence[np.ndarray], counts: Sequence[int], cost: Cost) -> 
     scores = [row[1 + count :] for row, count in zip(rows, counts, strict=True)]
     logits = np.full((len(rows), max(map(len, scores), default=0)), np.nan, np.float32)
     lengths = np.zeros((len(rows), max(counts, default=0)), int)
-    for place, (row, own, count) in enumerate(zip(rows, scores, counts, strict=True)):
-        logits[place, : len(own)] = own
-        lengths[place, :count] = row[1 : 1 + count]
+    for index, (row, scores_of_prompt, count) in enumerate(zip(rows, scores, counts, strict=True)):
+        logits[index, : len(scores_of_prompt)] = scores_of_prompt
+        lengths[index, :count] = row[1 : 1 + count]
     return Readings(logits, None, None, (), cost, lengths)

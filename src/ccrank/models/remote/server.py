@@ -1,25 +1,101 @@
-"""What a server offers: its models, and the way in which it gives log-probabilities."""
+"""What a server offers: its models, its tokenizer, and the way in which it gives log-probabilities."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ccrank.errors import CcrankError, UnavailableError
-from ccrank.lm.cache import ReadingCache
-from ccrank.remote.client import Client, RefusedError
-from ccrank.remote.completions import choices, positions
-from ccrank.remote.echo import EchoScoring
-from ccrank.remote.forced import ForcedScoring
-from ccrank.remote.likeliest import LikeliestScoring
-from ccrank.remote.scoring import Scoring
-from ccrank.remote.tokens import Counting, GuessedTokens, ServerTokens
+from ccrank.models.cache.store import ReadingCache
+from ccrank.models.remote.client import Client, RefusedError
+from ccrank.models.remote.completions import choices, models, positions, token_pieces
+from ccrank.models.remote.forced import ForcedScoring
+from ccrank.models.remote.scoring import EchoScoring, LikeliestScoring, Scoring
+from ccrank.util.text import shortened
+
+BYTES_PER_TOKEN = 3
+"""A cautious guess where the server does not tokenize: English has four or more."""
+ROUTES = ("/tokenize", "/v1/tokenize")
+
+
+class Counting(Protocol):
+    """Counts tokens."""
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text."""
+
+
+class GuessedTokens:
+    """The number of tokens by the length of a text."""
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """About the number of tokens of each text."""
+        return [math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN) for text in texts]
+
+
+class ServerTokens:
+    """Texts to tokens by the server's tokenizer, behind one of `ROUTES` (llama.cpp, vLLM, SGLang)."""
+
+    def __init__(self, client: Client, model: str, route: str) -> None:
+        self.client, self.model, self.route = client, model, route
+        self.lengths: dict[int, int] = {}
+        """Token → the length of its text, of those that were seen, if the server says it."""
+        self.parts: set[int] = set()
+        """Tokens that are parts of characters, of those that were seen."""
+
+    @classmethod
+    def found(cls, client: Client, model: str) -> ServerTokens | None:
+        """The server's tokenizer; None if it has none."""
+        for route in ROUTES:
+            one = cls(client, model, route)
+            try:
+                short, long = one.encode("one two"), one.encode("one two three four")
+            except CcrankError:
+                continue
+            if 0 < len(short) < len(long):
+                return one
+        return None
+
+    def encode(self, text: str, special: bool = True) -> tuple[int, ...]:
+        """The tokens of a text."""
+        body = {
+            "model": self.model,
+            "content": text,  # llama.cpp
+            "prompt": text,  # vLLM and SGLang
+            "add_special": special,
+            "add_special_tokens": special,
+            "parse_special": False,
+            "with_pieces": True,
+        }
+        reply = self.client.post(self.route, body, outside=True)
+        pieces = token_pieces(reply)
+        for token, piece in pieces:
+            if piece is not None:  # llama.cpp
+                self.lengths[token] = len(piece)
+            if isinstance(piece, list):
+                self.parts.add(token)
+        return tuple(token for token, _ in pieces)
+
+    def encode_all(self, texts: Sequence[str], special: bool = True) -> list[tuple[int, ...]]:
+        """The tokens of each text."""
+        encoded: list[tuple[int, ...]] = [()] * len(texts)
+        for place, tokens in self.client.each(lambda text: self.encode(text, special), texts):
+            encoded[place] = tokens
+        return encoded
+
+    def count(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, without special tokens."""
+        distinct = list(dict.fromkeys(texts))
+        lengths = dict(zip(distinct, map(len, self.encode_all(distinct, special=False)), strict=True))
+        return [lengths[text] for text in texts]
+
 
 BATCH = 16
 """Prompts in a request, where the server takes several."""
@@ -39,7 +115,7 @@ class ChangedError(UnavailableError):
 
 
 @dataclass(frozen=True)
-class Server:
+class ModelServer:
     """A model behind a server and how it is read."""
 
     client: Client
@@ -54,14 +130,8 @@ class Server:
     """Log-probabilities of next tokens after a few texts."""
 
     @classmethod
-    def of(cls, client: Client) -> Server:
-        """Ask a server what it offers.
-
-        Parameters
-        ----------
-        client
-            The server.
-        """
+    def of(cls, client: Client) -> ModelServer:
+        """Ask a server what it offers."""
         model, facts = served_model(client)
         batch, evidence = _first_readings(client, model)
         tokens = ServerTokens.found(client, model)
@@ -81,15 +151,13 @@ class Server:
     @property
     def window(self) -> int | None:
         """The maximal input length in tokens, if the server says it."""
-        meta = self.facts.get("meta")
-        found = self.facts.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
-        return found if isinstance(found, int) and found > 0 else None
+        stated = self.facts.get("max_model_len") or self.facts.get("meta", {}).get("n_ctx")
+        return stated if isinstance(stated, int) and stated > 0 else None
 
     @property
     def weights(self) -> dict[str, Any]:
         """The model's name and what the server says of its weights, however it was started."""
-        meta = self.facts.get("meta")
-        known = meta if isinstance(meta, dict) else {}
+        known = self.facts.get("meta", {})
         return {
             "served_name": self.model,
             "path": self.facts.get("root"),
@@ -98,15 +166,7 @@ class Server:
         }
 
     def change_since(self, weights: Mapping[str, Any], evidence: Sequence[float] | np.ndarray) -> str:
-        """How the model differs from an earlier one, in words; empty if it is the same.
-
-        Parameters
-        ----------
-        weights
-            The earlier `weights`.
-        evidence
-            The earlier `evidence`.
-        """
+        """How the model differs from an earlier one, in words; empty if it is the same."""
         named = [
             f"{key} was {weights.get(key)!r}, is {value!r}"
             for key, value in self.weights.items()
@@ -122,8 +182,8 @@ class Server:
 
     def check(self) -> None:
         """Ask the server whether it has the same model still; another one raises an error."""
-        # In a thread, so that the work of this one can be stopped meanwhile.
-        [(_, (model, facts, evidence))] = self.client.each(_now, [self.client])
+        model, facts = served_model(self.client)
+        _, evidence = _first_readings(self.client, model)
         if change := replace(self, model=model, facts=facts, evidence=evidence).change_since(
             self.weights, self.evidence
         ):
@@ -137,11 +197,6 @@ class Server:
 
         A server may have other weights tomorrow under the same name. So log-probabilities of a few texts are stored,
         and if they are others than before, so is the identity.
-
-        Parameters
-        ----------
-        cache
-            Where they are stored.
         """
         stable = {name: value for name, value in self.facts.items() if name not in VOLATILE}
         about = [self.client.address.base, self.model, stable, self.scoring.name]
@@ -158,39 +213,25 @@ class Server:
         return named.hexdigest()
 
 
-def _now(client: Client) -> tuple[str, Mapping[str, Any], np.ndarray]:
-    """The name of a server's model, what it says of it, and log-probabilities."""
-    model, facts = served_model(client)
-    return model, facts, _first_readings(client, model)[1]
-
-
 def served_model(client: Client) -> tuple[str, Mapping[str, Any]]:
-    """The name of the model as the server takes it, and what it says of it.
-
-    Parameters
-    ----------
-    client
-        The server; its address may name the model.
-    """
+    """The name of the model as the server takes it, and what it says of it."""
     wanted = client.address.model
     try:
-        reply = client.get("/models")
+        facts = models(client.get("/models"))
     except RefusedError as error:
         if error.status != 404 or wanted is None:
             raise
         return wanted, {}  # some gateways have no such list
-    listed = reply.get("data") if isinstance(reply, dict) else None
-    facts = [one for one in listed or () if isinstance(one, dict) and isinstance(one.get("id"), str)]
-    names = ", ".join(one["id"] for one in facts) or "none"
+    names = client.hidden(shortened(", ".join(model["id"] for model in facts), 1000)) or "none"
     if wanted is None:
         if len(facts) != 1:
             raise UnavailableError(
                 f"{client.address.base} has {len(facts)} models: {names}; add one of them to the address, as #NAME"
             )
         return facts[0]["id"], facts[0]
-    for one in facts:
-        if wanted in (one["id"], PurePosixPath(one["id"]).name, *(one.get("aliases") or ())):
-            return one["id"], one
+    for model in facts:
+        if wanted in (model["id"], PurePosixPath(model["id"]).name, *model["aliases"]):
+            return model["id"], model
     raise UnavailableError(f"{client.address.base} has no model {wanted!r}; it has {names}")
 
 
@@ -198,13 +239,15 @@ def _first_readings(client: Client, model: str) -> tuple[int, np.ndarray]:
     """How many prompts a request may have, and log-probabilities of the most likely next tokens, highest first."""
     asked = {"model": model, "max_tokens": 1, "temperature": 0, "logprobs": 5}
     try:
-        found = choices(client.post("/completions", {**asked, "prompt": list(TEXTS)}), len(TEXTS))
+        read_choices = choices(client.post("/completions", {**asked, "prompt": list(TEXTS)}), len(TEXTS))
         batch = BATCH
     except CcrankError as error:
         if isinstance(error, RefusedError) and error.concerns_address:
             raise
-        found = [choices(client.post("/completions", {**asked, "prompt": text}), 1)[0] for text in TEXTS]
+        read_choices = [
+            choices(client.post("/completions", {**asked, "prompt": text}), 1)[0] for text in TEXTS
+        ]
         batch = 1
-    read = [next(iter(positions(choice)), None) for choice in found]
-    tops = [sorted((one.top.values() if one else ()), reverse=True)[:5] for one in read]
+    read = [next(iter(positions(choice)), None) for choice in read_choices]
+    tops = [sorted((position.top.values() if position else ()), reverse=True)[:5] for position in read]
     return batch, np.array([value for top in tops for value in top], np.float32)

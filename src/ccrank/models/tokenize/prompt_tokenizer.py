@@ -11,17 +11,28 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from ccrank.errors import CcrankError
-from ccrank.lm.splice import splice
-from ccrank.lm.token_rows import EncodedPrompt, check_answers, cut_middle, token_rows, without_last_blanks
-from ccrank.lm.tokenize_causal import tokenize_causal
-from ccrank.lm.tokenize_masked import tokenize_masked
-from ccrank.lm.tokenize_seq2seq import tokenize_filling, tokenize_translation
-from ccrank.lm.tokenized import TokenizedPrompt, TokenizedPrompts
-from ccrank.lm.words import WordTokens
-from ccrank.prompts import Form, Piece, Prompt
+from ccrank.errors import CcrankError, needs_extra
+from ccrank.models.load.chat_template import render_chat
+from ccrank.models.tokenize.by_form import (
+    tokenize_causal,
+    tokenize_filling,
+    tokenize_masked,
+    tokenize_translation,
+)
+from ccrank.models.tokenize.splice import splice
+from ccrank.models.tokenize.tokenized import (
+    EncodedPrompt,
+    TokenizedPrompt,
+    TokenizedPrompts,
+    check_answers,
+    cut_middle,
+    token_rows,
+    without_last_blanks,
+)
+from ccrank.models.tokenize.word_tokens import WordTokens
+from ccrank.prompts import Form, Piece, Prompt, broken_up, plain_answers, plain_prompts
 
-FEWEST_SPLICED = 16
+MIN_SPLICED = 16
 """Fewer prompts, or fewer candidates of a prompt, are tokenized whole."""
 
 
@@ -47,33 +58,13 @@ class PromptTokenizer:
     def encode(
         self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
     ) -> list[TokenizedPrompt]:
-        """One TokenizedPrompt per prompt; see `encode_batch`.
-
-        Parameters
-        ----------
-        prompts
-            P prompts.
-        candidates
-            The answers to score for each prompt; empty for states only.
-        items
-            Find the last token of each prompt's last item.
-        """
+        """One TokenizedPrompt per prompt; see `encode_batch`."""
         return list(self.encode_batch(prompts, candidates, items))
 
     def encode_batch(
         self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
     ) -> TokenizedPrompts:
-        """The tokens of all prompts.
-
-        Parameters
-        ----------
-        prompts
-            P prompts.
-        candidates
-            The answers to score for each prompt; empty for states only.
-        items
-            Find the last token of each prompt's last item; offsets make tokenizing slower.
-        """
+        """The tokens of all prompts."""
         # Most prompts have the very same list of candidates, and most open slots.
         lists = {id(answers): index for index, answers in enumerate(candidates)}
         for index in lists.values():
@@ -81,10 +72,12 @@ class PromptTokenizer:
         for prompt in prompts:
             if prompt.answer is not None:
                 _refuse_blanks(prompt, (prompt.answer,))
-        harmless: set[str] = set()
-        prepared = [self._prepared(prompt, harmless) for prompt in prompts]
+        candidates = plain_answers(candidates, self._break_up)
+        prepared = plain_prompts(prompts, self._break_up)
+        if self.chat:
+            prepared = list(map(self._framed, prepared))
         longest = max((len(candidates[index]) for index in lists.values()), default=0)
-        many = max(len(prompts), longest) >= FEWEST_SPLICED
+        many = max(len(prompts), longest) >= MIN_SPLICED
         if self.form == "causal" and many and self._words.separable:
             spliced = splice(
                 prepared, candidates, self._words, self.bos, items, partial(check_answers, self.tokenizer)
@@ -110,7 +103,7 @@ class PromptTokenizer:
     def count(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text, without special tokens."""
         rows = token_rows(
-            self.tokenizer, [self._spell_out(text) for text in texts], special=False, offsets=False
+            self.tokenizer, [self._break_up(text) for text in texts], special=False, offsets=False
         )
         return [len(row.ids) for row in rows]
 
@@ -123,36 +116,24 @@ class PromptTokenizer:
         lengths = encoded.tokens.lengths + encoded.tail_lengths - 1
         return self.window is None or int(lengths.max(initial=0)) <= self.window
 
-    def _prepared(self, prompt: Prompt, harmless: set[str]) -> Prompt:
-        """Escape special tokens in user text and apply the chat template; `harmless` collects texts without any."""
-        for piece in prompt.pieces:
-            text = piece.text
-            if piece.role == "text" or text in harmless:
-                continue
-            # Looking for the few characters that special tokens start with is much faster than for all tokens.
-            for start in self._special_starts:
-                if start in text:
-                    break
-            else:
-                harmless.add(text)
-                continue
-            prompt = replace(prompt, pieces=tuple(map(self._escaped, prompt.pieces)))
-            break
-        if self.chat:
-            head, tail = self._chat_frame
-            # The template's blank before the slot must not end the user message.
-            words = without_last_blanks(prompt.before)
-            prompt = replace(prompt, pieces=(Piece(head), *words, Piece(tail), Piece("", "slot")))
-        return prompt
+    def _framed(self, prompt: Prompt) -> Prompt:
+        """The prompt in the chat template."""
+        head, tail = self._chat_frame
+        # The template's blank before the slot must not end the user message.
+        words = without_last_blanks(prompt.before)
+        return replace(prompt, pieces=(Piece(head), *words, Piece(tail), Piece("", "slot")))
 
-    def _escaped(self, piece: Piece) -> Piece:
-        return piece if piece.role in ("text", "slot") else replace(piece, text=self._spell_out(piece.text))
-
-    def _spell_out(self, text: str) -> str:
-        """Insert a blank into the name of a special token in user text, so that it is tokenized as text."""
+    def _break_up(self, text: str) -> str:
+        """User text without names of special tokens."""
+        # Looking for the few characters that special tokens start with is much faster than for all tokens.
+        for start in self._special_starts:
+            if start in text:
+                break
+        else:
+            return text
         for token in self._special_tokens:
             if token in text:
-                text = text.replace(token, f"{token[0]} {token[1:]}")
+                text = text.replace(token, broken_up(token))
         return text
 
     @cached_property
@@ -174,14 +155,11 @@ class PromptTokenizer:
             raise CcrankError(f"a chat template needs a causal model; this one is {self.form}")
         if not getattr(self.tokenizer, "chat_template", None):
             raise CcrankError("this model has no chat template; remove --chat")
+        with needs_extra("chat", "--chat"):
+            import jinja2  # noqa: F401 - `transformers` renders chat templates with it
         marker = "\ue000ccrank\ue001"  # private-use characters, which no template contains
         # Models with a thinking mode (Qwen3) would otherwise continue with their thoughts, not with the answer.
-        framed = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": marker}],
-            tokenize=False,
-            add_generation_prompt=True,
-            enable_thinking=False,
-        )
+        framed = render_chat(self.tokenizer, [{"role": "user", "content": marker}], enable_thinking=False)
         head, found, tail = framed.partition(marker)
         if not found:
             raise CcrankError("this model's chat template drops the user message; remove --chat")

@@ -19,7 +19,7 @@ _PLACEHOLDERS = "\ue000"
 """The first of the private-use characters that stand for items."""
 
 
-class Kind(NamedTuple):
+class PromptShape(NamedTuple):
     """What prompts with the same words around their items have in common."""
 
     segments: int
@@ -50,7 +50,7 @@ class Cut:
     """The segments of all prompts, one prompt after another."""
     kind_of: list[int] = field(default_factory=list)
     """(P,) the kind of each prompt."""
-    kinds: dict[Kind, int] = field(default_factory=dict)
+    kinds: dict[PromptShape, int] = field(default_factory=dict)
     """The distinct kinds, numbered."""
     marks: list[Mark] = field(default_factory=list)
     """(P,) the last item of each prompt."""
@@ -63,7 +63,7 @@ class _Wording:
     length: int
     """The number of pieces."""
     pick: Callable[[Sequence[Piece]], Any]
-    """The pieces that are no items."""
+    """Takes the pieces other than items."""
     fixed: Any
     """What `pick` gives for each of the prompts."""
     row: list[int]
@@ -74,13 +74,7 @@ class _Wording:
 
 
 def cut_prompts(prompts: Sequence[Prompt]) -> Cut:
-    """Cut each prompt before single blanks: around items, and before the last word of a long context.
-
-    Parameters
-    ----------
-    prompts
-        Any prompts.
-    """
+    """Cut each prompt before single blanks: around items, and before the last word of a long context."""
     cut = Cut()
     numbers, segments, kind_of, marks = cut.numbers, cut.segments, cut.kind_of, cut.marks
     wordings: dict[str | None, _Wording] = {}  # the last one for each answer that fills a slot
@@ -144,22 +138,24 @@ def _wording(prompt: Prompt, row: list[int], kind: int) -> _Wording | None:
     return _Wording(len(pieces), pick, pick(pieces), row, slots, kind)
 
 
-def _cut(prompt: Prompt, numbers: dict[str, int]) -> tuple[list[int], Kind, Mark]:
+def _cut(prompt: Prompt, numbers: dict[str, int]) -> tuple[list[int], PromptShape, Mark]:
     """The segments of one prompt, its kind and its last item."""
     segments: list[int] = []
     pending, after_item = "", False
     mark: tuple[int, int] | None = None
     item = NO_ITEM
-    own = first_own = False  # whether the pending segment has an item, and whether the first one has
+    has_item = first_has_item = (
+        False  # whether the pending segment has an item, and whether the first one has
+    )
 
     def add(text: str) -> None:
-        nonlocal mark, item, own, first_own
+        nonlocal mark, item, has_item, first_has_item
         number = numbers.setdefault(text, len(numbers))
         if mark:
             item = (len(segments), number, *mark)
-        first_own |= own and not segments
+        first_has_item |= has_item and not segments
         segments.append(number)
-        mark, own = None, False
+        mark, has_item = None, False
 
     for piece in prompt.pieces:
         role, text = piece.role, piece.text
@@ -172,7 +168,7 @@ def _cut(prompt: Prompt, numbers: dict[str, int]) -> tuple[list[int], Kind, Mark
                 pending = " "
             mark = (len(pending), len(pending) + len(text))
             pending += text
-            own = after_item = True
+            has_item = after_item = True
             continue
         blank = len(text) > 1 and text[0] == " " and not text[1].isspace()
         if after_item and blank and not (pending[-1:] or " ").isspace():
@@ -192,13 +188,13 @@ def _cut(prompt: Prompt, numbers: dict[str, int]) -> tuple[list[int], Kind, Mark
     lead = pending[len(text) :]
     if prompt.answer is not None:
         text, lead = text + lead + prompt.answer, ""
-    last_own = own
+    last_has_item = has_item
     if text:
         add(text)
     if not segments:
-        return segments, Kind(0, -1, -1, lead, prompt.answer is not None), item
-    ends = (-1 if first_own else segments[0], -1 if last_own else segments[-1])
-    return segments, Kind(len(segments), *ends, lead, prompt.answer is not None), item
+        return segments, PromptShape(0, -1, -1, lead, prompt.answer is not None), item
+    ends = (-1 if first_has_item else segments[0], -1 if last_has_item else segments[-1])
+    return segments, PromptShape(len(segments), *ends, lead, prompt.answer is not None), item
 
 
 def _before_last_word(text: str) -> tuple[str, str]:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ccrank.lm.cuts import Cut, cut_prompts
-from ccrank.lm.ragged import Ragged, ranges, starts_of
-from ccrank.lm.tokenized import Tails, TokenizedPrompts
-from ccrank.lm.words import WordTokens, split_words
+from ccrank.models.tokenize.ragged import Ragged, ranges, starts_of
+from ccrank.models.tokenize.segments import Cut, cut_prompts
+from ccrank.models.tokenize.tokenized import Tails, TokenizedPrompts
+from ccrank.models.tokenize.word_tokens import WordTokens, split_words
 from ccrank.prompts import Prompt
 
 TRIAL_EVERY = 64
-"""One in so many short prompts is also tokenized whole."""
-MOST_ANSWERS = 8
-"""The first prompt of each wording is tokenized whole with up to so many answers, if it is shorter than `LONG_TEXT`."""
+"""One in this many short prompts is also tokenized whole."""
+MAX_ANSWERS = 8
+"""Answers with which the first prompt of each wording is tokenized whole, if it is shorter than `LONG_TEXT`."""
 LONG_TEXT = 400
 
 CheckAnswers = Callable[[Prompt, Sequence[str], Tails], None]
@@ -34,23 +34,7 @@ def splice(
     items: bool,
     check: CheckAnswers,
 ) -> TokenizedPrompts | None:
-    """Tokenize prompts from the tokens of their words; None if a trial shows that whole texts have other tokens.
-
-    Parameters
-    ----------
-    prompts
-        P prompts without special tokens in user text.
-    candidates
-        The answers to score for each prompt.
-    words
-        The tokens of words.
-    bos
-        Tokens that start every prompt.
-    items
-        Find the last token of each prompt's last item.
-    check
-        Called with each distinct list of answers and their tokens; raises an error where they cannot be scored.
-    """
+    """Tokenize prompts from the tokens of their words; None if a trial shows that whole texts have other tokens."""
     cut = cut_prompts(prompts)
     texts = list(cut.numbers)
     table, ends = words.rows(texts)
@@ -144,14 +128,8 @@ class _Tails:
         return self.sets.setdefault(tails, len(self.sets)), len(own) - stem
 
 
-def common_prefix(rows: Sequence[Sequence[int]]) -> int:
-    """How many leading tokens all rows share.
-
-    Parameters
-    ----------
-    rows
-        At least one row of tokens.
-    """
+def common_prefix(rows: Sequence[Sequence[object]]) -> int:
+    """How many leading tokens all rows share."""
     first = list(rows[0])
     if all(list(row[: len(first)]) == first for row in rows):
         return len(first)  # the usual case: an answer changes no token of its prompt
@@ -164,14 +142,7 @@ def common_prefix(rows: Sequence[Sequence[int]]) -> int:
 def _last_tokens(marks: np.ndarray, texts: Sequence[str], ends: np.ndarray, words: WordTokens) -> np.ndarray:
     """(P,) the last token of each prompt's item, counted from the start of its segment; -1 where it is not found.
 
-    Parameters
-    ----------
-    marks
-        (P, 4) see `ccrank.lm.cuts.Mark`.
-    texts, ends
-        The segments, and the last token that covers the last character of each.
-    words
-        The tokens of words.
+    Shapes: marks (P, 4).
     """
     segment, end = marks[:, 1], marks[:, 3]
     sizes = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -222,7 +193,7 @@ def _trials_agree(
             expected.append(tokens)
             continue
         # A long text with one answer shows as much as with all.
-        count = MOST_ANSWERS if len(text) < LONG_TEXT and index in leaders else 1
+        count = MAX_ANSWERS if len(text) < LONG_TEXT and index in leaders else 1
         for answer, tail in list(zip(candidates[index], tails, strict=True))[:count]:
             wholes.append(text + kinds[kind_of[index]].lead + answer)
             expected.append([*tokens, *tail])

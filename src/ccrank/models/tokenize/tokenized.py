@@ -1,18 +1,102 @@
-"""Texts as tokens, and places in them: which belong to a slot, an answer, an item, or the middle of a context."""
+"""Texts and prompts as tokens, and places in them: which tokens belong to a slot, an answer, an item, or a context."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from ccrank.errors import CcrankError
-from ccrank.lm.tokenized import TokenizedPrompt
+from ccrank.models.tokenize.ragged import Ragged
 from ccrank.prompts import Piece, Prompt
+
+Tails = tuple[tuple[int, ...], ...]
+"""The tokens of each candidate of a prompt in its slot."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TokenizedPrompt:
+    """The token ids of a prompt."""
+
+    tokens: tuple[int, ...]
+    """All input tokens, including special ones; for an encoder-decoder model those of the encoder."""
+    slot: int
+    """The position that is read for the answer: in `tokens`, or in `decoder` for encoder-decoder models."""
+    item: int | None
+    """The position of the last token of the last item."""
+    answers: Tails
+    """The tokens of each candidate in the slot."""
+    decoder: tuple[int, ...] = ()
+    """Decoder input before the answer; empty except for encoder-decoder models."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenizedPrompts:
+    """The token ids of P prompts."""
+
+    tokens: Ragged
+    """All input tokens of each prompt."""
+    slots: np.ndarray
+    """(P,) the position that is read for the answer."""
+    items: np.ndarray
+    """(P,) the position of the last token of the last item; -1 where there is none."""
+    tails_of: np.ndarray
+    """(P,) which of `tail_sets` are the candidates' tokens."""
+    tail_sets: tuple[Tails, ...]
+    """The distinct lists of candidates, as tokens."""
+    decoders: Ragged | None = None
+    """Decoder input before the answer, for encoder-decoder models."""
+
+    @classmethod
+    def of(cls, prompts: Sequence[TokenizedPrompt]) -> TokenizedPrompts:
+        """From single prompts."""
+        sets: dict[Tails, int] = {}
+        tails_of = np.array([sets.setdefault(prompt.answers, len(sets)) for prompt in prompts], np.int64)
+        return cls(
+            Ragged.of([prompt.tokens for prompt in prompts]),
+            np.array([prompt.slot for prompt in prompts], np.int64),
+            np.array([-1 if prompt.item is None else prompt.item for prompt in prompts], np.int64),
+            tails_of,
+            tuple(sets),
+            Ragged.of([prompt.decoder for prompt in prompts])
+            if any(prompt.decoder for prompt in prompts)
+            else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+    def __iter__(self) -> Iterator[TokenizedPrompt]:
+        for index in range(len(self)):
+            item = int(self.items[index])
+            yield TokenizedPrompt(
+                tuple(self.tokens[index].tolist()),
+                int(self.slots[index]),
+                None if item < 0 else item,
+                self.tail_sets[self.tails_of[index]],
+                () if self.decoders is None else tuple(self.decoders[index].tolist()),
+            )
+
+    @property
+    def prompts_by_tails(self) -> list[np.ndarray]:
+        """For each of `tail_sets` the prompts that have it."""
+        order = np.argsort(self.tails_of, kind="stable")
+        edges = np.searchsorted(self.tails_of[order], np.arange(len(self.tail_sets) + 1))
+        return [order[start:end] for start, end in itertools.pairwise(edges)]
+
+    @property
+    def tail_lengths(self) -> np.ndarray:
+        """(P,) the length of each prompt's longest candidate; 1 where it has none."""
+        longest: np.ndarray = np.array([max(map(len, tails), default=1) for tails in self.tail_sets] + [1])
+        lengths: np.ndarray = longest[self.tails_of]
+        return lengths
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
     """A tokenized text: ids, and the characters (start, end) that each token covers."""
 
     ids: list[int]
@@ -28,7 +112,7 @@ class EncodedPrompt:
     text: str
 
 
-def token_rows(tokenizer: Any, texts: Sequence[str], special: bool, offsets: bool) -> list[Row]:
+def token_rows(tokenizer: Any, texts: Sequence[str], special: bool, offsets: bool) -> list[TokenRow]:
     """Tokenize texts, with special tokens and with offsets on request."""
     if not texts:
         return []
@@ -42,7 +126,7 @@ def token_rows(tokenizer: Any, texts: Sequence[str], special: bool, offsets: boo
         verbose=False,
     )
     mapping = batch.get("offset_mapping") or [()] * len(texts)
-    return [Row(list(ids), where) for ids, where in zip(batch["input_ids"], mapping, strict=True)]
+    return [TokenRow(list(ids), where) for ids, where in zip(batch["input_ids"], mapping, strict=True)]
 
 
 def check_answers(
@@ -79,7 +163,7 @@ def without_last_blanks(pieces: Sequence[Piece], blanks: str | None = None) -> t
     return tuple(kept)
 
 
-def tail_after(left: Sequence[int], whole: Row, end: int) -> tuple[int, ...] | None:
+def tail_after(left: Sequence[int], whole: TokenRow, end: int) -> tuple[int, ...] | None:
     """The tokens after `left` up to the character `end`; None where a token crosses either boundary."""
     if list(whole.ids[: len(left)]) != list(left):
         return None
@@ -93,7 +177,7 @@ def tail_after(left: Sequence[int], whole: Row, end: int) -> tuple[int, ...] | N
     return tuple(tail)
 
 
-def tokens_of(pieces: Sequence[Piece], row: Row) -> list[tuple[Piece, list[int]]]:
+def tokens_of(pieces: Sequence[Piece], row: TokenRow) -> list[tuple[Piece, list[int]]]:
     """Each piece of user text with the tokens that overlap it."""
     found, end = [], 0
     for piece in pieces:
@@ -108,7 +192,7 @@ def tokens_of(pieces: Sequence[Piece], row: Row) -> list[tuple[Piece, list[int]]
     return found
 
 
-def last_token_of_item(pieces: Sequence[Piece], row: Row, before: int | None = None) -> int | None:
+def last_token_of_item(pieces: Sequence[Piece], row: TokenRow, before: int | None = None) -> int | None:
     """The last token (before position `before`) that overlaps the last item; None without an item or without
     offsets."""
     items = [inside for piece, inside in tokens_of(pieces, row) if piece.role == "item" and inside]
@@ -117,7 +201,7 @@ def last_token_of_item(pieces: Sequence[Piece], row: Row, before: int | None = N
     return max((index for index in items[-1] if before is None or index < before), default=None)
 
 
-def cut_middle(pieces: Sequence[Piece], row: Row, surplus: int) -> set[int] | None:
+def cut_middle(pieces: Sequence[Piece], row: TokenRow, surplus: int) -> set[int] | None:
     """The token positions to drop: the middle of the context, then the middle of the longest items."""
     spans = tokens_of(pieces, row)
     users = [inside for piece, inside in spans if piece.role == "context"]

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.lm.ragged import Ragged, ranges, starts_of
+from ccrank.models.tokenize.ragged import Ragged, ranges, starts_of
 
-MOST_WORDS = 1 << 16
+MAX_WORDS = 1 << 16
 """Words that are remembered; beyond that all are forgotten."""
 
 _CUT = re.compile(r"(?<=\S) (?=\S)")
@@ -42,11 +42,6 @@ def split_words(text: str) -> list[str]:
 def marked_words(texts: Sequence[str]) -> list[str]:
     """The words of all texts, one text after another; the first one of each text follows a mark. A blank at the start
     of a text may follow a mark that is a word of its own.
-
-    Parameters
-    ----------
-    texts
-        Any texts.
     """
     joined = _FIRST + _FIRST.join(texts)
     plain = _NEXT not in joined and joined.count(_FIRST) == len(texts)
@@ -113,13 +108,7 @@ def _last_at(offsets: Sequence[tuple[int, int]], end: int) -> int:
 
 
 class WordTokens:
-    """Remembers the tokens of words.
-
-    Parameters
-    ----------
-    tokenizer
-        A tokenizer of `transformers`.
-    """
+    """Remembers the tokens of words by a tokenizer of `transformers`."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -146,13 +135,7 @@ class WordTokens:
         return list(self.rows([_SAMPLE])[0].flat) == list(whole)
 
     def rows(self, texts: Sequence[str]) -> tuple[Ragged, np.ndarray]:
-        """The tokens of each text, and (texts,) the last token that covers its last character, -1 if none does.
-
-        Parameters
-        ----------
-        texts
-            Any texts.
-        """
+        """The tokens of each text, and (texts,) the last token that covers its last character, -1 if none does."""
         if not texts:
             return Ragged.of([]), np.zeros(0, np.int64)
         words = marked_words(texts)
@@ -174,7 +157,7 @@ class WordTokens:
     def _learned(self, words: Sequence[str]) -> _Table:
         """A table with all of these words."""
         with self._learning:
-            if len(self._table.numbers) > MOST_WORDS:
+            if len(self._table.numbers) > MAX_WORDS:
                 # A new table: another thread may be reading the old one.
                 self._table = _Table()
             table = self._table
@@ -183,13 +166,7 @@ class WordTokens:
             return table
 
     def encode(self, texts: Sequence[str]) -> list[Any]:
-        """The texts as `tokenizers` encodes them, without special tokens.
-
-        Parameters
-        ----------
-        texts
-            Any texts.
-        """
+        """The texts as `tokenizers` encodes them, without special tokens."""
         if not texts:
             return []
         backend = self.tokenizer.backend_tokenizer

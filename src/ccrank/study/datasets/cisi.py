@@ -9,30 +9,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ccrank.datasets.dataset import Dataset, check_choice, shuffled
-from ccrank.datasets.files import DataFile, locate
 from ccrank.errors import CcrankError
-from ccrank.files import json_lines, read_text
+from ccrank.study.datasets.dataset import shuffled
+from ccrank.study.datasets.locate import DataFile, locate
 from ccrank.task import Task, normal_form
+from ccrank.util.files import json_lines, read_text
 
-_FILE = DataFile(
+CANDIDATES = DataFile(
     path="cisi/candidates.jsonl",
     url="https://ir.dcs.gla.ac.uk/resources/test_collections/cisi/",
     sha256=None,
 )
-HALVES = ("all", "choose", "report")
 
 
-def _read(data_dir: str | Path | None = None, *, half: str = "all") -> list[Task]:
+def read(
+    data_dir: str | Path | None = None, *, half: Literal["all", "choose", "report"] = "all"
+) -> list[Task]:
     """`half=choose` has the queries with even places in the file, the first being 0; `half=report` the others."""
-    check_choice("half", half, HALVES)
-    path = locate(_FILE, data_dir)
+    path = locate(CANDIDATES, data_dir)
     tasks = [
         _task(value, f"{path}, line {number}") for number, _, value in json_lines(read_text(path), str(path))
     ]
-    return tasks if half == "all" else tasks[HALVES.index(half) - 1 :: 2]
+    return tasks if half == "all" else tasks[("choose", "report").index(half) :: 2]
 
 
 def _task(value: Any, where: str) -> Task:
@@ -43,7 +43,7 @@ def _task(value: Any, where: str) -> Task:
     if task.query is None or task.values is None or task.first_stage is None:
         raise CcrankError(f"{where}: needs a query, values and bm25")
     ids = shuffled([str(rank) for rank in range(1, len(task.items) + 1)], task.id)
-    order = [int(one) - 1 for one in ids]
+    order = [int(rank) - 1 for rank in ids]
     return replace(
         task,
         items=tuple(task.items[index] for index in order),
@@ -60,29 +60,12 @@ def _without_repeats(value: Any) -> Any:
         return value
     if len({len(value[name]) for name in aligned}) > 1:
         return value
-    places: dict[str, list[int]] = {}
-    for place, item in enumerate(value["items"]):
-        places.setdefault(normal_form(str(item)), []).append(place)
+    copies: dict[str, list[int]] = {}
+    for index, item in enumerate(value["items"]):
+        copies.setdefault(normal_form(str(item)), []).append(index)
     return {
         **value,
-        "items": [value["items"][own[0]] for own in places.values()],
-        "values": [max(value["values"][place] for place in own) for own in places.values()],
-        "bm25": [value["bm25"][own[0]] for own in places.values()],
+        "items": [value["items"][indices[0]] for indices in copies.values()],
+        "values": [max(value["values"][index] for index in indices) for indices in copies.values()],
+        "bm25": [value["bm25"][indices[0]] for indices in copies.values()],
     }
-
-
-DATASET = Dataset(
-    name="cisi",
-    kind="relevance",
-    summary="Abstracts by relevance to a query: the first 30 of BM25, 35 queries on information science",
-    licence="none stated",
-    source=_FILE.url,
-    paper_tasks=None,
-    paper_items=None,
-    departs=(
-        "not in the paper. Of the collection's queries 35 are kept, and of its 1,460 abstracts the first 30 of BM25 "
-        "for each, repeated ones once; relevance is binary"
-    ),
-    read=_read,
-    files=(_FILE,),
-)

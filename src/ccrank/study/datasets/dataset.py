@@ -12,21 +12,21 @@ import inspect
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
-from ccrank.datasets.files import DataFile, DataFolder
 from ccrank.errors import CcrankError
+from ccrank.study.datasets.locate import DataFile, DataFolder
 from ccrank.task import Criterion, Task
-from ccrank.toml import parse_toml
+from ccrank.util.text import did_you_mean
 
-PAPER = "https://arxiv.org/abs/2309.06991"
+MIN_ITEMS = 4
+"""Published lists with fewer items, once ties are removed, are left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
     """One dataset: its metadata, and the function that reads its tasks."""
 
@@ -38,14 +38,15 @@ class Dataset:
     licence: str
     source: str
     """The URL at which it is published."""
-    paper_tasks: int | None
+    paper_tasks: int | None = None
     """The number of tasks in the paper; None for a dataset that is not in the paper."""
-    paper_items: float | None
+    paper_items: float | None = None
     """The mean number of items per task in the paper."""
     departs: str
     """How the tasks differ from the paper's."""
     read: Callable[..., list[Task]]
-    """`read(data_dir, **options)`; use `load`, which validates the options."""
+    """`read(data_dir, **options)`; use `load`, which validates the options by their annotations: bool, int | None for a
+    number of words, else Literal."""
     files: tuple[DataFile | DataFolder, ...] = ()
     """The required data files; empty for packaged datasets."""
 
@@ -57,10 +58,36 @@ class Dataset:
 
     def load(self, data_dir: str | Path | None = None, **options: Any) -> list[Task]:
         """The tasks; the same options give the same tasks in the same order."""
-        if unknown := sorted(set(options) - set(self.options)):
-            known = ", ".join(self.options) or "none"
-            raise CcrankError(f"dataset {self.name!r} has no option {unknown[0]!r}; its options: {known}")
-        return self.read(data_dir, **options)
+        return self.read(data_dir, **self.parse_options(options))
+
+    def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Options as a user wrote them, converted to the types of the defaults; no file is read for that."""
+        known = self.options
+        for name in given:
+            if name not in known:
+                raise CcrankError(
+                    f"dataset {self.name!r} has no option {name!r}; {did_you_mean(name, known)}its options: "
+                    f"{', '.join(known) or 'none'}"
+                )
+        kinds = get_type_hints(self.read)
+        return {
+            name: _parse_option(f"{self.name}.{name}", kinds[name], value) for name, value in given.items()
+        }
+
+
+def _parse_option(where: str, kind: Any, value: Any) -> Any:
+    """One value of an option, from text or as it is; the error names the option with its dataset."""
+    if isinstance(value, str):
+        value = {"none": None, "true": True, "false": False}.get(value.lower(), value)
+    if kind == int | None:
+        words = int(value) if isinstance(value, str) and value.isdecimal() else value
+        if words is not None and (isinstance(words, bool) or not isinstance(words, int) or words < 1):
+            raise CcrankError(f"{where} must be at least 1, or none for all of them, got {words!r}")
+        return words
+    choices = (True, False) if kind is bool else get_args(kind)
+    if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in choices):
+        raise CcrankError(f"{where} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value
 
 
 def counts(tasks: Sequence[Task]) -> tuple[int, float]:
@@ -68,14 +95,6 @@ def counts(tasks: Sequence[Task]) -> tuple[int, float]:
     if not tasks:
         return 0, 0.0
     return len(tasks), sum(len(task.items) for task in tasks) / len(tasks)
-
-
-def packaged_lists(name: str) -> list[dict[str, Any]]:
-    """The lists of a packaged file, as they are written there."""
-    lists: list[dict[str, Any]] = parse_toml(
-        resources.files("ccrank") / "datasets" / "data" / f"{name}.toml"
-    )["list"]
-    return lists
 
 
 def generator_of(task_id: str) -> random.Random:
@@ -111,15 +130,7 @@ def task_of_gold(
 
 def first_words(text: str, words: int | None) -> str:
     """The text with white space collapsed, cut after `words` words; None keeps all of them."""
-    if words is not None and (isinstance(words, bool) or not isinstance(words, int) or words < 1):
-        raise CcrankError(f"words must be at least 1, or None for all of them, got {words!r}")
     split = text.split()
     if words is None or len(split) <= words:
         return " ".join(split)
     return " ".join(split[:words]) + " ..."
-
-
-def check_choice(option: str, value: object, known: Sequence[object]) -> None:
-    """Raise an error for a value that is not one of the choices."""
-    if not any(value is choice or (isinstance(choice, str) and value == choice) for choice in known):
-        raise CcrankError(f"{option} must be one of {', '.join(map(repr, known))}, got {value!r}")

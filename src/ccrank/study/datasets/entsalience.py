@@ -15,31 +15,30 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from ccrank.datasets.dataset import Dataset, first_words, task_of_gold
-from ccrank.datasets.files import DataFile, locate
 from ccrank.errors import CcrankError
-from ccrank.files import read_text
+from ccrank.study.datasets.dataset import MIN_ITEMS, first_words, task_of_gold
+from ccrank.study.datasets.locate import DataFile, locate
 from ccrank.task import Criterion, Task, normal_form
+from ccrank.util.files import read_text
 
 _COMMIT = "8a933bfce43ba0238d3b9e2ca065d41c22205cf5"
 _RAW = f"https://raw.githubusercontent.com/dexter/dexter-datasets/{_COMMIT}/entity-saliency"
-_ARTICLES = DataFile(
+ARTICLES = DataFile(
     path="entsalience/saliency-dataset.json",
     url=f"{_RAW}/saliency-dataset.json",
     sha256="489971b04c3b9e0bf4d787395794af1fc27e542a56a2f9797de383bf0f1e3ae1",
 )
 # The articles identify entities by number; their names are in the comments of the feature file.
-_NAMES = DataFile(
+NAMES = DataFile(
     path="entsalience/saliency.svm.gz",
     url=f"{_RAW}/saliency.svm.gz",
     sha256="0c42273cbc0bea0b0d4b726d61b03aa935ead6777f894abced9945a860ecae3f",
 )
 _CRITERION = Criterion("salience", comparative="more salient", poles=("minor", "major"), category="entity")
-_FEWEST_ITEMS = 4
 
 
-def _read(data_dir: str | Path | None = None, *, words: int | None = 150) -> list[Task]:
-    articles, names = locate(_ARTICLES, data_dir), locate(_NAMES, data_dir)
+def read(data_dir: str | Path | None = None, *, words: int | None = 150) -> list[Task]:
+    articles, names = locate(ARTICLES, data_dir), locate(NAMES, data_dir)
     titles, mentions = _entities(names)
     tasks: list[Task] = []
     for number, line in enumerate(read_text(articles).split("\n"), start=1):
@@ -53,9 +52,9 @@ def _read(data_dir: str | Path | None = None, *, words: int | None = 150) -> lis
         except (ValueError, KeyError, TypeError) as error:
             raise CcrankError(
                 f"{articles}, line {number}: not an article of this dataset ({error!r}); "
-                f"take the file from {_ARTICLES.url}"
+                f"take the file from {ARTICLES.url}"
             ) from None
-        if len(gold) >= _FEWEST_ITEMS:
+        if len(gold) >= MIN_ITEMS:
             context = first_words(text, words)
             tasks.append(task_of_gold(_CRITERION, gold, task_id, context, about={"title": title}))
     return tasks
@@ -73,7 +72,7 @@ def _entities(path: Path) -> tuple[dict[int, str], dict[int, set[str]]]:
                 mentions[int(number)].add(_marked(mention))
     except (OSError, EOFError, ValueError, IndexError) as error:
         raise CcrankError(
-            f"{path} is not the feature file of this dataset ({error}); take it from {_NAMES.url}"
+            f"{path} is not the feature file of this dataset ({error}); take it from {NAMES.url}"
         ) from None
     return titles, mentions
 
@@ -109,21 +108,3 @@ def _gold(
 def _marked(text: str) -> str:
     """The words in lower case, each surrounded by blanks, so that a surface form is counted as whole words."""
     return "".join(f" {word} " for word in re.findall(r"\w+", text.lower()))
-
-
-DATASET = Dataset(
-    name="entsalience",
-    kind="context",
-    summary="Entities of a Wikinews article by their salience to human readers",
-    licence="Apache-2.0; the news texts are from Wikinews, CC BY 2.5",
-    source=f"https://github.com/dexter/dexter-datasets/tree/{_COMMIT}/entity-saliency",
-    paper_tasks=362,
-    paper_items=7.50,
-    departs=(
-        "the paper's 362 tasks of 7.50 items cannot be derived from the public files: without any tie 2 articles "
-        "would remain. Here entities without a known title are dropped and one entity is kept per grade: "
-        "353 tasks of 5.70 items. The context is cut to its first 150 words by default (option `words`)"
-    ),
-    read=_read,
-    files=(_ARTICLES, _NAMES),
-)

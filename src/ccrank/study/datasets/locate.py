@@ -8,31 +8,38 @@ source and moved to the cache only after its checksum has been verified.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import re
-import shutil
 import tarfile
 import tempfile
 import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from email.message import Message
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO
-from urllib.parse import urlsplit
 
 from rich.console import Console
 from rich.progress import Progress
 
 from ccrank.errors import CcrankError
-from ccrank.paths import cache_folder
+from ccrank.util.files import cache_folder, write_atomically
 
 TIMEOUT_SECONDS = 30.0
 _BLOCK = 1 << 16
+_WEB_HANDLERS = (
+    urllib.request.ProxyHandler,
+    urllib.request.UnknownHandler,
+    urllib.request.HTTPHandler,
+    urllib.request.HTTPSHandler,
+    urllib.request.HTTPDefaultErrorHandler,
+    urllib.request.HTTPRedirectHandler,
+    urllib.request.HTTPErrorProcessor,
+)
+"""Those of `urlopen` without ftp, file and data: a redirect cannot leave the web."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +80,8 @@ def data_cache() -> Path:
 
 def locate(wanted: DataFile | DataFolder, data_dir: str | Path | None = None) -> Path:
     """The path of a file or folder of a dataset, downloaded if necessary."""
-    if (found := find(wanted, data_dir)) is not None:
-        return found
+    if (existing := find(wanted, data_dir)) is not None:
+        return existing
     if data_dir is not None:
         raise CcrankError(f"there is no {Path(data_dir) / wanted.path}; {_remedy(wanted, Path(data_dir))}")
     if wanted.sha256 is None:
@@ -85,22 +92,22 @@ def locate(wanted: DataFile | DataFolder, data_dir: str | Path | None = None) ->
 def find(wanted: DataFile | DataFolder, data_dir: str | Path | None = None) -> Path | None:
     """The path of an existing file or folder of a dataset; None if there is none."""
     if data_dir is not None:
-        folder = Path(data_dir).expanduser()
-        if not folder.is_dir():
+        folders = [Path(data_dir).expanduser()]
+        if not folders[0].is_dir():
             raise CcrankError(f"the data folder {data_dir} does not exist or is not a folder")
-        places = [folder]
     else:
-        named = os.environ.get("CCRANK_DATA")
-        if named and not Path(named).expanduser().is_dir():
-            raise CcrankError(
-                f"the variable CCRANK_DATA is set to {named}, which is not a folder; set it to the folder of your "
-                f"data files, or unset it to use {data_cache()}"
-            )
-        places = [Path(named).expanduser(), data_cache()] if named else [data_cache()]
-    for place in places:
-        path = place / wanted.path
+        folders = [data_cache()]
+        if named := os.environ.get("CCRANK_DATA"):
+            folders.insert(0, Path(named).expanduser())
+            if not folders[0].is_dir():
+                raise CcrankError(
+                    f"the variable CCRANK_DATA is set to {named}, which is not a folder; set it to the folder of your "
+                    f"data files, or unset it to use {data_cache()}"
+                )
+    for folder in folders:
+        path = folder / wanted.path
         if isinstance(wanted, DataFolder):
-            if next(path.glob(wanted.holds), None) is not None:
+            if _holds_data(path, wanted):
                 return path
             continue
         for candidate in (path, *(path.with_name(name) for name in wanted.other_names)):
@@ -118,6 +125,10 @@ def digest_of(contents: Iterable[tuple[str, bytes]]) -> str:
     return digest.hexdigest()
 
 
+def _holds_data(path: Path, wanted: DataFolder) -> bool:
+    return next(path.glob(wanted.holds), None) is not None
+
+
 def _remedy(wanted: DataFile | DataFolder, folder: Path) -> str:
     return (
         f"put it at {folder / wanted.path}, or set CCRANK_DATA to a folder that contains {wanted.path}; "
@@ -128,16 +139,15 @@ def _remedy(wanted: DataFile | DataFolder, folder: Path) -> str:
 def _download(wanted: DataFile | DataFolder, cache: Path) -> Path:
     target = cache / wanted.path
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache, prefix=".download-") as scratch:
-            fetched = Path(scratch) / "fetched"
-            _fetch(wanted.url, fetched)
-            ready = Path(scratch) / "ready"
-            if isinstance(wanted, DataFolder):
-                _unpack_folder(wanted, fetched, ready)
-            else:
-                _unpack_file(wanted, fetched, ready)
-            _move(wanted, ready, target)
+        fetched = _fetch(wanted.url)
+        if isinstance(wanted, DataFolder):
+            contents = _unpacked_folder(wanted, fetched)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _write_folder(wanted, contents, target)
+        else:
+            content = _unpacked_file(wanted, fetched)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(target, content)
     except CcrankError as error:
         raise CcrankError(f"cannot download {wanted.path}: {error}; {_remedy(wanted, cache)}") from None
     except (OSError, HTTPException, zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError) as error:
@@ -150,80 +160,48 @@ def _download(wanted: DataFile | DataFolder, cache: Path) -> Path:
     return target
 
 
-def _move(wanted: DataFile | DataFolder, ready: Path, target: Path) -> None:
-    try:
-        ready.replace(target)
-    except OSError:
-        # A folder cannot replace a non-empty one; that is fine if another process has just created it.
-        if not (isinstance(wanted, DataFolder) and next(target.glob(wanted.holds), None) is not None):
-            raise
-
-
-class _WebRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but only to http and https."""
-
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: Message,  # type: ignore[override]
-        newurl: str,
-    ) -> urllib.request.Request | None:
-        _check_scheme(newurl)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
-
-
-def _check_scheme(url: str) -> None:
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise CcrankError(f"{url} is not an http or https address")
-
-
-def _fetch(url: str, target: Path) -> None:
-    _check_scheme(url)
+def _fetch(url: str) -> bytes:
+    opener = urllib.request.OpenerDirector()
+    for handler in _WEB_HANDLERS:
+        opener.add_handler(handler())
     request = urllib.request.Request(url, headers={"User-Agent": "ccrank"})
-    opener = urllib.request.build_opener(_WebRedirects)
+    blocks: list[bytes] = []
     with (
         opener.open(request, timeout=TIMEOUT_SECONDS) as response,
-        target.open("wb") as file,
         Progress(console=Console(stderr=True), transient=True) as progress,
     ):
         length = response.headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
         bar = progress.add_task(f"downloading {url.rsplit('/', 1)[-1]}", total=expected)
-        received = 0
         while block := response.read(_BLOCK):
-            file.write(block)
-            received += len(block)
-            progress.update(bar, completed=received)
-    if expected is not None and received < expected:
-        raise CcrankError(f"{url} ended after {received} of {expected} bytes")
+            blocks.append(block)
+            progress.update(bar, advance=len(block))
+    content = b"".join(blocks)
+    if expected is not None and len(content) < expected:
+        raise CcrankError(f"{url} ended after {len(content)} of {expected} bytes")
+    return content
 
 
-def _unpack_file(wanted: DataFile, fetched: Path, ready: Path) -> None:
-    if wanted.zipped is None:
-        seen = [_digest_of_file(fetched)]
-        if seen[0] == wanted.sha256:
-            fetched.replace(ready)
-            return
-    else:
-        seen = []
-        with zipfile.ZipFile(fetched) as archive:
-            for member in archive.infolist():
-                if member.is_dir() or not member.filename.endswith(wanted.zipped):
-                    continue
-                with archive.open(member) as source, ready.open("wb") as file:
-                    shutil.copyfileobj(source, file)
-                seen.append(_digest_of_file(ready))
-                if seen[-1] == wanted.sha256:
-                    return
+def _unpacked_file(wanted: DataFile, fetched: bytes) -> bytes:
+    """The file itself, or the one in a zip, that has the checksum."""
+    seen = []
+    for content in [fetched] if wanted.zipped is None else _files_in_zip(fetched, wanted.zipped):
+        seen.append(hashlib.sha256(content).hexdigest())
+        if seen[-1] == wanted.sha256:
+            return content
     raise _wrong_checksum(wanted, seen)
 
 
-def _unpack_folder(wanted: DataFolder, fetched: Path, ready: Path) -> None:
+def _files_in_zip(fetched: bytes, ending: str) -> Iterator[bytes]:
+    with zipfile.ZipFile(io.BytesIO(fetched)) as archive:
+        for member in archive.infolist():
+            if not member.is_dir() and member.filename.endswith(ending):
+                yield archive.read(member)
+
+
+def _unpacked_folder(wanted: DataFolder, fetched: bytes) -> dict[str, bytes]:
     contents: dict[str, bytes] = {}
-    with tarfile.open(fetched, "r:gz") as archive:
+    with tarfile.open(fileobj=io.BytesIO(fetched), mode="r:gz") as archive:
         for member in archive:
             match = re.fullmatch(wanted.members, member.name)
             source = archive.extractfile(member) if match and member.isfile() else None
@@ -231,18 +209,23 @@ def _unpack_folder(wanted: DataFolder, fetched: Path, ready: Path) -> None:
                 contents[match[1]] = source.read()
     if (seen := digest_of(contents.items())) != wanted.sha256:
         raise _wrong_checksum(wanted, [seen] if contents else [])
-    for name, content in contents.items():
-        path = ready / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    return contents
 
 
-def _digest_of_file(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
+def _write_folder(wanted: DataFolder, contents: dict[str, bytes], target: Path) -> None:
+    """Write the files next to the target, then move them there together."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".download-") as scratch:
+        ready = Path(scratch) / "ready"
+        for name, content in contents.items():
+            path = ready / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        try:
+            ready.replace(target)
+        except OSError:
+            # A folder cannot replace a non-empty one; that is fine if another process has just created it.
+            if not _holds_data(target, wanted):
+                raise
 
 
 def _wrong_checksum(wanted: DataFile | DataFolder, seen: list[str]) -> CcrankError:

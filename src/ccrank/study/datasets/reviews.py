@@ -1,4 +1,4 @@
-"""Reviews of one product or company, one for each number of stars.
+"""Reviews of one product or company, one for each number of stars, as items or under letters in the context.
 
 The paper uses TrustPilot (Hovy et al. 2015); where that file is not available, reviews of women's clothing replace it.
 The k-th task of a product consists of its k-th review of each number of stars, in file order; reviews whose text (as
@@ -17,22 +17,21 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from ccrank.datasets.dataset import Dataset, check_choice, first_words, generator_of, task_of_gold
-from ccrank.datasets.files import DataFile, find, locate
 from ccrank.errors import CcrankError
-from ccrank.files import read_text
+from ccrank.study.datasets.dataset import first_words, generator_of, task_of_gold
+from ccrank.study.datasets.locate import DataFile, find, locate
 from ccrank.task import Criterion, Task, normal_form
+from ccrank.util.files import read_text
 
-_CLOTHING_COMMIT = "31a3d4bdcaf1499e4a8bfc74d4b935280a616d91"
-_CLOTHING_REPOSITORY = "MichalSzopinski00/The-Best-Classifier"
-_CLOTHING = DataFile(
+CLOTHING = DataFile(
     path="reviews/womens-clothing.csv",
     url=(
-        f"https://raw.githubusercontent.com/{_CLOTHING_REPOSITORY}/{_CLOTHING_COMMIT}"
-        "/womens-ecommerce-clothing-reviews.zip"
+        "https://raw.githubusercontent.com/MichalSzopinski00/The-Best-Classifier/"
+        "31a3d4bdcaf1499e4a8bfc74d4b935280a616d91/womens-ecommerce-clothing-reviews.zip"
     ),
     sha256="bd93cc515747ad1f87b8bc863c9e40da758509e6db6506a96d06976e61e36ee0",
     zipped=".csv",
@@ -56,35 +55,46 @@ _TRUSTPILOT = DataFile(
 _CRITERION = Criterion(
     "sentiment", comparative="more positive", poles=("negative", "positive"), category="review"
 )
+_STANCE = replace(_CRITERION, name="stance")
 _STARS = (1, 2, 3, 4, 5)
 
 Reviews = Iterable[tuple[str, int, str]]
 """(product, stars, text) of each review."""
 
 
-def _read(
+def read(
     data_dir: str | Path | None = None,
     *,
-    source: str = "auto",
-    form: str = "inline",
+    source: Literal["auto", "clothing", "trustpilot"] = "auto",
+    form: Literal["inline", "context"] = "inline",
     disjoint: bool = False,
     words: int | None = 60,
 ) -> list[Task]:
-    check_choice("form", form, ("inline", "context"))
-    make = _inline if form == "inline" else _in_context
-    return [make(*one) for one in stars_by_product(data_dir, source, disjoint, words)]
+    tasks = _stars_by_product(data_dir, source, disjoint, words)
+    if form == "inline":
+        return [task_of_gold(_CRITERION, gold, task_id, about=about) for gold, task_id, about in tasks]
+    return [_lettered(_CRITERION, "review {}: {}", *task) for task in tasks]
 
 
-def stars_by_product(
+def read_letters(
+    data_dir: str | Path | None = None,
+    *,
+    source: Literal["auto", "clothing", "trustpilot"] = "auto",
+    disjoint: bool = False,
+    words: int | None = 60,
+) -> list[Task]:
+    return [
+        _lettered(_STANCE, "{}: {}", *task) for task in _stars_by_product(data_dir, source, disjoint, words)
+    ]
+
+
+def _stars_by_product(
     data_dir: str | Path | None, source: str, disjoint: bool, words: int | None
 ) -> Iterator[tuple[dict[str, float], str, dict[str, Any]]]:
     """(text → stars, id, about) of each task."""
-    check_choice("source", source, ("auto", "clothing", "trustpilot"))
-    check_choice("disjoint", disjoint, (False, True))
     if source == "auto":
         source = "clothing" if find(_TRUSTPILOT, data_dir) is None else "trustpilot"
-    first_words("", words)  # validates `words` before any file is read
-    path = locate(_TRUSTPILOT if source == "trustpilot" else _CLOTHING, data_dir)
+    path = locate(_TRUSTPILOT if source == "trustpilot" else CLOTHING, data_dir)
     for product, by_stars in _by_product(_OPEN[source](path), words).items():
         for k in range(min(map(len, by_stars)) if disjoint else 1):
             task_id = f"{source}-{product}-{k + 1}" if disjoint else f"{source}-{product}"
@@ -104,27 +114,20 @@ def _by_product(reviews: Reviews, words: int | None) -> dict[str, list[list[str]
     return {product: by_stars for product, by_stars in texts.items() if all(by_stars)}
 
 
-def _inline(gold: dict[str, float], task_id: str, about: dict[str, Any]) -> Task:
-    return task_of_gold(_CRITERION, gold, task_id, about=about)
-
-
-def _in_context(gold: dict[str, float], task_id: str, about: dict[str, Any]) -> Task:
-    """The context lists the reviews under the names that are ranked: "review A: …"."""
-    letters, texts = lettered(gold, task_id)
-    names = [f"review {letter}" for letter in letters]
-    context = "\n".join(f"{name}: {text}" for name, text in zip(names, texts, strict=True))
-    return Task(_CRITERION, tuple(names), context, tuple(gold[text] for text in texts), task_id, about)
-
-
-def lettered(gold: dict[str, float], task_id: str) -> tuple[list[str], list[str]]:
-    """Letters A, B, … and the texts under them, in random order.
+def _lettered(
+    criterion: Criterion, line: str, gold: dict[str, float], task_id: str, about: dict[str, Any]
+) -> Task:
+    """A context of the reviews under letters, in random order, each written as `line`; the items are "review A", ….
 
     The order is not balanced against gold, as that of items is elsewhere: a method that follows the letters would then
     have a |τ| below chance.
     """
     texts = sorted(gold, key=lambda text: -gold[text])
     generator_of(task_id).shuffle(texts)
-    return [chr(ord("A") + place) for place in range(len(texts))], texts
+    letters = [chr(ord("A") + index) for index in range(len(texts))]
+    context = "\n".join(line.format(letter, text) for letter, text in zip(letters, texts, strict=True))
+    items = tuple(f"review {letter}" for letter in letters)
+    return Task(criterion, items, context, tuple(gold[text] for text in texts), task_id, about)
 
 
 def _clothing(path: Path) -> Iterator[tuple[str, int, str]]:
@@ -134,7 +137,7 @@ def _clothing(path: Path) -> Iterator[tuple[str, int, str]]:
         if stars is None or row.get("Clothing ID") is None or row.get("Review Text") is None:
             raise CcrankError(
                 f"{path}, line {rows.line_num}: not a review of this dataset, which has a Clothing ID, a Rating "
-                f"from 1 to 5 and a Review Text; take the file from {_CLOTHING.url}"
+                f"from 1 to 5 and a Review Text; take the file from {CLOTHING.url}"
             )
         yield row["Clothing ID"], stars, row["Review Text"]
 
@@ -201,24 +204,3 @@ def _lines_of(path: Path) -> Iterator[Iterable[str]]:
 
 
 _OPEN = {"clothing": _clothing, "trustpilot": _trustpilot}
-
-DATASET = Dataset(
-    name="reviews",
-    kind="context",
-    summary="Five reviews of one product, with one to five stars, by how positive they are",
-    licence=(
-        "clothing: given as CC0 by secondary pages of the Kaggle set nicapotato/womens-ecommerce-clothing-reviews; "
-        "TrustPilot: none stated"
-    ),
-    source=f"https://github.com/{_CLOTHING_REPOSITORY}/tree/{_CLOTHING_COMMIT}",
-    paper_tasks=805,
-    paper_items=5.0,
-    departs=(
-        "the paper uses TrustPilot, US; that file is read if it is in the data folder. Otherwise women's clothing "
-        "reviews are used: 143 tasks, or 659 with `disjoint`. Each review is an item; `reviews-letters` has the "
-        "paper's form, reviews under letters in the context. A review is cut to its first 60 words unless "
-        "the option `words` is set"
-    ),
-    read=_read,
-    files=(_CLOTHING,),
-)

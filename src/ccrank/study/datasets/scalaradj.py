@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ccrank.datasets.dataset import Dataset, task_of_gold
-from ccrank.datasets.files import DataFolder, locate
 from ccrank.errors import CcrankError
-from ccrank.files import read_text
+from ccrank.study.datasets.dataset import MIN_ITEMS, task_of_gold
+from ccrank.study.datasets.locate import DataFolder, locate
 from ccrank.task import Criterion, Task, normal_form
+from ccrank.util.files import read_text
 
 _COLLECTIONS = ("crowd", "demelo", "wilkinson")
 _COMMIT = "b6c4194285e3fa6324aec0babe17b3c3c65038e1"
-_FOLDER = DataFolder(
+RANKINGS = DataFolder(
     path="scalaradj",
     url=f"https://codeload.github.com/ainagari/scalar_adjs/tar.gz/{_COMMIT}",
     sha256="b0a26d5832bb87c1cb69e56255bd9df91a5561987763e7e3a85b5a7bace42c93",
@@ -27,11 +27,10 @@ _FOLDER = DataFolder(
 _CRITERION = Criterion(
     "intensity", comparative="more intense", poles=("mild", "intense"), category="adjective"
 )
-_FEWEST_ITEMS = 4
 
 
-def _read(data_dir: str | Path | None = None) -> list[Task]:
-    folder = locate(_FOLDER, data_dir)
+def read(data_dir: str | Path | None = None) -> list[Task]:
+    folder = locate(RANKINGS, data_dir)
     tasks: list[Task] = []
     seen: set[tuple[str, ...]] = set()
     for collection in _COLLECTIONS:
@@ -39,12 +38,12 @@ def _read(data_dir: str | Path | None = None) -> list[Task]:
         if not paths:
             raise CcrankError(
                 f"there are no rankings in {folder / collection / 'gold_rankings'}; "
-                f"get that folder from {_FOLDER.url}"
+                f"get that folder from {RANKINGS.url}"
             )
         for path in paths:
             scale = _scale(path)
             words = tuple(scale)
-            if len(words) < _FEWEST_ITEMS or words in seen:
+            if len(words) < MIN_ITEMS or words in seen:
                 continue
             seen.add(words)
             about = {"collection": collection, "file": path.name}
@@ -64,20 +63,3 @@ def _scale(path: Path) -> dict[str, float]:
         except ValueError:
             raise CcrankError(f"{path}, line {number}: {line!r} is not `level<TAB>word`") from None
     return {word: level for level, word in sorted(levels.items())}
-
-
-DATASET = Dataset(
-    name="scalaradj",
-    kind="facts",
-    summary="Adjectives of one half-scale by intensity: warm, hot, overheated, stifling",
-    licence="none stated in the repository; part of its data is from acocos/scalar-adj (MIT)",
-    source=f"https://github.com/ainagari/scalar_adjs/tree/{_COMMIT}/data",
-    paper_tasks=38,
-    paper_items=4.47,
-    departs=(
-        "the paper's 38 tasks cannot be derived from the public files. Here one word is kept per level and "
-        "identical scales are merged: 39 tasks; discarding every scale that has a tie would leave 26"
-    ),
-    read=_read,
-    files=(_FOLDER,),
-)

@@ -21,16 +21,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ccrank.datasets.dataset import Dataset, check_choice, task_of_gold
-from ccrank.datasets.files import DataFile, locate
 from ccrank.errors import CcrankError
-from ccrank.files import read_text
+from ccrank.study.datasets.dataset import MIN_ITEMS, task_of_gold
+from ccrank.study.datasets.locate import DataFile, locate
 from ccrank.task import Criterion, Task, normal_form
-from ccrank.toml import parse_toml
+from ccrank.util.files import parse_toml, read_text
 
 _COMMIT = "695fe86dd524bd09e5f4569475d85decef9abc09"
 _REPOSITORY = "niklasstoehr/contrast-consistent-ranking"
-_LISTS = DataFile(
+LISTS = DataFile(
     path="wikilists/WikiLists Rankings.csv",
     url=f"https://raw.githubusercontent.com/{_REPOSITORY}/{_COMMIT}/WikiLists%20Rankings.csv",
     sha256="51a6f402db404a39178709e0f27fb01d5022704d11b6ffc0f623782794527618",
@@ -43,22 +42,20 @@ _NOTES = {
     "type": "Type",
     "theme": "Theme",
 }
-_FEWEST_ITEMS = 4
-_MOST_ITEMS = 10
+_MAX_ITEMS = 10
 
 
-def _read(data_dir: str | Path | None = None, *, turn: bool = True) -> list[Task]:
-    check_choice("turn", turn, (True, False))
-    path = locate(_LISTS, data_dir)
-    wording = parse_toml(files("ccrank.datasets") / "data" / "wikilists.toml")
+def read(data_dir: str | Path | None = None, *, turn: bool = True) -> list[Task]:
+    path = locate(LISTS, data_dir)
+    wording = parse_toml(files("ccrank.study.datasets") / "data" / "wikilists.toml")
     tasks: list[Task] = []
     rows = csv.DictReader(io.StringIO(read_text(path), newline=""))
     for column in _COLUMNS:
         if column not in (rows.fieldnames or ()):
-            raise CcrankError(f"{path} has no column {column!r}; take the file from {_LISTS.url}")
+            raise CcrankError(f"{path} has no column {column!r}; take the file from {LISTS.url}")
     for row in rows:
-        order = _entries(row["List"], wording["repair"].get(row["Full name"], {}))[:_MOST_ITEMS]
-        if len(order) < _FEWEST_ITEMS:
+        order = _entries(row["List"], wording["repair"].get(row["Full name"], {}))[:_MAX_ITEMS]
+        if len(order) < MIN_ITEMS:
             continue
         if turn and row["Ordering"] in wording["against"]:
             order.reverse()
@@ -100,21 +97,3 @@ def _entries(joined: str, repair: dict[str, list[str]]) -> list[str]:
 def _slug(name: str) -> str:
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     return "-".join(re.findall(r"[a-z0-9]+", plain.lower().replace("'", "")))
-
-
-DATASET = Dataset(
-    name="wikilists",
-    kind="facts",
-    summary="Lists of facts about the world: countries by size, presidents by date, buildings by height",
-    licence="none stated in the repository; the lists are from Wikipedia, CC BY-SA",
-    source=f"https://github.com/{_REPOSITORY}/tree/{_COMMIT}",
-    paper_tasks=69,
-    paper_items=9.23,
-    departs=(
-        "same lists, same counts. 15 lists whose comparative points against their quantity (earlier, lower, "
-        "closer, softer, less) are reversed, which does not change |τ|; the criteria are worded as whole phrases; "
-        "three names of one mountain are merged into one item and five entries are corrected"
-    ),
-    read=_read,
-    files=(_LISTS,),
-)

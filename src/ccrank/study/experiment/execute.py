@@ -11,42 +11,38 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.aggregate import margins_of_pairs
 from ccrank.api import rank_tasks
-from ccrank.errors import CcrankWarning
-from ccrank.experiment.choice import SINGLE
-from ccrank.experiment.units import TaskSet, Unit
-from ccrank.lm.reader import Progress
+from ccrank.errors import CcrankWarning, isolate_failures
+from ccrank.methods.probe_pipeline.fitting import ProbeSpec, check_scores, fit_layers
+from ccrank.methods.probe_pipeline.probe_rankers import seeds_agree
+from ccrank.methods.probe_pipeline.states import TaskStates, blocks
+from ccrank.methods.probing.batch import ordered_pairs
+from ccrank.methods.probing.objectives import Settings
 from ccrank.metrics import evaluate, pair_accuracy
-from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy, chance_pairs
-from ccrank.probe_pipeline import ProbeSpec, TaskStates, closest_layer, fit_layers
-from ccrank.probe_pipeline.fitting import check_scores
-from ccrank.probe_pipeline.rankers import seeds_agree
-from ccrank.probe_pipeline.states import blocks
-from ccrank.probing.batch import ordered_pairs
-from ccrank.probing.objectives import Settings
+from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy, chance_pair_accuracy
+from ccrank.metrics.pairwise import margins_of_pairs
+from ccrank.models.reading import Progress
+from ccrank.models.remote import OpenModel
 from ccrank.prompts import Templates
 from ccrank.ranking import Ranking, from_canonical, margins_from_canonical
-from ccrank.recoverable import isolate_failures
-from ccrank.remote import OpenModel
+from ccrank.study.experiment.method_spec import SINGLE
+from ccrank.study.experiment.units import TaskSet, Unit
 from ccrank.task import Task
 
 BLOCK_COMPARISONS = 2048
-
-Row = dict[str, Any]
 
 
 @dataclass
 class Outcome:
     """The result of a unit."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     """Task id → reason."""
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredTask:
     """One task's scores for one seed and layer."""
 
     task: Task
@@ -95,7 +91,7 @@ def run_method(
             single = unit.choice.split == SINGLE and ranking.runs is not None
             runs = ranking.runs if single and ranking.runs is not None else [ranking.scores]
             for run, scores in enumerate(runs):
-                scored = Scored(
+                scored = ScoredTask(
                     ranking.task,
                     scores,
                     seed=run,
@@ -128,15 +124,13 @@ def run_probe(
     spec = ProbeSpec(choice.name, choice.seeds(seeds), settings, choice.protocol, device)
     layers, failures = fit_layers(sorted_tasks, states, spec, isolate=True)
     outcome = Outcome(failures={task_set.tasks[index].id: reason for index, reason in failures.items()})
-    if states.anchors is not None:
-        layers = [closest_layer(layers, states.anchors)]
     place = {index: position for position, index in enumerate(states.tasks)}
     for one in layers:
         for fit in one.tasks:
             agree = seeds_agree(fit.scores)
             for place_of_seed, (seed, values) in enumerate(zip(spec.seeds, fit.scores, strict=True)):
                 margins = None if fit.pairs is None else _margins(fit.pairs[place_of_seed], values)
-                scored = Scored(
+                scored = ScoredTask(
                     task_set.tasks[fit.index],
                     from_canonical(values, orders[fit.index]),
                     one.layer,
@@ -156,7 +150,7 @@ def _margins(predictions: np.ndarray, scores: np.ndarray) -> np.ndarray:
     return margins_of_pairs(len(scores), ordered_pairs(len(scores)), predictions - 0.5)
 
 
-def row_of(unit: Unit, kind: str, scored: Scored) -> Row:
+def row_of(unit: Unit, kind: str, scored: ScoredTask) -> dict[str, Any]:
     """One row of results; metrics are NaN for a task without gold."""
     task, count = scored.task, len(scored.task.items)
     # Grades of relevance have ties: `ccrank results` gives the metrics of retrieval instead, from the scores.
@@ -186,7 +180,7 @@ def row_of(unit: Unit, kind: str, scored: Scored) -> Row:
         "chance_free_accuracy": chance_free_accuracy(count),
         "pair_accuracy": agree,
         "free_pair_accuracy": max(agree, 1 - agree),
-        "chance_free_pair_accuracy": chance_pairs(answers) if answers else math.nan,
+        "chance_free_pair_accuracy": chance_pair_accuracy(answers) if answers else math.nan,
         "consistency": float(scored.consistency),
         "distinct_tokens": scored.distinct_tokens,
         "seconds": scored.seconds,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.methods import Method, get_method
-from ccrank.probe_pipeline.fitting import PROTOCOLS
-from ccrank.probing.objectives import Settings
-from ccrank.probing.sub_batches import SUB_BATCHES
+from ccrank.methods.probe_pipeline.fitting import PROTOCOLS
+from ccrank.methods.probing.objectives import Settings
+from ccrank.methods.probing.sub_batches import SUB_BATCHES
+from ccrank.methods.registry import Method, get_method
 
 SETTINGS = tuple(Settings.__dataclass_fields__)
 SINGLE = "single"
@@ -18,10 +18,10 @@ SINGLE = "single"
 
 
 @dataclass(frozen=True)
-class Choice:
+class MethodSpec:
     """One method with one split.
 
-    >>> [str(choice) for choice in Choice.parse("pca@embeddings")]
+    >>> [str(choice) for choice in MethodSpec.parse("pca@embeddings")]
     ['pca@embeddings']
     """
 
@@ -95,22 +95,22 @@ class Choice:
         return parsed if self.sub_batch == "none" else {**parsed, "sub_batch": self.sub_batch}
 
     @classmethod
-    def parse(cls, text: str) -> list[Choice]:
-        """The choices that a study's entry stands for; a supervised probe without a split is all three splits."""
+    def parse(cls, text: str) -> list[MethodSpec]:
+        """The methods that a study's entry stands for; a supervised probe without a split is all three splits."""
         head, colon, split = text.strip().partition(":")
-        name, at, where = head.partition("@")
+        name, at, variant = head.partition("@")
         method = get_method(name)
         probe = method.objective
         if not method.for_studies:
             raise CcrankError(
                 f"{name} needs a probe file and cannot be run in studies; use `ccrank rank --method {name}`"
             )
-        sub_batch = where if name in SUB_BATCHES and where == SUB_BATCHES[name].name else "none"
-        embeddings = where == "embeddings" and probe is not None and probe.prompt == "single"
+        sub_batch = variant if name in SUB_BATCHES and variant == SUB_BATCHES[name].name else "none"
+        embeddings = variant == "embeddings" and probe is not None and probe.prompt == "single"
         if at and sub_batch == "none" and not embeddings:
             raise CcrankError(
                 f"{text!r}: a suffix with @ is @embeddings, for probes on single items, or "
-                + ", ".join(f"{one}@{two.name}" for one, two in SUB_BATCHES.items())
+                + ", ".join(f"{probe_name}@{batch.name}" for probe_name, batch in SUB_BATCHES.items())
             )
         if sub_batch != "none" and colon and split != "same-task":
             raise CcrankError(f"{text!r}: sub-batches are for the split same-task")
@@ -120,17 +120,14 @@ class Choice:
             raise CcrankError(f"{text!r}: {method.name} is not trained and has no split")
         if colon and split not in PROTOCOLS:
             raise CcrankError(f"{text!r}: a split must be one of {', '.join(PROTOCOLS)}, not {split!r}")
-        if colon and probe is not None and not probe.supervised and split == "leave-one-out":
-            # Without labels nothing can leak, and unsupervised probes have no common direction to place an item on.
+        if probe is not None and not probe.supervised and split == "leave-one-out":
+            # Without labels nothing can leak, and unsupervised probes have no common direction for an item.
             raise CcrankError(
                 f"{text!r}: leave-one-out is for supervised probes; use same-task or across-tasks"
             )
-        if colon:
-            if probe is not None and probe.loss is None and split == "same-task":
-                split = "none"
-            splits: tuple[str, ...] = (split,)
-        elif probe is None or probe.loss is None:
+        splits: Sequence[str] = (split or "same-task",)
+        if probe is None or (probe.loss is None and splits == ("same-task",)):
             splits = ("none",)
-        else:
-            splits = PROTOCOLS if probe.supervised else ("same-task",)
-        return [cls(name, one, embeddings, sub_batch) for one in splits]
+        elif probe.supervised and not colon:
+            splits = PROTOCOLS
+        return [cls(name, split, embeddings, sub_batch) for split in splits]

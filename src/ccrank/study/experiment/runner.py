@@ -8,15 +8,26 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from ccrank.errors import CcrankError, UnavailableError
-from ccrank.experiment.environment import record_environment, record_model
-from ccrank.experiment.execute import Outcome, run_method, run_probe
-from ccrank.experiment.folder import StudyFolder
-from ccrank.experiment.servers import (
-    LeftOut,
+from ccrank.errors import RECOVERABLE_ERRORS, CcrankError, UnavailableError, reason_of
+from ccrank.methods.probe_pipeline.probe_rankers import training_device
+from ccrank.methods.probe_pipeline.states import TaskStates, read_states
+from ccrank.methods.probing.objectives import Settings
+from ccrank.models import Cost, Reader, ReadingCache
+from ccrank.models.capacity import tokens_per_second
+from ccrank.models.load.hub import stored_depth
+from ccrank.models.reader_like import parse_layers
+from ccrank.models.remote import OpenModel, RemoteReader, is_remote
+from ccrank.models.remote.address import check_options
+from ccrank.prompts import Templates
+from ccrank.ranking import canonical
+from ccrank.reader_options import ReaderOptions
+from ccrank.study.experiment.execute import Outcome, run_method, run_probe
+from ccrank.study.experiment.servers import (
+    LeftOutMethod,
     check_methods,
     notices,
     open_server,
@@ -24,8 +35,9 @@ from ccrank.experiment.servers import (
     with_names,
     without,
 )
-from ccrank.experiment.study import Study
-from ccrank.experiment.units import (
+from ccrank.study.experiment.study import Study
+from ccrank.study.experiment.study_folder import StudyFolder, record_environment, record_model
+from ccrank.study.experiment.units import (
     CHARACTERS_PER_TOKEN,
     TaskSet,
     Unit,
@@ -33,24 +45,12 @@ from ccrank.experiment.units import (
     plan_units,
     weight,
 )
-from ccrank.lm import Cost, Reader, ReadingCache
-from ccrank.lm.layers import parse_layers
-from ccrank.lm.speed import tokens_per_second
-from ccrank.probe_pipeline import StateRequest, TaskStates, add_anchors, read_states
-from ccrank.probe_pipeline.rankers import training_device
-from ccrank.probing.objectives import Settings
-from ccrank.prompts import Templates
-from ccrank.ranking import canonical
-from ccrank.reader_options import ReaderOptions
-from ccrank.recoverable import RECOVERABLE_ERRORS, reason_of
-from ccrank.remote import OpenModel, RemoteReader, is_remote
-from ccrank.remote.options import check_options
-from ccrank.results.schema import FAILURES
+from ccrank.study.results.load import FAILURES
 
 OpenReader = Callable[[str], OpenModel]
 
 
-class Watcher:
+class StudyWatcher:
     """Receives the progress of a study; the base class ignores it."""
 
     def begin(self, units: int, done: int, weight: float) -> None:
@@ -60,7 +60,7 @@ class Watcher:
         """A status message."""
 
     def expect(self, model: str, units: int, seconds: float) -> None:
-        """A model is loaded, and its units are expected to take about so long."""
+        """A model is loaded; `seconds` is the expected time of its units."""
 
     def start(self, unit: Unit) -> None:
         """A unit starts."""
@@ -81,7 +81,7 @@ class StudyReport:
     rows: int
     failures: list[dict[str, Any]]
     seconds: float
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOutMethod, ...] = ()
     """Methods that models behind servers cannot run."""
 
 
@@ -93,7 +93,7 @@ def run_study(
     cache: ReadingCache | Path | str | None = None,
     force_new: bool = False,
     retry: bool = False,
-    watcher: Watcher | None = None,
+    watcher: StudyWatcher | None = None,
     open_reader: OpenReader | None = None,
 ) -> StudyReport:
     """Run the units that a study's folder does not contain yet, then write its table.
@@ -105,7 +105,7 @@ def run_study(
     study says so (`skip_unsupported`).
     """
     start = time.perf_counter()
-    folder, watcher = StudyFolder(out), watcher or Watcher()
+    folder, watcher = StudyFolder(out), watcher or StudyWatcher()
     check_options(study.models, ReaderOptions(**study.reader))
     sets = load_task_sets(study, data_dir)
     left_out = unsupported(study, sets)
@@ -113,6 +113,8 @@ def run_study(
     study = with_names(study)
     left_out = unsupported(study, sets)
     units = without(plan_units(study, sets), left_out)
+    if open_reader is None and (force_new or not folder.exists()):
+        check_models(study)
     with folder.locked():
         folder.begin(study, sets, force_new)
         if retry:
@@ -129,9 +131,9 @@ def run_study(
             if not isinstance(cache, ReadingCache):
                 cache = ReadingCache(Path(cache) if cache else folder.path / "cache")
             opener = open_reader or _opener(study, cache, watcher)
-            run = _Run(study, folder, sets, watcher, weights, broken, left_out)
-            for model, own in groupby(pending, key=lambda unit: unit.model):
-                run.model(model, list(own), opener)
+            run = _Run(study, folder, sets, watcher, weights, broken, left_out, study.load_templates())
+            for model, members in groupby(pending, key=attrgetter("model")):
+                run.model(model, list(members), opener)
                 _free_memory()
         failures = [entry for unit in units for entry in _failures(unit, folder, sets, broken)]
         folder.write(FAILURES, "".join(json.dumps(entry) + "\n" for entry in failures).encode())
@@ -140,23 +142,39 @@ def run_study(
     return StudyReport(len(units), len(units) - len(pending), rows, failures, seconds, tuple(left_out))
 
 
+def check_models(study: Study) -> None:
+    """Raise an error for a name that cannot be a model, and for a layer that a model stored here does not have.
+
+    A fault that only loading a model shows fails its units, and other models continue.
+    """
+    for name in study.addresses:
+        if is_remote(name):
+            continue
+        depth = stored_depth(name)
+        if depth is not None and any(choice.probe and not choice.embeddings for choice in study.choices):
+            parse_layers(study.layers, _Depth(name, depth))
+
+
+@dataclass(frozen=True)
+class _Depth:
+    """What `parse_layers` asks of a model."""
+
+    name: str
+    depth: int
+
+
+@dataclass(frozen=True)
 class _Run:
     """One run of a study, model by model."""
 
-    def __init__(
-        self,
-        study: Study,
-        folder: StudyFolder,
-        sets: dict[str, TaskSet],
-        watcher: Watcher,
-        weights: dict[Unit, float],
-        broken: dict[Unit, str],
-        left_out: Sequence[LeftOut],
-    ) -> None:
-        self.left_out = left_out
-        self.study, self.folder, self.sets = study, folder, sets
-        self.watcher, self.weights, self.broken = watcher, weights, broken
-        self.templates: Templates = study.load_templates()
+    study: Study
+    folder: StudyFolder
+    sets: dict[str, TaskSet]
+    watcher: StudyWatcher
+    weights: dict[Unit, float]
+    broken: dict[Unit, str]
+    left_out: Sequence[LeftOutMethod]
+    templates: Templates
 
     def model(self, name: str, units: Sequence[Unit], opener: OpenReader) -> None:
         """All units of one model, which is loaded before and freed after them."""
@@ -166,8 +184,8 @@ class _Run:
             self.watcher.say(f"{name}: {error}")
             self.broken.update(dict.fromkeys(units, reason_of(error)))
             return
-        record_model(self.folder, name, reader, [one for one in self.left_out if one.model == name])
-        if isinstance(reader, RemoteReader):
+        record_model(self.folder, name, reader, [method for method in self.left_out if method.model == name])
+        if reader.behind_server:
             self._behind_server(units, reader)
             return
         tokens = sum(self.weights[unit] for unit in units) / CHARACTERS_PER_TOKEN
@@ -204,18 +222,17 @@ class _Run:
 
         def probe(unit: Unit) -> Outcome:
             if not shared:
-                request = StateRequest(
-                    tuple(parse_layers(unit.layers, reader)),
-                    "pair" if unit.choice.paired else "single",
-                    unit.choice.paired,
-                    "item" if unit.choice.embeddings else "slot",
-                )
-                common: dict[str, Any] = {"isolate": True, "progress": self.watcher.reading}
                 states = read_states(
-                    sorted_tasks, reader, self.templates, request, folder=self.folder.path, **common
+                    sorted_tasks,
+                    reader,
+                    self.templates,
+                    unit.layers,
+                    paired=unit.choice.paired,
+                    position="item" if unit.choice.embeddings else "slot",
+                    folder=self.folder.path,
+                    isolate=True,
+                    progress=self.watcher.reading,
                 )
-                if unit.layers == "auto":
-                    add_anchors(states, sorted_tasks, reader, self.templates, **common)
                 shared.append(states)
             options = unit.choice.parse_options(self.study.options.get(unit.choice.name, {}))
             return run_probe(
@@ -251,7 +268,7 @@ class _Run:
         self.watcher.finish(unit, outcome, seconds, self.weights[unit], reader.spent)
 
 
-def _opener(study: Study, cache: ReadingCache, watcher: Watcher) -> OpenReader:
+def _opener(study: Study, cache: ReadingCache, watcher: StudyWatcher) -> OpenReader:
     options, addresses = ReaderOptions(**study.reader), study.addresses
 
     def opened(name: str) -> OpenModel:
@@ -283,10 +300,10 @@ def _failures(
     }
     if unit in broken:
         return [{**where, "task": None, "reason": broken[unit]}]
-    found = folder.failures_of(unit)
-    if len(found) == len(sets[unit.dataset].tasks) and len(set(found.values())) == 1:
-        return [{**where, "task": None, "reason": next(iter(found.values()))}]
-    return [{**where, "task": task, "reason": reason} for task, reason in found.items()]
+    failures = folder.failures_of(unit)
+    if len(failures) == len(sets[unit.dataset].tasks) and len(set(failures.values())) == 1:
+        return [{**where, "task": None, "reason": next(iter(failures.values()))}]
+    return [{**where, "task": task, "reason": reason} for task, reason in failures.items()]
 
 
 def _free_memory() -> None:

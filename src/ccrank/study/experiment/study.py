@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.experiment.choice import Choice
-from ccrank.prompts import Templates, load_templates
+from ccrank.models.remote import shown_name
+from ccrank.prompts import Templates, check_named, load_templates
 from ccrank.reader_options import ReaderOptions
-from ccrank.remote import shown_name
-from ccrank.toml import parse_toml
+from ccrank.study.datasets import get_dataset
+from ccrank.study.experiment.method_spec import MethodSpec
+from ccrank.util.files import parse_toml
+from ccrank.util.text import did_you_mean
 
 READER_DEFAULTS: Mapping[str, Any] = asdict(ReaderOptions())
 NOT_IN_RESULTS = ("device", "batch_tokens", "strict")
@@ -32,7 +34,7 @@ class Study:
     datasets: tuple[str, ...]
     """Names of datasets, and paths of task files."""
     methods: tuple[str, ...]
-    """Each `NAME[@VARIANT][:SPLIT]`; see `Choice`."""
+    """Each `NAME[@VARIANT][:SPLIT]`; see `MethodSpec`."""
     seeds: int = 5
     """Probes are trained from seeds 0 … seeds − 1; each seed gives its own rows."""
     layers: str = "last"
@@ -42,6 +44,8 @@ class Study:
     """Maximal number of tasks per dataset, evenly spaced."""
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of methods, by method name."""
+    dataset_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of datasets, by dataset name: `{"entsalience": {"words": None}}` keeps whole articles."""
     template: tuple[str, ...] = ()
     """Changed templates, each NAME=TEXT."""
     templates: str | None = None
@@ -80,6 +84,20 @@ class Study:
                 raise CcrankError(f"there are options for {name!r}, which is not one of the study's methods")
         for choice in self.choices:
             choice.parse_options(self.options.get(choice.name, {}))
+        object.__setattr__(self, "dataset_options", self._parse_dataset_options())
+        check_named(self.load_templates(), self.template, self.options.values())
+
+    def _parse_dataset_options(self) -> dict[str, dict[str, Any]]:
+        """The options of the datasets, converted to their types and checked before anything is read."""
+        parsed = {}
+        for name, table in self.dataset_options.items():
+            if name not in self.datasets:
+                raise CcrankError(
+                    f"there are options for the dataset {name!r}, which the study does not have; "
+                    f"{did_you_mean(name, self.datasets)}its datasets: {', '.join(self.datasets)}"
+                )
+            parsed[name] = get_dataset(name).parse_options(table)
+        return parsed
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -87,15 +105,14 @@ class Study:
         return {shown_name(model): model for model in self.models}
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def choices(self) -> tuple[MethodSpec, ...]:
         """The methods, parsed; a method with several splits is several choices."""
-        found = [choice for text in self.methods for choice in Choice.parse(text)]
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(choice for text in self.methods for choice in MethodSpec.parse(text)))
 
     @classmethod
     def parse(cls, value: Mapping[str, Any], where: str = "the study") -> Study:
         """A study from the tables of a TOML file."""
-        known = [one.name for one in fields(cls)]
+        known = [entry.name for entry in fields(cls)]
         if unknown := sorted(set(value) - set(known)):
             raise CcrankError(f"{where} has an unknown entry {unknown[0]!r}; known are {', '.join(known)}")
         given = dict(value)
@@ -103,17 +120,18 @@ class Study:
             entry = given.get(name, [] if name != "models" else ["default"])
             if isinstance(entry, str):
                 entry = [part.strip() for part in entry.split(",")] if name != "template" else [entry]
-            if not isinstance(entry, Sequence) or not all(isinstance(one, str) and one for one in entry):
+            if not isinstance(entry, Sequence) or not all(isinstance(part, str) and part for part in entry):
                 raise CcrankError(f"{where}: {name} must be a list of names, got {entry!r}")
             given[name] = tuple(entry)
-        for name in ("options", "reader"):
+        for name in ("options", "dataset_options", "reader"):
             if not isinstance(given.get(name, {}), Mapping):
                 raise CcrankError(f"{where}: {name} must be a table, got {given[name]!r}")
         if not isinstance(given.get("skip_unsupported", False), bool):
             raise CcrankError(f"{where}: skip_unsupported must be true or false")
-        for name, table in given.get("options", {}).items():
-            if not isinstance(table, Mapping):
-                raise CcrankError(f"{where}: options.{name} must be a table of options, got {table!r}")
+        for kind in ("options", "dataset_options"):
+            for name, table in given.get(kind, {}).items():
+                if not isinstance(table, Mapping):
+                    raise CcrankError(f"{where}: {kind}.{name} must be a table of options, got {table!r}")
         return cls(**given)
 
     @classmethod
@@ -147,10 +165,12 @@ class Study:
             "layers": AUTO_LAYERS if self.layers == "auto" else self.layers,
             "limit": self.limit,
         }
-        for name, one in sorted(self.load_templates().by_name.items()):
-            entries[f"template {name}"] = digest(asdict(one))
+        for name, template in sorted(self.load_templates().by_name.items()):
+            entries[f"template {name}"] = digest(asdict(template))
         for method, table in self.options.items():
             entries |= {f"options.{method}.{name}": value for name, value in table.items()}
+        for dataset, table in self.dataset_options.items():
+            entries |= {f"dataset_options.{dataset}.{name}": value for name, value in table.items()}
         entries |= {
             f"reader.{name}": value for name, value in self.reader.items() if name not in NOT_IN_RESULTS
         }
@@ -159,7 +179,7 @@ class Study:
 
 def preset(name: str) -> dict[str, Any]:
     """The entries of a packaged study."""
-    known = parse_toml(resources.files("ccrank.experiment") / "presets.toml")
+    known = parse_toml(resources.files("ccrank.study.experiment") / "presets.toml")
     if name not in known:
         raise CcrankError(f"unknown preset {name!r}; choose one of {', '.join(known)}")
     entries = dict(known[name])
@@ -184,7 +204,7 @@ def to_toml(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> str:
     for key, value in table.items():
         if isinstance(value, Mapping):
             inner = (*path, key)
-            if any(not isinstance(one, Mapping) for one in value.values()):
+            if not all(isinstance(item, Mapping) for item in value.values()):
                 lines.append(f"\n[{'.'.join(map(_key, inner))}]\n")
             lines.append(to_toml(value, inner))
     return "".join(lines)
@@ -197,6 +217,8 @@ def _key(text: str) -> str:
 def _value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_value, value))}]"
+    if value is None:
+        return '"none"'  # TOML has no null; options read the word
     if isinstance(value, str):
         # JSON's escapes are valid in TOML, which also requires DEL to be escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -207,7 +229,7 @@ def _checked_layers(layers: Any) -> str:
     text = ",".join(map(str, layers)) if isinstance(layers, (list, tuple)) else str(layers).replace(" ", "")
     if text not in ("last", "all", "auto"):
         try:
-            [int(one) for one in text.split(",")]
+            [int(number) for number in text.split(",")]
         except ValueError:
             raise CcrankError(
                 f"layers must be last, all, auto or numbers such as 12,20, not {layers!r}"

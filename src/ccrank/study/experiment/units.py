@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from ccrank.datasets.registry import datasets, load_dataset
 from ccrank.errors import CcrankError
-from ccrank.experiment.choice import Choice
-from ccrank.experiment.study import Study, digest
+from ccrank.io.taskfiles import read_tasks
+from ccrank.study.datasets import datasets
+from ccrank.study.experiment.method_spec import MethodSpec
+from ccrank.study.experiment.study import Study, digest
 from ccrank.task import Task
-from ccrank.taskfiles import read_tasks
+from ccrank.util.text import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Unit:
 
     model: str
     dataset: str
-    choice: Choice
+    choice: MethodSpec
     layers: str
     """The study's layers; "-" for a method without layers."""
 
@@ -61,15 +64,22 @@ def load_task_sets(study: Study, data_dir: str | Path | None = None) -> dict[str
     sets: dict[str, TaskSet] = {}
     for name in study.datasets:
         if name in known:
-            label, kind, tasks = name, known[name].kind, load_dataset(name, data_dir)
+            tasks = known[name].load(data_dir, **study.dataset_options.get(name, {}))
+            label, kind = name, known[name].kind
         elif Path(name).suffix or Path(name).exists():
-            label, kind, tasks = Path(name).stem, "other", read_tasks(name)
+            tasks = read_tasks(name)
+            label, kind = Path(name).stem, "other"
         else:
-            raise CcrankError(f"{name!r} is neither a dataset ({', '.join(known)}) nor an existing task file")
+            raise CcrankError(
+                f"{name!r} is neither a dataset nor an existing task file; {did_you_mean(name, known)}datasets: "
+                f"{', '.join(known)}"
+            )
         if label in sets:
             raise CcrankError(f"two datasets of the study are named {label!r}; rename the file {name}")
-        if repeated := sorted({task.id for task in tasks if sum(one.id == task.id for one in tasks) > 1}):
-            raise CcrankError(f"{name}: two tasks have the id {repeated[0]!r}; results are stored by id")
+        if repeated := [
+            task_id for task_id, times in Counter(task.id for task in tasks).items() if times > 1
+        ]:
+            raise CcrankError(f"{name}: two tasks have the id {min(repeated)!r}; results are stored by id")
         sets[label] = TaskSet(label, kind, tuple(spread(tasks, study.limit)))
     return sets
 
@@ -86,10 +96,7 @@ def plan_units(study: Study, sets: Mapping[str, TaskSet]) -> list[Unit]:
 
     Training across tasks needs two tasks: a dataset of one task has no such units.
     """
-    return list(_plan(study, sets))
-
-
-def _plan(study: Study, sets: Mapping[str, TaskSet]) -> Iterator[Unit]:
+    units: list[Unit] = []
     for model in study.addresses:
         for name, task_set in sets.items():
             groups: dict[tuple[str, ...], list[Unit]] = {}
@@ -99,8 +106,8 @@ def _plan(study: Study, sets: Mapping[str, TaskSet]) -> Iterator[Unit]:
                 layers = "-" if not choice.probe else "0" if choice.embeddings else study.layers
                 unit = Unit(model, name, choice, layers)
                 groups.setdefault(unit.group, []).append(unit)
-            for group in groups.values():
-                yield from group
+            units += chain.from_iterable(groups.values())
+    return units
 
 
 CHARACTERS_PER_TOKEN = 4.3

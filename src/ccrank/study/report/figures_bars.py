@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from ccrank.report.figures_style import (
+from ccrank.study.report.figures_style import (
     CEILING_COLOUR,
     CHANCE_COLOUR,
     CHANCE_LINE,
     GRID_COLOUR,
+    Panel,
     chance_patch,
     drawn,
+    families_in,
     family_markers,
-    family_patches,
     legend,
     look_of,
     panels,
+    panels_by_model,
     side_title,
     title,
 )
-from ccrank.results.tables import (
-    FAMILIES,
-    kind_summary,
-    main_setting,
-    method_order,
-    one_layer,
-    summary,
-)
-from ccrank.text import one_line
+from ccrank.study.results.tables import kind_summary, main_setting, method_order, one_layer, summary
+from ccrank.util.text import one_line
 
 KIND_NAMES = {"facts": "fact-based", "context": "context-based", "other": "other"}
-MOST_DATASETS_ACROSS = 6
+MAX_DATASETS_ACROSS = 6
 
 _FREE = {"abs_tau": "Kendall's |τ|", "free_accuracy": "pairwise accuracy"}
 _SIGN_MARK: dict[str, Any] = {"ls": "", "marker": "D", "ms": 2.6, "mfc": "white", "mec": "0.1", "mew": 0.6}
@@ -47,20 +44,18 @@ _SIGNED = {"abs_tau": "tau", "free_accuracy": "accuracy"}
 def figure_main(results: pd.DataFrame) -> Figure | None:
     """Mean over the datasets of each kind, for every model: accuracy and |τ| by method, with the deviation over seeds,
     chance, and the supervised counterparts as upper bounds."""
-    if results["tau"].notna().sum() == 0:
-        return None
     table = kind_summary(results)
+    if table.empty:
+        return None
     methods = _bar_methods(table, method_order(results))
     kinds = [kind for kind in KIND_NAMES if (table["kind"] == kind).any()]
     models = list(dict.fromkeys(results["model"]))
-    figure, grid = panels(len(models), 2 * len(kinds), _height(len(models), len(methods)), sharey=True)
+    rest, line_height = _heights(methods)
+    figure, grid = panels(len(models), 2 * len(kinds), rest + line_height * len(models), sharey=True)
     for row, model in enumerate(models):
-        for column, (kind, metric) in enumerate(
-            (kind, m) for kind in kinds for m in ("free_accuracy", "abs_tau")
-        ):
+        for column, (kind, metric) in enumerate(product(kinds, ("free_accuracy", "abs_tau"))):
             axes = grid[row, column]
-            own = table[(table["model"] == model) & (table["kind"] == kind)]
-            _bars(axes, own, methods, metric)
+            _bars(axes, table[(table["model"] == model) & (table["kind"] == kind)], methods, metric)
             if row == 0:
                 title(axes, KIND_NAMES[kind] if metric == "free_accuracy" else "")
             if row == len(models) - 1:
@@ -78,21 +73,11 @@ def figure_datasets(results: pd.DataFrame, metric: str = "abs_tau") -> Figure | 
         return None
     table = summary(rows)
     methods = _bar_methods(table, method_order(results))
-    places = _wrapped(list(dict.fromkeys(rows["model"])), list(dict.fromkeys(rows["dataset"])))
-    lines = 1 + max(place[0] for place in places.values())
-    columns = 1 + max(place[1] for place in places.values())
-    figure, grid = panels(lines, columns, _height(lines, len(methods)), sharey=True)
-    for axes in grid.flat:
-        axes.set_visible(False)
-    for (model, dataset), (line, column) in places.items():
-        axes = grid[line, column]
-        axes.set_visible(True)
-        _bars(axes, table[(table["model"] == model) & (table["dataset"] == dataset)], methods, metric)
-        title(axes, one_line(dataset, 18))
-        if (line + 1, column) not in places.values():
-            axes.set_xlabel(_FREE[metric])
-        if (line, column + 1) not in places.values() or column == columns - 1:
-            side_title(axes, model)
+    figure, grid = _panels_by_dataset(rows, _heights(methods), sharey=True)
+    for panel in grid:
+        _bars(panel.axes, _of_panel(table, panel), methods, metric)
+        if panel.bottom:
+            panel.axes.set_xlabel(_FREE[metric])
     _bar_legend(figure, table)
     return figure
 
@@ -106,43 +91,37 @@ def figure_across(results: pd.DataFrame) -> Figure | None:
         return None
     table = summary(rows)
     counterparts = list(dict.fromkeys(_counterpart(method) for method in method_order(rows)))
-    places = _wrapped(list(dict.fromkeys(rows["model"])), list(dict.fromkeys(rows["dataset"])))
-    lines = 1 + max(place[0] for place in places.values())
-    columns = 1 + max(place[1] for place in places.values())
-    figure, grid = panels(lines, columns, _height(lines, len(counterparts)), sharey=True, sharex=True)
-    for axes in grid.flat:
-        axes.set_visible(False)
-    for (model, dataset), (line, column) in places.items():
-        axes = grid[line, column]
-        axes.set_visible(True)
-        _dumbbells(axes, table[(table["model"] == model) & (table["dataset"] == dataset)], counterparts)
-        title(axes, one_line(dataset, 18))
-        if (line + 1, column) not in places.values():
-            axes.set_xlabel("Kendall's |τ|")
-            axes.tick_params(labelbottom=True)
-        if (line, column + 1) not in places.values() or column == columns - 1:
-            side_title(axes, model)
-    handles = family_markers([family for family in FAMILIES if (table["family"] == family).any()])
+    figure, grid = _panels_by_dataset(rows, _heights(counterparts), sharey=True, sharex=True)
+    for panel in grid:
+        _dumbbells(panel.axes, _of_panel(table, panel), counterparts)
+        if panel.bottom:
+            panel.axes.set_xlabel("Kendall's |τ|")
+            panel.axes.tick_params(labelbottom=True)
     signed = [_signed_handle("signed τ of the supervised")] if (table["family"] == "supervised").any() else []
-    legend(figure, [*handles, chance_patch(), *signed])
+    legend(figure, [*family_markers(table), chance_patch(), *signed])
     return figure
 
 
-def _height(lines: int, methods: int) -> float:
-    """The figure height in inches for lines of panels with `methods` rows each and a legend, with a minimum per
-    panel."""
-    return 0.75 + lines * max(1.3, 0.42 + 0.16 * methods)
+def _heights(methods: Sequence[str]) -> tuple[float, float]:
+    """The heights in inches of a legend, and of a line of panels with a row for each method."""
+    return 0.75, max(1.3, 0.42 + 0.16 * len(methods))
 
 
-def _wrapped(models: Sequence[str], datasets: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
-    """The grid position of each panel: a model's datasets in lines of up to `MOST_DATASETS_ACROSS`."""
-    across = min(len(datasets), MOST_DATASETS_ACROSS)
-    lines = -(-len(datasets) // across)
-    return {
-        (model, dataset): (place * lines + index // across, index % across)
-        for place, model in enumerate(models)
-        for index, dataset in enumerate(datasets)
-    }
+def _panels_by_dataset(
+    rows: pd.DataFrame, heights: tuple[float, float], **options: Any
+) -> tuple[Figure, list[Panel]]:
+    """A titled panel for each model and dataset."""
+    models, datasets = (list(dict.fromkeys(rows[column])) for column in ("model", "dataset"))
+    figure, grid = panels_by_model(models, datasets, MAX_DATASETS_ACROSS, heights, **options)
+    for panel in grid:
+        title(panel.axes, one_line(panel.name, 18))
+        if panel.right:
+            side_title(panel.axes, panel.model)
+    return figure, grid
+
+
+def _of_panel(table: pd.DataFrame, panel: Panel) -> pd.DataFrame:
+    return table[(table["model"] == panel.model) & (table["dataset"] == panel.name)]
 
 
 def _counterpart(method: str) -> str:
@@ -161,19 +140,18 @@ def _bars(axes: Axes, table: pd.DataFrame, methods: Sequence[str], metric: str) 
     # Accuracy is (1 + τ) / 2, and its chance level likewise.
     halved = metric == "free_accuracy"
     start = 0.5 if halved else 0.0
-    place = {method: index for index, method in enumerate(methods)}
     ceiling = table["family"] == "supervised"
     row_of = table["method"].where(
         ~ceiling | table["method"].isin(methods), table["method"].map(_counterpart)
     )
-    table = table.assign(y=row_of.map(place), ceiling=ceiling).dropna(subset="y")
+    table = table.assign(y=row_of.map(_positions(methods)), ceiling=ceiling).dropna(subset="y")
     chance = table[["chance_low", "chance", "chance_high"]]
     _chance_bands(axes, table["y"], (1 + chance) / 2 if halved else chance)
     bars = table[~table["ceiling"]]
-    for family, own in bars.groupby("family", sort=False):
+    for family, rows in bars.groupby("family", sort=False):
         look = look_of(family)
         axes.barh(
-            own["y"], own[metric] - start, 0.62, start, color=look.colour, hatch=look.hatch, edgecolor="0.15", lw=0.4,
+            rows["y"], rows[metric] - start, 0.62, start, color=look.colour, hatch=look.hatch, edgecolor="0.15", lw=0.4,
             zorder=2,
         )  # fmt: skip
     _whiskers(axes, bars[metric], bars["y"], bars[f"{metric}_sd"])
@@ -191,7 +169,7 @@ def _bars(axes: Axes, table: pd.DataFrame, methods: Sequence[str], metric: str) 
 
 
 def _dumbbells(axes: Axes, table: pd.DataFrame, counterparts: Sequence[str]) -> None:
-    y = table["method"].map(_counterpart).map({method: index for index, method in enumerate(counterparts)})
+    y = table["method"].map(_counterpart).map(_positions(counterparts))
     table = table.assign(y=y)
     _chance_bands(axes, y, table[["chance_low", "chance", "chance_high"]])
     ends = table.groupby("y")["abs_tau"].agg(["min", "max"])
@@ -199,13 +177,14 @@ def _dumbbells(axes: Axes, table: pd.DataFrame, counterparts: Sequence[str]) -> 
     _whiskers(axes, table["abs_tau"], y, table["abs_tau_sd"])
     supervised = table[table["family"] == "supervised"]
     _sign_marks(axes, supervised["tau"], supervised["y"], 0.0)
-    for family, own in table.groupby("family", sort=False):
-        look = look_of(family)
-        axes.plot(
-            own["abs_tau"], own["y"], marker=look.marker, ms=4.5, mfc=look.colour, mec="0.15", mew=0.5, ls="", zorder=5
-        )  # fmt: skip
+    for family, rows in table.groupby("family", sort=False):
+        axes.plot(rows["abs_tau"], rows["y"], zorder=5, **look_of(family).point(4.5))
     _method_rows(axes, counterparts)
     axes.set_xlim(0, 1.02)
+
+
+def _positions(methods: Sequence[str]) -> dict[str, int]:
+    return {method: index for index, method in enumerate(methods)}
 
 
 def _chance_bands(axes: Axes, y: pd.Series, chance: pd.DataFrame) -> None:
@@ -243,8 +222,11 @@ def _method_rows(axes: Axes, methods: Sequence[str]) -> None:
 
 
 def _bar_legend(figure: Figure, table: pd.DataFrame) -> None:
-    families = [family for family in FAMILIES if family != "supervised" and (table["family"] == family).any()]
-    handles = [*family_patches(families), chance_patch()]
+    handles: list[Patch | Line2D] = []
+    for family in families_in(table[table["family"] != "supervised"]):
+        look = look_of(family)
+        handles.append(Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="0.15", lw=0.5, label=family))
+    handles.append(chance_patch())
     if (table["family"] == "supervised").any():
         ceiling = Line2D([], [], color=CEILING_COLOUR, lw=1.4, ls=(0, (2, 1)), label="supervised, same task")
         handles.append(ceiling)

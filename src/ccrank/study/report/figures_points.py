@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,64 +14,59 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from ccrank.report.figures_style import (
+from ccrank.study.report.figures_style import (
     CHANCE_COLOUR,
-    CHANCE_LINE,
     GRID_COLOUR,
+    chance_level,
     chance_patch,
     drawn,
     family_markers,
     legend,
     look_of,
-    panels,
+    panels_by_model,
     spread,
     title,
 )
-from ccrank.results.tables import FAMILIES, floor_of, main_setting, method_order, one_layer, summary
-from ccrank.task import Task
-from ccrank.text import one_line
+from ccrank.study.results.load import StudyTasks
+from ccrank.study.results.tables import floor_of, main_setting, method_order, one_layer, summary
+from ccrank.util.text import one_line
 
-Tasks = Mapping[tuple[str, str], Task]
-"""Tasks by dataset and id."""
-
-MOST_EXAMPLES = 6
-MOST_ITEMS_OF_AN_EXAMPLE = 12
-MOST_DATASETS_BY_LAYER = 6
-MOST_METHODS_OF_CONSISTENCY = 12
-FEWEST_TASKS_OF_CONSISTENCY = 5
+MAX_EXAMPLES = 6
+MAX_ITEMS_OF_AN_EXAMPLE = 12
+MAX_DATASETS_BY_LAYER = 6
+MAX_METHODS_OF_CONSISTENCY = 12
+MIN_TASKS_OF_CONSISTENCY = 5
 
 _LINE_STYLES = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (6, 2)), (0, (2, 2)))
 
 
-def example_rows(results: pd.DataFrame, tasks: Tasks) -> pd.DataFrame:
+def example_rows(results: pd.DataFrame, tasks: StudyTasks) -> pd.DataFrame:
     """One row for each dataset: the first run of the best directed label-free method (else of the best method by |τ|)
     on its task of median τ, as a typical example."""
     rows = main_setting(results[results["tau"].notna() & (results["family"] != "supervised")])
     kept = [key in tasks for key in zip(rows["dataset"], rows["task"], strict=True)]
-    rows = rows[np.asarray(kept, dtype=bool) & (rows["n_items"] <= MOST_ITEMS_OF_AN_EXAMPLE)]
+    rows = rows[np.asarray(kept, dtype=bool) & (rows["n_items"] <= MAX_ITEMS_OF_AN_EXAMPLE)]
     chosen = []
-    for _, own in rows.groupby("dataset", sort=False):
-        directed = own[own["directed"].astype(bool)]
-        pool, measure = (directed, "tau") if len(directed) else (own, "abs_tau")
+    for _, candidates in rows.groupby("dataset", sort=False):
+        directed = candidates[candidates["directed"].astype(bool)]
+        pool, measure = (directed, "tau") if len(directed) else (candidates, "abs_tau")
         model, method = pool.groupby(["model", "method"], sort=False)[measure].mean().idxmax()
         runs = pool[(pool["model"] == model) & (pool["method"] == method)]
         first = runs[runs["seed"] == runs["seed"].min()].sort_values([measure, "task"], kind="stable")
         chosen.append(first.iloc[(len(first) - 1) // 2])
-    return pd.DataFrame(chosen[:MOST_EXAMPLES])
+    return pd.DataFrame(chosen[:MAX_EXAMPLES])
 
 
 @drawn
-def figure_scales(results: pd.DataFrame, tasks: Tasks) -> Figure | None:
+def figure_scales(results: pd.DataFrame, tasks: StudyTasks) -> Figure | None:
     """Items of a typical task of each dataset at their scores, shaded by gold rank."""
     rows = example_rows(results, tasks)
     if rows.empty:
         return None
-    columns = min(3, len(rows))
-    lines = -(-len(rows) // columns)
-    height = 0.55 + 0.145 * int(rows["n_items"].max())
-    figure, grid = panels(lines, columns, 0.2 + lines * height)
-    points = None
-    for axes, row in zip(grid.flat, rows.to_dict("records"), strict=False):
+    line_height = 0.55 + 0.145 * int(rows["n_items"].max())
+    figure, grid = panels_by_model([""], list(rows["dataset"]), 3, (0.2, line_height))
+    for panel, row in zip(grid, rows.to_dict("records"), strict=True):
+        axes = panel.axes
         task = tasks[row["dataset"], row["task"]]
         scores = np.asarray(row["scores"], dtype=float)
         if not row["directed"] and row["tau"] < 0:
@@ -93,12 +89,9 @@ def figure_scales(results: pd.DataFrame, tasks: Tasks) -> Figure | None:
         value = row["tau"] if row["directed"] else row["abs_tau"]
         title(axes, f"{one_line(row['dataset'], 18)}, by {one_line(task.criterion.name, 22)}")
         axes.set_xlabel(f"{one_line(row['method'], 20)} score, {sign} = {value:.2f}", parse_math=False)
-    for axes in list(grid.flat)[len(rows) :]:
-        axes.set_visible(False)
-    if points is not None:
-        bar = figure.colorbar(points, ax=grid, ticks=[0, 1], aspect=40, pad=0.01, fraction=0.02)
-        bar.ax.set_yticklabels(["lowest", "highest"])
-        bar.set_label("gold rank", labelpad=-22)
+    bar = figure.colorbar(points, ax=figure.axes, ticks=[0, 1], aspect=40, pad=0.01, fraction=0.02)
+    bar.ax.set_yticklabels(["lowest", "highest"])
+    bar.set_label("gold rank", labelpad=-22)
     return figure
 
 
@@ -106,81 +99,63 @@ def figure_scales(results: pd.DataFrame, tasks: Tasks) -> Figure | None:
 def figure_layers(results: pd.DataFrame) -> Figure | None:
     """|τ| by layer for the methods read at several layers, and dotted signed τ for directed methods."""
     rows = results[results["tau"].notna() & (results["layer"] >= 0)]
-    if rows.empty:
-        return None
     keys = ["model", "dataset", "method", "split"]
-    several = rows.groupby(keys, sort=False)["layer"].transform("nunique") > 1
-    rows = rows[several]
-    if rows.empty:
-        return None
-    # Use the same runs at every layer: extra seeds at one layer would shift that point only.
     layers = rows.groupby(keys)["layer"].transform("nunique")
-    seen = rows.groupby([*keys, "seed"])["layer"].transform("nunique")
-    rows = rows[seen == layers]
-    rows = rows[rows["dataset"].isin(list(dict.fromkeys(rows["dataset"]))[:MOST_DATASETS_BY_LAYER])]
+    # Use the same runs at every layer: extra seeds at one layer would shift that point only.
+    layers_of_seed = rows.groupby([*keys, "seed"])["layer"].transform("nunique")
+    rows = rows[(layers > 1) & (layers_of_seed == layers)]
+    rows = rows[rows["dataset"].isin(list(dict.fromkeys(rows["dataset"]))[:MAX_DATASETS_BY_LAYER])]
     if rows.empty:
         return None
     table = summary(rows)
     models, datasets = list(dict.fromkeys(rows["model"])), list(dict.fromkeys(rows["dataset"]))
-    columns = min(3, len(datasets))
-    lines = -(-len(datasets) // columns)
-    figure, grid = panels(lines * len(models), columns, 0.6 + 1.75 * lines * len(models), sharey=True)
-    for axes in grid.flat:
-        axes.set_visible(False)
+    figure, grid = panels_by_model(models, datasets, 3, (0.6, 1.75), sharey=True)
     styles = _line_styles(table, method_order(results))
-    signed_low = table.loc[table["directed"].astype(bool), "tau"].min()
-    low = min(0.0, float(signed_low) - 0.03) if len(table[table["directed"].astype(bool)]) else 0.0
-    for place, model in enumerate(models):
-        for index, dataset in enumerate(datasets):
-            axes = grid[place * lines + index // columns, index % columns]
-            axes.set_visible(True)
-            own = table[(table["model"] == model) & (table["dataset"] == dataset)]
-            last = index % columns == columns - 1 or index == len(datasets) - 1
-            axes.set_ylim(low, 1.02)
-            _layer_lines(axes, own, styles, labelled=last)
-            title(axes, dataset)
-            axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-            if index % columns == 0:
-                axes.set_ylabel("Kendall's |τ|")
-            if index + columns >= len(datasets):
-                axes.set_xlabel("layer")
-            if last:
-                axes.annotate(
-                    one_line(model, 34, keep_end=True), (1.0, 1.03), xycoords="axes fraction", ha="right", va="bottom",
-                    fontweight="bold", fontsize=7, parse_math=False,
-                )  # fmt: skip
-    handles: list[Line2D] = [
-        Line2D(
-            [], [], color=colour, ls=style, lw=1.2, marker=marker, ms=3, mec="0.15", mew=0.4,
-            label=one_line(" ".join(key), 28),
-        )
-        for key, (colour, style, marker) in styles.items()
-    ]  # fmt: skip
-    signed = [Line2D([], [], color="0.4", lw=0.8, ls=":", label="thin dots: signed τ")]
-    legend(figure, [*handles, *(signed if table["directed"].any() else []), chance_patch()], columns=5)
+    signed = table.loc[table["directed"].astype(bool), "tau"]
+    low = min(0.0, float(signed.min()) - 0.03) if len(signed) else 0.0
+    for panel in grid:
+        axes = panel.axes
+        axes.set_ylim(low, 1.02)
+        lines = table[(table["model"] == panel.model) & (table["dataset"] == panel.name)]
+        _layer_lines(axes, lines, styles, labelled=panel.right)
+        title(axes, panel.name)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        if panel.left:
+            axes.set_ylabel("Kendall's |τ|")
+        if panel.last_line:
+            axes.set_xlabel("layer")
+        if panel.right:
+            axes.annotate(
+                one_line(panel.model, 34, keep_end=True), (1.0, 1.03), xycoords="axes fraction", ha="right",
+                va="bottom", fontweight="bold", fontsize=7, parse_math=False,
+            )  # fmt: skip
+    handles = [Line2D([], [], label=one_line(" ".join(key), 28), **look) for key, look in styles.items()]
+    if len(signed):
+        handles.append(Line2D([], [], color="0.4", lw=0.8, ls=":", label="thin dots: signed τ"))
+    legend(figure, [*handles, chance_patch()], columns=5)
     return figure
 
 
 Key = tuple[str, ...]
 
 
-def _line_styles(table: pd.DataFrame, order: list[str]) -> dict[Key, tuple[str, object, str]]:
+def _line_styles(table: pd.DataFrame, order: list[str]) -> dict[Key, dict[str, Any]]:
     """A colour by family, and within a family a dash pattern per method (and split, unless it is the main one)."""
     keys: dict[Key, str] = {}
     for method in order:
         for row in table[table["method"] == method].itertuples():
             keys[_line_key(row.method, row.split)] = row.family
     counts: dict[str, int] = {}
-    styles: dict[Key, tuple[str, object, str]] = {}
+    styles: dict[Key, dict[str, Any]] = {}
     for key, family in keys.items():
         number = counts.get(family, 0)
         counts[family] = number + 1
         look = look_of(family)
-        styles[key] = (
-            _shade("#8c8c8c" if family == "baseline" else look.colour, number),
-            _LINE_STYLES[number % len(_LINE_STYLES)],
-            look.marker,
-        )
+        styles[key] = {
+            **{"color": _shade("#8c8c8c" if family == "baseline" else look.colour, number), "lw": 1.2},
+            **{"ls": _LINE_STYLES[number % len(_LINE_STYLES)], "marker": look.marker},
+            **{"ms": 3, "mec": "0.15", "mew": 0.4},
+        }
     return styles
 
 
@@ -195,36 +170,27 @@ def _line_key(method: str, split: str) -> Key:
 
 
 def _layer_lines(
-    axes: Axes, table: pd.DataFrame, styles: Mapping[Key, tuple[str, object, str]], labelled: bool
+    axes: Axes, table: pd.DataFrame, styles: Mapping[Key, dict[str, Any]], labelled: bool
 ) -> None:
     first = table.iloc[0]
     axes.axhspan(first["chance_low"], first["chance_high"], color=CHANCE_COLOUR, lw=0, zorder=0)
-    axes.axhline(first["chance"], color=CHANCE_LINE, lw=0.9, zorder=0.5)
+    chance_level(axes, first["chance"])
     ends: list[tuple[float, str, str]] = []
     for (method, split), line in table.groupby(["method", "split"], sort=False):
-        colour, style, marker = styles[_line_key(method, split)]
+        look = styles[_line_key(method, split)]
+        colour = look["color"]
         line = line.sort_values("layer")
-        axes.plot(
-            line["layer"],
-            line["abs_tau"],
-            color=colour,
-            ls=style,
-            lw=1.2,
-            marker=marker,
-            ms=3,
-            mec="0.15",
-            mew=0.4,
-        )  # type: ignore[arg-type]
+        axes.plot(line["layer"], line["abs_tau"], **look)
         if line["directed"].any():
             axes.plot(line["layer"], line["tau"], color=colour, ls=":", lw=0.8)
         ends.append((line["abs_tau"].iloc[-1], " ".join(_line_key(method, split)), colour))
     # Direct labels at the right end of a row of panels, where there is room; the legend is complete.
     if labelled and len(ends) <= 12:
         low, high = axes.get_ylim()
-        places = spread([end[0] for end in ends], 0.083 * (high - low))
-        for (_, name, colour), place in zip(ends, places, strict=True):
+        heights = spread([end[0] for end in ends], 0.083 * (high - low))
+        for (_, name, colour), height in zip(ends, heights, strict=True):
             axes.text(
-                1.02, place, one_line(name, 20), ha="left", va="center", fontsize=5.5, color=_shade(colour, 1),
+                1.02, height, one_line(name, 20), ha="left", va="center", fontsize=5.5, color=_shade(colour, 1),
                 parse_math=False, clip_on=False, transform=axes.get_yaxis_transform(),
             )  # fmt: skip
     axes.grid(axis="y", color=GRID_COLOUR, lw=0.5)
@@ -245,52 +211,50 @@ def figure_cost(results: pd.DataFrame) -> Figure | None:
         rows.drop_duplicates(["model", "method"]).set_index(["model", "method"])["family"]
     ).reset_index()
     models = list(dict.fromkeys(rows["model"]))
-    columns = min(2, len(models))
-    lines = -(-len(models) // columns)
-    figure, grid = panels(lines, columns, 0.55 + 2.6 * lines, sharex=True, sharey=True)
+    figure, grid = panels_by_model([""], models, 2, (0.55, 2.6), sharex=True, sharey=True)
     cheapest = float(table.loc[table["distinct_tokens"] > 0, "distinct_tokens"].min())
     nothing = cheapest / 3
     top = min(1.02, float(table["abs_tau"].max()) + 0.12)
-    for axes, model in zip(grid.flat, models, strict=False):
-        own = table[table["model"] == model]
+    free = bool((table["distinct_tokens"] <= 0).any())
+    for panel in grid:
+        axes, model = panel.axes, panel.name
+        methods = table[table["model"] == model]
         sizes = rows[rows["model"] == model].drop_duplicates(["dataset", "task"])
-        floor = np.mean([floor_of(part["n_items"]).mean for _, part in sizes.groupby("dataset")])
-        axes.axhline(float(floor), color=CHANCE_LINE, lw=0.9, zorder=0.5)
-        axes.annotate("chance", (0.99, float(floor)), xycoords=("axes fraction", "data"), ha="right", va="bottom",
+        floor = float(np.mean([floor_of(part["n_items"]).mean for _, part in sizes.groupby("dataset")]))
+        chance_level(axes, floor)
+        axes.annotate("chance", (0.99, floor), xycoords=("axes fraction", "data"), ha="right", va="bottom",
                       fontsize=6.5, color="#96694b")  # fmt: skip
-        shown = own["distinct_tokens"].where(own["distinct_tokens"] > 0, nothing)
+        shown = methods["distinct_tokens"].where(methods["distinct_tokens"] > 0, nothing)
         axes.set_xscale("log")
-        for x, row in zip(shown, own.itertuples(), strict=True):
-            look = look_of(row.family)
-            axes.plot(x, row.abs_tau, marker=look.marker, ms=5, mfc=look.colour, mec="0.15", mew=0.5, ls="")
-        _label_points(axes, shown.to_numpy(), own["abs_tau"].to_numpy(), list(own["method"]), 0.05 * top)
+        for x, row in zip(shown, methods.itertuples(), strict=True):
+            axes.plot(x, row.abs_tau, **look_of(row.family).point(5))
+        _label_points(
+            axes, shown.to_numpy(), methods["abs_tau"].to_numpy(), list(methods["method"]), 0.05 * top
+        )
         title(axes, model)
         axes.set_ylim(0, top)
         axes.grid(color=GRID_COLOUR, lw=0.5)
-    for axes in grid[-1]:
-        axes.set_xlabel("distinct tokens per task (log)")
-    for axes in grid[:, 0]:
-        axes.set_ylabel("Kendall's |τ|")
-    for axes in list(grid.flat)[len(models) :]:
-        axes.set_visible(False)
-    if (table["distinct_tokens"] <= 0).any():
-        for axes in grid.flat:
+        if panel.bottom:
+            axes.set_xlabel("distinct tokens per task (log)")
+        if panel.left:
+            axes.set_ylabel("Kendall's |τ|")
+        if free:
             axes.annotate("no model", (nothing, 0.02), xycoords=("data", "axes fraction"), rotation=90,
                           ha="center", va="bottom", fontsize=6.5, color="0.4")  # fmt: skip
     right = float(table["distinct_tokens"].max())
-    grid[0, 0].set_xlim(nothing / 1.6 if (table["distinct_tokens"] <= 0).any() else cheapest / 1.6, right * 6)
-    legend(figure, family_markers([one for one in FAMILIES if (table["family"] == one).any()]))
+    grid[0].axes.set_xlim((nothing if free else cheapest) / 1.6, right * 6)
+    legend(figure, family_markers(table))
     return figure
 
 
 def _label_points(axes: Axes, x: np.ndarray, y: np.ndarray, names: list[str], gap: float) -> None:
     """Labels to the right of each point; points with similar x share a column of labels."""
     column = np.round(np.log10(x) * 3).astype(int)
-    for one in np.unique(column):
-        members = np.flatnonzero(column == one)
-        for index, place in zip(members, spread(y[members].tolist(), gap), strict=True):
+    for number in np.unique(column):
+        members = np.flatnonzero(column == number)
+        for index, height in zip(members, spread(y[members].tolist(), gap), strict=True):
             axes.annotate(
-                one_line(names[index], 20), (x[index], y[index]), (float(x[members].max()) * 1.18, place),
+                one_line(names[index], 20), (x[index], y[index]), (float(x[members].max()) * 1.18, height),
                 textcoords="data", va="center", fontsize=6.5, parse_math=False,
                 arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.6", "shrinkA": 0, "shrinkB": 2},
             )  # fmt: skip
@@ -301,31 +265,20 @@ def figure_consistency(results: pd.DataFrame) -> Figure | None:
     """Whether consistent answers are accurate: accuracy against consistency, one point per task, with a
     line through quintiles of tasks. Accuracy is direction-free for methods without direction."""
     rows = one_layer(main_setting(results[results["tau"].notna() & results["consistency"].notna()]))
-    kept = []
+    kept: dict[str, pd.DataFrame] = {}
+    means = dict.fromkeys(("consistency", "accuracy", "free_accuracy"), "mean")
     for method in method_order(results):
-        own = rows[rows["method"] == method]
-        by_task = own.groupby(["model", "dataset", "task"], sort=False).agg(
-            {
-                "consistency": "mean",
-                "accuracy": "mean",
-                "free_accuracy": "mean",
-                "directed": "first",
-                "family": "first",
-            }
-        )
-        if len(by_task) >= FEWEST_TASKS_OF_CONSISTENCY and by_task["consistency"].nunique() > 1:
-            kept.append((method, by_task))
-    kept = kept[:MOST_METHODS_OF_CONSISTENCY]
+        runs = rows[rows["method"] == method].groupby(["model", "dataset", "task"], sort=False)
+        by_task = runs.agg({**means, "directed": "first", "family": "first"})
+        if len(by_task) >= MIN_TASKS_OF_CONSISTENCY and by_task["consistency"].nunique() > 1:
+            kept[method] = by_task
     if not kept:
         return None
-    columns = min(4, len(kept))
-    lines = -(-len(kept) // columns)
-    figure, grid = panels(lines, columns, 0.45 + 1.55 * lines, sharey=True)
-    for axes in grid.flat:
-        axes.set_visible(False)
-    for place, (method, table) in enumerate(kept):
-        axes = grid.flat[place]
-        axes.set_visible(True)
+    figure, grid = panels_by_model(
+        [""], list(kept)[:MAX_METHODS_OF_CONSISTENCY], 4, (0.45, 1.55), sharey=True
+    )
+    for panel in grid:
+        axes, table = panel.axes, kept[panel.name]
         look = look_of(table["family"].iloc[0])
         directed = bool(table["directed"].iloc[0])
         x = table["consistency"].to_numpy(dtype=float)
@@ -335,10 +288,10 @@ def figure_consistency(results: pd.DataFrame) -> Figure | None:
             x, y, ls="", marker=look.marker, ms=2.2, mfc=look.colour, mec="none", alpha=0.35, rasterized=True
         )
         fifths = np.array_split(np.argsort(x, kind="stable"), min(5, len(x) // 2))
-        means = np.asarray([(x[part].mean(), y[part].mean()) for part in fifths])
-        axes.plot(means[:, 0], means[:, 1], color="0.1", lw=1.2, marker="o", ms=3)
+        centres = np.asarray([(x[part].mean(), y[part].mean()) for part in fifths])
+        axes.plot(centres[:, 0], centres[:, 1], color="0.1", lw=1.2, marker="o", ms=3)
         correlation = float(stats.spearmanr(x, y).statistic) if np.ptp(y) > 0 else float("nan")
-        title(axes, method)
+        title(axes, panel.name)
         note = "signed" if directed else "direction-free"
         axes.annotate(
             f"ρ = {correlation:+.2f}, {note}" if np.isfinite(correlation) else note, (0.03, 0.03),
@@ -347,8 +300,8 @@ def figure_consistency(results: pd.DataFrame) -> Figure | None:
         axes.set_ylim(-0.02, 1.04)
         axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
         axes.axhline(0.5, color=GRID_COLOUR, lw=0.8, zorder=0)
-        if place + columns >= len(kept):
+        if panel.bottom:
             axes.set_xlabel("consistency")
-        if place % columns == 0:
+        if panel.left:
             axes.set_ylabel("pairwise accuracy")
     return figure

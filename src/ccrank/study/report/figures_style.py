@@ -13,15 +13,19 @@ from typing import Any, TypeVar, cast
 
 import matplotlib
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from scipy.optimize import isotonic_regression
 
 from ccrank.errors import CcrankError
-from ccrank.scale_plot import _fonts
-from ccrank.text import one_line
+from ccrank.ranking_plot import _fonts
+from ccrank.study.results.tables import FAMILIES
+from ccrank.util.files import write_atomically
+from ccrank.util.text import one_line
 
 TEXT_WIDTH = 7.1
 """The text width of a two-column page, in inches."""
@@ -56,6 +60,10 @@ class FamilyLook:
     colour: str
     hatch: str
     marker: str
+
+    def point(self, size: float) -> dict[str, Any]:
+        """The style of a point in a plot."""
+        return {"marker": self.marker, "ms": size, "mfc": self.colour, "mec": "0.15", "mew": 0.5, "ls": ""}
 
 
 FAMILY_LOOKS: Mapping[str, FamilyLook] = {
@@ -104,17 +112,54 @@ def panels(rows: int, columns: int, height: float, **options: Any) -> tuple[Figu
     """A figure of the text width with (rows, columns) axes."""
     figure = Figure(figsize=(TEXT_WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, squeeze=False, **options)
-    for one in axes.flat:
-        bare(one)
-    return figure, axes
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
+    for axes in grid.flat:
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        axes.set_axisbelow(True)
+    return figure, grid
 
 
-def bare(axes: Axes) -> None:
-    """Remove superfluous axis lines."""
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.set_axisbelow(True)
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The axes of one model and one name, such as a dataset, in a grid."""
+
+    axes: Axes
+    model: str
+    name: str
+    left: bool
+    right: bool
+    """The last panel of its line."""
+    last_line: bool
+    """There is no panel of the same model below."""
+    bottom: bool
+    """There is no panel below."""
+
+
+def panels_by_model(
+    models: Sequence[str], names: Sequence[str], across: int, heights: tuple[float, float], **options: Any
+) -> tuple[Figure, list[Panel]]:
+    """A panel for each model and name: the names of a model are in lines of up to `across`.
+
+    `heights` are those of the rest of the figure and of a line, in inches.
+    """
+    across = min(across, len(names))
+    lines = -(-len(names) // across)
+    rest, line_height = heights
+    figure, grid = panels(lines * len(models), across, rest + line_height * lines * len(models), **options)
+    for axes in grid.flat:
+        axes.set_visible(False)
+    made = []
+    for number, model in enumerate(models):
+        for index, name in enumerate(names):
+            line, column = divmod(index, across)
+            axes = grid[number * lines + line, column]
+            axes.set_visible(True)
+            right = column == across - 1 or index == len(names) - 1
+            last_line = index + across >= len(names)
+            bottom = last_line and (line < lines - 1 or number == len(models) - 1)
+            made.append(Panel(axes, model, name, column == 0, right, last_line, bottom))
+    return figure, made
 
 
 def title(axes: Axes, text: str, **options: Any) -> None:
@@ -125,7 +170,7 @@ def title(axes: Axes, text: str, **options: Any) -> None:
 def side_title(axes: Axes, text: str) -> None:
     """A label to the right of a row of panels, cut to their minimal height."""
     figure = cast(Figure, axes.figure)
-    rows = {one.get_position().y0 for one in figure.axes}
+    rows = {panel.get_position().y0 for panel in figure.axes}
     height = 72 * (figure.get_figheight() - 0.75) / len(rows) - 36
     axes.annotate(
         one_line(text, max(6, int(height / 5.5)), keep_end=True),
@@ -145,35 +190,24 @@ def legend(figure: Figure, handles: Sequence[Patch | Line2D], columns: int = 6) 
     figure.legend(handles=list(handles), loc="outside lower center", ncols=columns, handlelength=1.8)
 
 
-def family_patches(families: Sequence[str]) -> list[Patch | Line2D]:
-    """Legend entries of bars."""
-    return [
-        Patch(facecolor=look_of(one).colour, hatch=look_of(one).hatch, edgecolor="0.15", lw=0.5, label=one)
-        for one in families
-    ]
+def families_in(table: pd.DataFrame) -> list[str]:
+    """The families of a table's methods, in the order of `FAMILIES`."""
+    return [family for family in FAMILIES if (table["family"] == family).any()]
 
 
-def family_markers(families: Sequence[str]) -> list[Patch | Line2D]:
+def family_markers(table: pd.DataFrame) -> list[Patch | Line2D]:
     """Legend entries of points."""
-    return [
-        Line2D(
-            [],
-            [],
-            ls="",
-            marker=look_of(one).marker,
-            ms=5,
-            mfc=look_of(one).colour,
-            mec="0.15",
-            mew=0.5,
-            label=one,
-        )
-        for one in families
-    ]
+    return [Line2D([], [], label=family, **look_of(family).point(5)) for family in families_in(table)]
 
 
 def chance_patch() -> Patch:
     """Legend entry of the chance band."""
     return Patch(facecolor=CHANCE_COLOUR, label="chance: mean and 95 % interval")
+
+
+def chance_level(axes: Axes, level: float) -> None:
+    """A horizontal line at a chance level."""
+    axes.axhline(level, color=CHANCE_LINE, lw=0.9, zorder=0.5)
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:
@@ -182,49 +216,31 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
     >>> spread([0.0, 0.0, 5.0], 1.0)
     [-0.5, 0.5, 5.0]
     """
-    order = np.argsort(np.asarray(places), kind="stable")
-    # Blocks of (sum of target positions, size), merged while they overlap: pool adjacent violators.
-    blocks: list[tuple[float, int]] = []
-    for place in np.asarray(places, dtype=float)[order]:
-        blocks.append((float(place), 1))
-        while len(blocks) > 1:
-            (left_sum, left_size), (right_sum, right_size) = blocks[-2:]
-            left_end = left_sum / left_size + (left_size - 1) * gap / 2
-            right_start = right_sum / right_size - (right_size - 1) * gap / 2
-            if right_start - left_end >= gap - 1e-12:
-                break
-            blocks[-2:] = [(left_sum + right_sum, left_size + right_size)]
-    moved = [
-        total / size + (number - (size - 1) / 2) * gap for total, size in blocks for number in range(size)
-    ]
-    result = [0.0] * len(places)
-    for index, place in zip(order, moved, strict=True):
-        result[index] = place
-    return result
+    order = np.argsort(places, kind="stable")
+    offsets = gap * np.arange(len(places))
+    moved = np.empty(len(places))
+    # The distances beyond the gap must not be negative: an isotonic regression of the positions less the gaps.
+    moved[order] = isotonic_regression(np.asarray(places, dtype=float)[order] - offsets).x + offsets
+    return moved.tolist()
 
 
 def image_bytes(figure: Figure, form: str, dpi: int = 200) -> bytes:
     """The figure in one of `FORMATS`; the same figure gives the same bytes."""
     buffer = io.BytesIO()
-    undated: dict[str, dict[str, Any]] = {
-        "png": {"Software": None},
-        "pdf": {"CreationDate": None},
-        "svg": {"Date": None},
-    }
+    # No program and no date, so that the bytes are the same.
+    undated = {"png": "Software", "pdf": "CreationDate", "svg": "Date"}
     with common_look():
-        figure.savefig(buffer, format=form, dpi=dpi, metadata=undated[form])
+        figure.savefig(buffer, format=form, dpi=dpi, metadata={undated[form]: None})
     return buffer.getvalue()
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, Path]:
     """Write NAME.png, NAME.pdf and NAME.svg into the folder."""
-    paths = {}
-    for form in FORMATS:
-        path = folder / f"{name}.{form}"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(image_bytes(figure, form))
-        except OSError as error:
-            raise CcrankError(f"cannot write {path}: {error.strerror or error}") from None
-        paths[form] = path
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CcrankError(f"cannot write {folder}: {error.strerror or error}") from None
+    paths = {form: folder / f"{name}.{form}" for form in FORMATS}
+    for form, path in paths.items():
+        write_atomically(path, image_bytes(figure, form))
     return paths

@@ -16,22 +16,20 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from ccrank.metrics.retrieval import have_measures
-from ccrank.report.figures_style import image_bytes
-from ccrank.report.rankings import pack_rankings, script_json
-from ccrank.results.relevance import add_relevance
-from ccrank.results.summary import summarise_results
-from ccrank.results.tables import Best, Headline, headlines, kind_summary
+from ccrank.study.report.encoded_rankings import pack_rankings, script_json
+from ccrank.study.report.figures_style import image_bytes
+from ccrank.study.results.summary import add_relevance, summarise_results
+from ccrank.study.results.tables import Best, Headline, headlines, kind_summary
 
 if TYPE_CHECKING:
-    from ccrank.report.figures import DrawnFigure
-    from ccrank.report.study import Study
+    from ccrank.study.report.write_report import DrawnFigure, StoredStudy
 
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 """Maximal number of rows of a table on the page; the rest is in summary.csv."""
-MOST_FAILURES = 500
-MOST_FIGURE_BYTES = 260_000
+MAX_FAILURES = 500
+MAX_FIGURE_BYTES = 260_000
 """Larger images are drawn at a lower resolution."""
-ALL_FIGURES_BYTES = 1_400_000
+MAX_ALL_FIGURES_BYTES = 1_400_000
 """Images beyond this total are not embedded, only linked as files."""
 
 MINUS = "\u2212"
@@ -49,7 +47,7 @@ class Cell:
     """What follows the text where there is room: a deviation, an interval."""
 
 
-def render_page(study: Study, table: pd.DataFrame, figures: Sequence[DrawnFigure]) -> str:
+def render_page(study: StoredStudy, table: pd.DataFrame, figures: Sequence[DrawnFigure]) -> str:
     """The HTML of a study's report. Text from the study is escaped by the template, or embedded as JSON that the page's
     script shows as text."""
     script, style = _data_file("page.js"), _data_file("page.css")
@@ -58,7 +56,7 @@ def render_page(study: Study, table: pd.DataFrame, figures: Sequence[DrawnFigure
     )
     rankings = pack_rankings(study.results, study.tasks)
     main = table[table["main_layer"]]
-    found = headlines(table)
+    best = headlines(table)
     return environment.from_string(_data_file("page.html.jinja")).render(
         name=study.name,
         script=Markup(script),
@@ -66,13 +64,12 @@ def render_page(study: Study, table: pd.DataFrame, figures: Sequence[DrawnFigure
         script_hash=_hash(script),
         style_hash=_hash(style),
         counts=_counts(study.results),
-        headlines=_by_dataset(found),
-        verdict=_verdict(found),
-        tables=[
-            *([_kinds_table(study.results), _summary_table(main)] if len(table) else []),
-            *_relevance_tables(study),
-        ],
-        rows_left_out=max(0, len(main) - MOST_ROWS),
+        headlines=_by_dataset(best),
+        verdict=_verdict(best),
+        tables=list(
+            filter(None, (_kinds_table(study.results), _summary_table(main), _relevance_table(study)))
+        ),
+        rows_left_out=max(0, len(main) - MAX_ROWS),
         several_layers=len(main) < len(table),
         figures=_embedded(figures),
         rankings=Markup(script_json(rankings)) if rankings["tasks"] else None,
@@ -90,66 +87,69 @@ def signed(value: float) -> str:
     return f"{value:+.2f}".replace("-", MINUS)
 
 
-def headline_words(one: Headline) -> list[str]:
+def headline_words(headline: Headline) -> list[str]:
     """The results of a model on a dataset as sentences, with chance levels."""
-    words = []
-    if one.directed is not None:
-        best = one.directed
-        verdict = "" if best.above_chance else ", which is not above chance"
-        words.append(
-            f"Best directed method: {_called(best)}, τ = {signed(best.value)}; random "
-            f"orders give 0 (95 %: {signed(best.chance.low)} to {signed(best.chance.high)}){verdict}."
+    sentences = []
+    if (best := headline.directed) is not None:
+        low, high = signed(best.chance.low), signed(best.chance.high)
+        sentences.append(
+            f"Best directed method: {_called(best)}, τ = {signed(best.value)}; random orders give 0 "
+            f"(95 %: {low} to {high}){_caveat(best)}."
         )
     else:
-        words.append("No directed label-free method was run.")
-    if one.free is not None:
-        best = one.free
-        verdict = "" if best.above_chance else ", which is not above chance"
-        words.append(
+        sentences.append("No directed label-free method was run.")
+    if (best := headline.free) is not None:
+        sentences.append(
             f"Best regardless of direction: {_called(best)}, |τ| = {best.value:.2f}; random orders give "
-            f"{best.chance.mean:.2f} (95 %: {best.chance.low:.2f} to {best.chance.high:.2f}){verdict}."
+            f"{best.chance.mean:.2f} (95 %: {best.chance.low:.2f} to {best.chance.high:.2f}){_caveat(best)}."
         )
-    if one.ceiling is not None:
-        best = one.ceiling
-        words.append(f"With labels, {_called(best)} reaches τ = {signed(best.value)}.")
+    if (best := headline.ceiling) is not None:
+        sentences.append(f"With labels, {_called(best)} reaches τ = {signed(best.value)}.")
     # Keep a number on the same line as its name: no-break spaces, and a word joiner after |.
     return [
         text.replace("| = ", "|\u2060 = ").replace(" = ", "\u00a0=\u00a0").replace("95 %", "95\u00a0%")
-        for text in words
+        for text in sentences
     ]
 
 
+def _caveat(best: Best) -> str:
+    return "" if best.above_chance else ", which is not above chance"
+
+
 def _called(best: Best) -> str:
-    note = {"baseline": ["a baseline"]}.get(best.family, [])
-    if best.split not in ("none", "same-task") or (best.family == "supervised" and best.split == "same-task"):
-        note = [*note, "tested on its training task" if best.split == "same-task" else best.split]
-    return best.method + (f" ({', '.join(note)})" if note else "")
+    notes = ["a baseline"] if best.family == "baseline" else []
+    if best.split == "same-task" and best.family == "supervised":
+        notes.append("tested on its training task")
+    elif best.split not in ("none", "same-task"):
+        notes.append(best.split)
+    return best.method + (f" ({', '.join(notes)})" if notes else "")
 
 
-def _verdict(found: Sequence[Headline]) -> str:
-    directed = [one.directed for one in found if one.directed is not None]
-    free = [one.free for one in found if one.free is not None]
-    words = []
+def _verdict(all_headlines: Sequence[Headline]) -> str:
+    directed = [headline.directed for headline in all_headlines if headline.directed is not None]
+    free = [headline.free for headline in all_headlines if headline.free is not None]
+    clauses = []
     if directed:
-        above = sum(one.above_chance for one in directed)
-        words.append(
+        above = sum(best.above_chance for best in directed)
+        clauses.append(
             f"a directed label-free method is above chance for {above} of {len(directed)} "
             "combinations of model and dataset"
         )
     if free:
-        above = sum(one.above_chance for one in free)
-        baselines = sum(one.family == "baseline" for one in free)
+        above = sum(best.above_chance for best in free)
+        baselines = sum(best.family == "baseline" for best in free)
         note = f", and for {baselines} the best is a baseline" if baselines else ""
-        words.append(f"a label-free method is above chance in |τ| for {above} of {len(free)}{note}")
-    text = "; ".join(words)
+        clauses.append(f"a label-free method is above chance in |τ| for {above} of {len(free)}{note}")
+    text = "; ".join(clauses)
     return text[:1].upper() + text[1:] + "." if text else ""
 
 
-def _by_dataset(found: Sequence[Headline]) -> list[dict[str, Any]]:
+def _by_dataset(all_headlines: Sequence[Headline]) -> list[dict[str, Any]]:
     groups: dict[str, dict[str, Any]] = {}
-    for one in found:
-        group = groups.setdefault(one.dataset, {"dataset": one.dataset, "tasks": one.tasks, "models": []})
-        group["models"].append({"model": one.model, "words": headline_words(one)})
+    for headline in all_headlines:
+        group = {"dataset": headline.dataset, "tasks": headline.tasks, "models": []}
+        models = groups.setdefault(headline.dataset, group)["models"]
+        models.append({"model": headline.model, "words": headline_words(headline)})
     return list(groups.values())
 
 
@@ -162,149 +162,131 @@ def _counts(results: pd.DataFrame) -> list[tuple[int, str]]:
 
 
 def _number(value: float, places: int = 2, strong: bool = False, spread: float = 0.0) -> Cell:
-    if value is None or math.isnan(value):
+    if math.isnan(value):
         return Cell("–", None, True)
     text = f"{value:.{places}f}".replace("-", MINUS)
     return Cell(text, float(value), True, strong, f" ± {spread:.{places}f}" if spread > 0 else "")
 
 
-def _chance(low: float, mean: float, high: float) -> Cell:
-    return Cell(f"{mean:.2f}", float(mean), True, detail=f" ({low:.2f}–{high:.2f})")
+def _count(value: int) -> Cell:
+    return Cell(str(value), float(value), True)
+
+
+def _with_interval(value: float, low: float, high: float) -> Cell:
+    return Cell(f"{value:.2f}", float(value), True, detail=f" ({low:.2f}–{high:.2f})")
 
 
 def _p_value(value: float) -> Cell:
     return Cell("< 0.001" if value < 0.001 else f"{value:.3f}", float(value), True)
 
 
-def _kinds_table(results: pd.DataFrame) -> dict[str, Any]:
-    rows = kind_summary(results) if results["tau"].notna().any() else pd.DataFrame()
-    heads = [
-        "Method", "Family", "Model", "Kind", "τ", "|τ|", "Chance |τ| (95 %)", "Accuracy", "Free accuracy",
-        "Chance accuracy",
-    ]  # fmt: skip
-    body = [
-        [
-            Cell(row.method),
-            Cell(row.family),
-            Cell(row.model),
-            Cell(row.kind),
-            _number(row.tau if row.directed else math.nan, spread=row.tau_sd),
-            _number(row.abs_tau, strong=row.abs_tau > row.chance_high, spread=row.abs_tau_sd),
-            _chance(row.chance_low, row.chance, row.chance_high),
-            _number(row.accuracy if row.directed else math.nan, spread=row.accuracy_sd),
-            _number(row.free_accuracy, spread=row.free_accuracy_sd),
-            _number((1 + row.chance) / 2),
-        ]
-        for row in rows.itertuples()
+def _if_directed(row: Any, name: str, spread: float = 0.0) -> Cell:
+    return _number(getattr(row, name) if row.directed else math.nan, spread=spread)
+
+
+def _names(row: Any, *columns: str) -> dict[str, Cell]:
+    return {column.capitalize(): Cell(getattr(row, column)) for column in columns}
+
+
+def _taus(row: Any) -> dict[str, Cell]:
+    return {
+        "τ": _if_directed(row, "tau", row.tau_sd),
+        "|τ|": _number(row.abs_tau, strong=row.abs_tau > row.chance_high, spread=row.abs_tau_sd),
+        "Chance |τ| (95 %)": _with_interval(row.chance, row.chance_low, row.chance_high),
+    }
+
+
+def _costs(row: Any) -> dict[str, Cell]:
+    return {"Tokens / task": _number(row.distinct_tokens, 0), "Seconds / task": _number(row.seconds, 3)}
+
+
+def _kinds_table(results: pd.DataFrame) -> dict[str, Any] | None:
+    rows = [
+        {
+            **_names(row, "method", "family", "model", "kind"),
+            **_taus(row),
+            "Accuracy": _if_directed(row, "accuracy", row.accuracy_sd),
+            "Free accuracy": _number(row.free_accuracy, spread=row.free_accuracy_sd),
+            "Chance accuracy": _number((1 + row.chance) / 2),
+        }
+        for row in kind_summary(results).itertuples()
     ]
     caption = "Means over datasets of a kind, main setting: the numbers of the first figure"
-    return {
-        "id": "kinds",
-        "caption": caption,
-        "heads": heads,
-        "minor": _minor(heads, rows),
-        "rows": body,
-        "filters": ["Model", "Kind", "Family"],
-    }
+    return _table("kinds", caption, rows, ["Model", "Kind", "Family"])
 
 
-def _summary_table(rows: pd.DataFrame) -> dict[str, Any]:
-    heads = [
-        "Method", "Family", "Model", "Dataset", "Split", "Layer", "Tasks", "Seeds", "τ", "|τ|", "Chance |τ| (95 %)",
-        "p", "Accuracy", "Free accuracy", "Chance accuracy", "Consistency", "Tokens / task", "Seconds / task",
-    ]  # fmt: skip
-    body = [
-        [
-            Cell(row.method),
-            Cell(row.family),
-            Cell(row.model),
-            Cell(row.dataset),
-            Cell(row.split),
-            Cell("–", None, True) if row.layer < 0 else Cell(str(row.layer), float(row.layer), True),
-            Cell(str(row.tasks), float(row.tasks), True),
-            Cell(str(row.seeds), float(row.seeds), True),
-            _number(row.tau if row.directed else math.nan, spread=row.tau_sd),
-            _number(row.abs_tau, strong=row.abs_tau > row.chance_high, spread=row.abs_tau_sd),
-            _chance(row.chance_low, row.chance, row.chance_high),
-            _p_value(row.p_value),
-            _number(row.accuracy if row.directed else math.nan),
-            _number(row.free_accuracy),
-            _number((1 + row.chance) / 2),
-            _number(row.consistency),
-            _number(row.distinct_tokens, 0),
-            _number(row.seconds, 3),
-        ]
-        for row in rows.head(MOST_ROWS).itertuples()
-    ]
-    return {
-        "id": "summary",
-        "caption": "Every model, dataset, method and split",
-        "heads": heads,
-        "minor": _minor(heads, rows),
-        "rows": body,
-        "filters": ["Model", "Dataset", "Family", "Split"],
-    }
-
-
-def _relevance_tables(study: Study) -> list[dict[str, Any]]:
-    """A table of the metrics of retrieval, for studies with queries; none where their package is not installed."""
-    if not have_measures():
-        return []
-    entries = add_relevance(summarise_results(study.results), study.results, study.tasks)
-    rows = pd.DataFrame([entry for entry in entries if entry.get("queries")])
-    if rows.empty:
-        return []
-    heads = [
-        "Method", "Family", "Model", "Dataset", "Queries", "nDCG@10", "Chance nDCG@10", "MRR", "MAP", "Recall@10",
-        "Tokens / task", "Seconds / task",
-    ]  # fmt: skip
-    body = [
-        [
-            Cell(row.method),
-            Cell(row.family),
-            Cell(row.model),
-            Cell(row.dataset),
-            Cell(str(row.queries), float(row.queries), True),
-            Cell(
-                f"{row.ndcg_10:.2f}",
-                row.ndcg_10,
-                True,
-                detail=f" ({row.ndcg_10_low:.2f}–{row.ndcg_10_high:.2f})",
-            ),
-            *(_number(value) for value in (row.chance_ndcg_10, row.mrr, row.map, row.recall_10)),
-            _number(row.distinct_tokens, 0),
-            _number(row.seconds, 3),
-        ]
-        for row in rows.head(MOST_ROWS).itertuples()
-    ]
-    return [
+def _summary_table(table: pd.DataFrame) -> dict[str, Any] | None:
+    rows = [
         {
-            "id": "relevance",
-            "caption": "Relevance to queries, with 95 % intervals of nDCG@10 over queries",
-            "heads": heads,
-            "minor": _minor(heads, rows),
-            "rows": body,
-            "filters": ["Model", "Dataset", "Family"],
+            **_names(row, "method", "family", "model", "dataset", "split"),
+            "Layer": Cell("–", None, True) if row.layer < 0 else _count(row.layer),
+            "Tasks": _count(row.tasks),
+            "Seeds": _count(row.seeds),
+            **_taus(row),
+            "p": _p_value(row.p_value),
+            "Accuracy": _if_directed(row, "accuracy"),
+            "Free accuracy": _number(row.free_accuracy),
+            "Chance accuracy": _number((1 + row.chance) / 2),
+            "Consistency": _number(row.consistency),
+            **_costs(row),
         }
+        for row in table.head(MAX_ROWS).itertuples()
     ]
+    caption = "Every model, dataset, method and split"
+    return _table("summary", caption, rows, ["Model", "Dataset", "Family", "Split"])
+
+
+def _relevance_table(study: StoredStudy) -> dict[str, Any] | None:
+    """The metrics of retrieval, for studies with queries; None where their package is not installed."""
+    if not have_measures():
+        return None
+    entries = add_relevance(summarise_results(study.results), study.results, study.tasks)
+    table = pd.DataFrame([entry for entry in entries if entry.get("queries")])
+    rows = [
+        {
+            **_names(row, "method", "family", "model", "dataset"),
+            "Queries": _count(row.queries),
+            "nDCG@10": _with_interval(row.ndcg_10, row.ndcg_10_low, row.ndcg_10_high),
+            "Chance nDCG@10": _number(row.chance_ndcg_10),
+            "MRR": _number(row.mrr),
+            "MAP": _number(row.map),
+            "Recall@10": _number(row.recall_10),
+            **_costs(row),
+        }
+        for row in table.head(MAX_ROWS).itertuples()
+    ]
+    caption = "Relevance to queries, with 95 % intervals of nDCG@10 over queries"
+    return _table("relevance", caption, rows, ["Model", "Dataset", "Family"])
 
 
 MAJOR = ("Method", "Dataset", "Kind", "τ", "|τ|", "Chance |τ| (95 %)", "nDCG@10", "Chance nDCG@10")
-"""The columns that a phone shows; the others need a wider screen."""
+"""The columns that a phone shows, with the model where there are several; the others need a wider screen."""
 
 
-def _minor(heads: Sequence[str], rows: pd.DataFrame) -> list[bool]:
-    """For each column whether a phone leaves it out; the model stays where there are several."""
-    models = rows["model"].nunique() if len(rows) else 0
-    return [head not in MAJOR and not (head == "Model" and models > 1) for head in heads]
+def _table(
+    name: str, caption: str, rows: Sequence[Mapping[str, Cell]], filters: list[str]
+) -> dict[str, Any] | None:
+    """What the template needs of a table; None without rows."""
+    if not rows:
+        return None
+    heads = list(rows[0])
+    major = (*MAJOR, "Model") if len({row["Model"].text for row in rows}) > 1 else MAJOR
+    return {
+        "id": name,
+        "caption": caption,
+        "heads": heads,
+        "minor": [head not in major for head in heads],
+        "rows": [list(row.values()) for row in rows],
+        "filters": filters,
+    }
 
 
 def _failures_table(failures: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     if not failures:
         return None
-    shown = failures[:MOST_FAILURES]
-    heads = list(dict.fromkeys(str(key) for one in shown for key in one))
-    body = [[Cell(_plain(one.get(head, ""))[:600]) for head in heads] for one in shown]
+    shown = failures[:MAX_FAILURES]
+    heads = list(dict.fromkeys(str(key) for failure in shown for key in failure))
+    body = [[Cell(_plain(failure.get(head, ""))[:600]) for head in heads] for failure in shown]
     titles = [head[:1].upper() + head[1:] for head in heads]
     return {
         "id": "failures",
@@ -337,32 +319,31 @@ def _plain(value: object) -> str:
 def _embedded(figures: Sequence[DrawnFigure]) -> list[dict[str, Any]]:
     """Each figure as an embedded image: the smaller of SVG and PNG."""
     shown, total = [], 0
-    for one in figures:
-        forms = {form: one.files[form].read_bytes() for form in ("svg", "png")}
-        form = min(forms, key=lambda name: len(forms[name]))
-        content = forms[form]
-        if len(content) > MOST_FIGURE_BYTES:
-            form, content = "png", image_bytes(one.figure, "png", dpi=110)
+    for drawn in figures:
+        contents = {form: drawn.files[form].read_bytes() for form in ("svg", "png")}
+        form = min(contents, key=lambda name: len(contents[name]))
+        content = contents[form]
+        if len(content) > MAX_FIGURE_BYTES:
+            form, content = "png", image_bytes(drawn.figure, "png", dpi=110)
         total += len(content)
-        kind = {"svg": "image/svg+xml", "png": "image/png"}[form]
-        width, height = one.figure.get_size_inches()
+        media_type = {"svg": "image/svg+xml", "png": "image/png"}[form]
+        source = f"data:{media_type};base64,{base64.b64encode(content).decode()}"
+        width, height = drawn.figure.get_size_inches()
         shown.append(
             {
-                "name": one.kind.name,
-                "title": one.kind.title,
-                "caption": one.kind.caption,
+                "name": drawn.name,
+                "title": drawn.title,
+                "caption": drawn.caption,
                 "width": round(width * 100),
                 "height": round(height * 100),
-                "source": f"data:{kind};base64,{base64.b64encode(content).decode()}"
-                if total <= ALL_FIGURES_BYTES
-                else "",
+                "source": source if total <= MAX_ALL_FIGURES_BYTES else "",
             }
         )
     return shown
 
 
 def _data_file(name: str) -> str:
-    return resources.files("ccrank.report").joinpath(name).read_text(encoding="utf-8")
+    return resources.files("ccrank.study.report").joinpath(name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:

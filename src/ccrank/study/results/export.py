@@ -8,13 +8,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccrank.task import Task, normal_form
-from ccrank.trec import document_ids, query_id, safe
+from ccrank.io.trec import document_ids, query_id, safe
+from ccrank.study.results.load import StudyTasks
+from ccrank.task import normal_form
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Tasks = Mapping[tuple[str, str], Task]
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -101,7 +101,7 @@ def _cell(entry: Mapping[str, Any], name: str) -> str:
     return f"{value:.2f}" if name == "seconds" else f"{value:.3f}"
 
 
-def trec_run(frame: pd.DataFrame, tasks: Tasks) -> Iterator[str]:
+def trec_run(frame: pd.DataFrame, tasks: StudyTasks) -> Iterator[str]:
     """Lines `qid Q0 docid rank score tag`: a query per task, a document per item, a tag per run.
 
     The tag is model/method, with split, layer and seed if there are any.
@@ -121,13 +121,13 @@ def trec_run(frame: pd.DataFrame, tasks: Tasks) -> Iterator[str]:
                 *([f"seed-{seed}"] if layer >= 0 or split == "single" else []),
             ]
         )
-        order = sorted(range(len(scores)), key=lambda one: (-scores[one], normal_form(task.items[one])))
+        order = sorted(range(len(scores)), key=lambda index: (-scores[index], normal_form(task.items[index])))
+        query = query_id(dataset, name)
         for rank, index in enumerate(order, start=1):
-            query = query_id(dataset, name)
             yield f"{query} Q0 {documents[dataset, name][index]} {rank} {scores[index]:.9g} {tag}\n"
 
 
-def trec_judgements(tasks: Tasks) -> Iterator[str]:
+def trec_judgements(tasks: StudyTasks) -> Iterator[str]:
     """Lines `qid 0 docid grade` for tasks with gold: the lowest item has grade 0, the next 1, and so on; grades of
     relevance to a query are as they are."""
     for (dataset, name), task in tasks.items():

@@ -1,31 +1,24 @@
-"""Loading the files of a study's folder."""
+"""The files of a study's folder: their names, and loading them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from ccrank.errors import CcrankError
-from ccrank.results.schema import (
-    DEFAULTS,
-    ENVIRONMENT,
-    FAILURES,
-    RESULTS,
-    SCHEMA,
-    TASKS,
-    UNITS,
-    with_defaults,
-)
+from ccrank.errors import CcrankError, check_kind, needs_extra
 from ccrank.task import Task
-from ccrank.text import encodable
+from ccrank.util.text import encodable
 
 if TYPE_CHECKING:
     import pandas as pd
+
+RESULTS, TASKS, UNITS, FAILURES = "results.parquet", "tasks.jsonl", "units", "failures.jsonl"
+FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environment.json"
+"""The files of a study's folder."""
+StudyTasks = Mapping[tuple[str, str], Task]
+"""The tasks of a study by (dataset, id)."""
 
 
 def load_results(folder: str | Path) -> pd.DataFrame:
@@ -39,23 +32,31 @@ def load_results(folder: str | Path) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row for each task, seed and layer of a model, method and split; the columns are in `ccrank.results.SCHEMA`.
+        One row for each task, seed and layer of a model, method and split; the columns are those of
+        `ccrank.study.results.schema.SCHEMA`.
     """
+    check_kind("folder", folder, (str, Path), "the folder of a study")
+    with needs_extra("report", "load_results"):
+        import pandas as pd  # noqa: F401 - pyarrow makes the frame with it
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from ccrank.study.results.schema import SCHEMA
     folder = Path(folder)
-    if folder.is_file() and folder.suffix == ".parquet":
-        folder = folder.parent
-    whole = folder / RESULTS
-    paths = [whole] if whole.exists() else sorted((folder / UNITS).glob("*.parquet"))
-    if not paths:
-        raise CcrankError(
-            f"{folder} contains no results: neither {RESULTS} nor units of a study; run `ccrank bench --out {folder}`"
-        )
     try:
+        if folder.is_file() and folder.suffix == ".parquet":
+            folder = folder.parent
+        whole = folder / RESULTS
+        paths = [whole] if whole.exists() else sorted((folder / UNITS).glob("*.parquet"))
+        if not paths:
+            raise CcrankError(
+                f"{folder} contains no results: neither {RESULTS} nor units of a study; run "
+                f"`ccrank bench --out {folder}`"
+            )
         for path in paths:
-            known = {*pq.read_schema(path).names, *DEFAULTS}
-            if missing := [name for name in SCHEMA.names if name not in known]:
+            if missing := sorted(set(SCHEMA.names) - set(pq.read_schema(path).names)):
                 raise CcrankError(f"{path} lacks the columns {missing}; it must be written by `ccrank bench`")
-        table = with_defaults(pa.concat_tables([pq.read_table(path, schema=SCHEMA) for path in paths]))
+        table = pa.concat_tables([pq.read_table(path, schema=SCHEMA) for path in paths])
     except (pa.ArrowException, OSError) as error:
         raise CcrankError(f"the results in {folder} cannot be read: {error}") from None
     frame: pd.DataFrame = table.to_pandas(split_blocks=True)
@@ -63,13 +64,7 @@ def load_results(folder: str | Path) -> pd.DataFrame:
 
 
 def load_tasks(folder: str | Path) -> dict[tuple[str, str], Task]:
-    """The tasks of a study by (dataset, id); empty if the folder has no task file.
-
-    Parameters
-    ----------
-    folder
-        The study's folder.
-    """
+    """The tasks of a study by (dataset, id); empty if the folder has no task file."""
     path = Path(folder) / TASKS
     tasks = {}
     for number, value in _json_lines(path):
@@ -82,13 +77,7 @@ def load_tasks(folder: str | Path) -> dict[tuple[str, str], Task]:
 
 
 def load_failures(folder: str | Path) -> list[dict[str, Any]]:
-    """The failures of a study: model, dataset, method, split, task (None for a whole unit), reason.
-
-    Parameters
-    ----------
-    folder
-        The study's folder.
-    """
+    """The failures of a study: model, dataset, method, split, task (None for a whole unit), reason."""
     return [
         value if isinstance(value, dict) else {"failure": value}
         for _, value in _json_lines(Path(folder) / FAILURES)
@@ -96,13 +85,7 @@ def load_failures(folder: str | Path) -> list[dict[str, Any]]:
 
 
 def load_environment(folder: str | Path) -> dict[str, Any]:
-    """The environment of a study: versions, machine, models; empty before its first run.
-
-    Parameters
-    ----------
-    folder
-        The study's folder.
-    """
+    """The environment of a study: versions, machine, models; empty before its first run."""
     path = Path(folder) / ENVIRONMENT
     text = read_text_file(path)
     if not text.strip():

@@ -1,15 +1,24 @@
-"""The results of a study: one tidy table, one row for each task, seed and layer of a model, method and split."""
+"""Storing results: one tidy table with a row for each task, seed and layer of a model, method and split.
+
+Each unit of a study is one file; a finished study is one table of all units.
+"""
 
 from __future__ import annotations
 
-import math
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from ccrank.errors import needs_extra
+from ccrank.util.files import write_atomically
+from ccrank.util.text import encodable
 
-from ccrank.text import encodable
+with needs_extra("report", "a study"):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_FAILURES_KEY = b"ccrank.failures"
 
 SCHEMA = pa.schema(
     [
@@ -40,26 +49,38 @@ SCHEMA = pa.schema(
         ("scores", pa.list_(pa.float64())),  # aligned with the task's items
     ]
 )
-PAIR_MEASURES = ("pair_accuracy", "free_pair_accuracy", "chance_free_pair_accuracy")
-"""The columns of single pairwise answers."""
-DEFAULTS = {"fold": -1, **dict.fromkeys(PAIR_MEASURES, math.nan)}
-"""Columns that older studies lack, and their value there."""
-RESULTS, TASKS, UNITS, FAILURES = "results.parquet", "tasks.jsonl", "units", "failures.jsonl"
-FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environment.json"
-"""The files of a study's folder."""
 
 
 def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Rows as a table of the schema."""
-    rows = [{**DEFAULTS, **row} for row in rows]
     columns = {name: [row[name] for row in rows] for name in SCHEMA.names}
     columns["task"] = [encodable(text) for text in columns["task"]]
     return pa.table(columns, schema=SCHEMA)
 
 
-def with_defaults(table: pa.Table) -> pa.Table:
-    """The table with the columns of older studies filled in."""
-    for name, value in DEFAULTS.items():
-        place = table.schema.get_field_index(name)
-        table = table.set_column(place, SCHEMA.field(name), pc.fill_null(table.column(name), value))
-    return table
+def save_unit(path: Path, rows: Sequence[Mapping[str, Any]], failures: Mapping[str, str]) -> None:
+    """Store a unit's rows, with its failures (task → reason) in the same file."""
+    _write_table(path, table_of(rows).replace_schema_metadata({_FAILURES_KEY: json.dumps(dict(failures))}))
+
+
+def unit_failures(path: Path) -> dict[str, str] | None:
+    """The failures that a unit's file records; None if the file is missing or damaged."""
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (FileNotFoundError, pa.ArrowException, OSError):
+        return None
+    failures: dict[str, str] | None = (
+        json.loads(metadata[_FAILURES_KEY]) if _FAILURES_KEY in metadata else None
+    )
+    return failures
+
+
+def join_units(paths: Sequence[Path], target: Path) -> int:
+    """Write one table of all units, in their order; returns its number of rows."""
+    table = pa.concat_tables([pq.read_table(path, schema=SCHEMA) for path in paths] or [table_of([])])
+    _write_table(target, table.replace_schema_metadata(None).combine_chunks())
+    return int(table.num_rows)
+
+
+def _write_table(path: Path, table: pa.Table) -> None:
+    write_atomically(path, lambda partial: pq.write_table(table, partial, compression="zstd"), sync=True)

@@ -1,16 +1,20 @@
-"""Summaries of results: mean over seeds first, then over tasks, with bootstrap intervals over tasks."""
+"""Summaries of results: mean over seeds first, then over tasks, with bootstrap intervals over tasks.
+
+Metrics of retrieval are computed from the stored scores and the tasks' grades.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.metrics.significance import common_direction
-from ccrank.metrics.tasks import macro_mean_with_interval
-from ccrank.results.schema import PAIR_MEASURES
+from ccrank.metrics.retrieval import CUT, NAMES, RetrievalMetrics, chance_relevance, evaluate_relevance
+from ccrank.metrics.tasks import common_direction, macro_mean_with_interval, mean_with_interval
+from ccrank.study.results.load import StudyTasks
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,11 +28,20 @@ MEASURES = [
     "free_accuracy",
     "chance_abs_tau",
     "chance_free_accuracy",
-    *PAIR_MEASURES,
+    "pair_accuracy",
+    "free_pair_accuracy",
+    "chance_free_pair_accuracy",
 ]
 COSTS = ["consistency", "seconds", "distinct_tokens"]
 COMMON = ("common_tau", "common_tau_sd", "common_tau_chance", "common_tau_p")
-FACETS = ("model", "dataset", "method", "split", "layer")
+_METRICS = [f"{name}_{CUT}" if name in ("ndcg", "recall") else name for name in NAMES]
+RELEVANCE_FIELDS = (
+    "queries",
+    *_METRICS,
+    f"ndcg_{CUT}_low",
+    f"ndcg_{CUT}_high",
+    *(f"chance_{name}" for name in _METRICS),
+)
 
 
 def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str, Any]]:
@@ -48,12 +61,14 @@ def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str
     keys = UNIT if by == "dataset" else [name for name in UNIT if name != "dataset"]
     if by == "kind":
         frame = frame.assign(layer=_kind_layers(frame))
-    runs = dict(_groups(frame, keys))
+    runs = dict(iter(frame.groupby(keys, sort=False, observed=True)))
+    by_task = frame.groupby([*UNIT, "task", "n_items"], sort=False, observed=True)
+    means = by_task[[*MEASURES, *COSTS]].mean().reset_index()
     return [
-        _entry(dict(zip(keys, key, strict=True)), [part for _, part in _groups(group, ["dataset"])])
-        | over_seeds(runs[key])
+        _entry(dict(zip(keys, key, strict=True)), group)
+        | _seed_deviations(runs[key])
         | (held_out_direction(runs[key]) if by == "dataset" else {})
-        for key, group in _groups(task_means(frame), keys)
+        for key, group in means.groupby(keys, sort=False)
     ]
 
 
@@ -66,53 +81,30 @@ def _kind_layers(frame: pd.DataFrame) -> pd.Series:
     return layers.mask((most == 1) & differ, -1)
 
 
-def over_seeds(runs: pd.DataFrame) -> dict[str, float]:
+def _seed_deviations(runs: pd.DataFrame) -> dict[str, float]:
     """The deviation over seeds of the mean over tasks (and datasets) of τ and |τ|, as `tau_sd` and `abs_tau_sd`.
 
     A dataset on which the method has a single run counts with that run in every seed.
     """
     graded = runs[runs["tau"].notna()]
-    found = {}
+    deviations = {}
     for name in ("tau", "abs_tau"):
         means = graded.groupby(["dataset", "seed"], observed=True)[name].mean().unstack("seed")
-        filled = means.T.fillna(means.mean(axis=1)).mean(axis=1)  # one value for each seed
-        found[f"{name}_sd"] = float(filled.std(ddof=1)) if len(filled) > 1 else float("nan")
-    return found
+        by_seed = means.T.fillna(means.mean(axis=1)).mean(axis=1)
+        deviations[f"{name}_sd"] = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else math.nan
+    return deviations
 
 
 def held_out_direction(runs: pd.DataFrame, resamples: int = RESAMPLES) -> dict[str, float]:
-    """The common direction of a probe trained across the tasks of one dataset; NaN for other rows.
-
-    Parameters
-    ----------
-    runs
-        The rows of one model, dataset, method, split and layer.
-    resamples
-        The number of random directions.
-    """
-    held_out = runs[(runs["fold"] >= 0) & runs["tau"].notna()] if "fold" in runs else runs[:0]
+    """The common direction of a probe trained across the tasks of one dataset; NaN for other rows."""
+    held_out = runs[(runs["fold"] >= 0) & runs["tau"].notna()]
     if held_out.empty:
-        return dict.fromkeys(COMMON, float("nan"))
+        return dict.fromkeys(COMMON, math.nan)
     table = held_out.pivot_table(index="seed", columns=["task", "fold"], values="tau", sort=False)
-    found = common_direction(
-        table.to_numpy(),
-        table.columns.get_level_values("fold").to_numpy(),
-        np.random.default_rng(0),
-        resamples,
-    )
-    deviation = float(np.std(found.seeds, ddof=1)) if len(found.seeds) > 1 else float("nan")
-    return dict(zip(COMMON, (found.value, deviation, found.expected, found.p_value), strict=True))
-
-
-def task_means(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds: one row for each task of each unit, in the order of the table."""
-    frame = frame.assign(**{name: float("nan") for name in PAIR_MEASURES if name not in frame})
-    found: pd.DataFrame = (
-        frame.groupby([*UNIT, "task", "n_items"], sort=False, observed=True)[[*MEASURES, *COSTS]]
-        .mean()
-        .reset_index()
-    )
-    return found
+    folds = table.columns.get_level_values("fold").to_numpy()
+    common = common_direction(table.to_numpy(), folds, np.random.default_rng(0), resamples)
+    deviation = float(np.std(common.seeds, ddof=1)) if len(common.seeds) > 1 else math.nan
+    return dict(zip(COMMON, (common.value, deviation, common.expected, common.p_value), strict=True))
 
 
 def choose(frame: pd.DataFrame, **wanted: Sequence[str]) -> pd.DataFrame:
@@ -131,29 +123,24 @@ def choose(frame: pd.DataFrame, **wanted: Sequence[str]) -> pd.DataFrame:
     return frame
 
 
-def _groups(frame: pd.DataFrame, keys: list[str]) -> list[tuple[tuple[Any, ...], pd.DataFrame]]:
-    return [
-        (key if isinstance(key, tuple) else (key,), group)
-        for key, group in frame.groupby(keys, sort=False, observed=True)
-    ]
-
-
-def _entry(key: dict[str, Any], parts: list[pd.DataFrame]) -> dict[str, Any]:
-    """The mean of the parts' means; each part is the tasks of one dataset."""
+def _entry(key: dict[str, Any], tasks: pd.DataFrame) -> dict[str, Any]:
+    """The mean over datasets of their means over tasks."""
     entry = {name: value.item() if isinstance(value, np.generic) else value for name, value in key.items()}
+    parts = [part for _, part in tasks.groupby("dataset", sort=False)]
+    graded = [part for part in (part[part["tau"].notna()] for part in parts) if len(part)]
     if "dataset" not in entry:
         entry["datasets"] = len(parts)
-    entry["tasks"] = sum(map(len, parts))
-    known = [part for part in parts if part["tau"].notna().any()]
-    graded = [part[part["tau"].notna()] for part in known]
-    entry["graded"] = sum(map(len, graded))
+    entry |= {"tasks": len(tasks), "graded": sum(map(len, graded))}
 
-    def mean(name: str, of: list[pd.DataFrame]) -> float:
-        values = [part[name].mean() for part in of]
-        return float(np.mean(values)) if values else float("nan")
+    def mean(name: str, parts: list[pd.DataFrame]) -> float:
+        return float(np.mean([part[name].mean() for part in parts])) if parts else math.nan
 
-    # Each entry has its own generator, so that an interval does not depend on the rest of the table.
-    low, high = _interval([part["tau"].to_numpy() for part in graded])
+    low = high = math.nan
+    if graded:
+        # Each entry has its own generator, so that an interval does not depend on the rest of the table.
+        samples = [part["tau"].to_numpy() for part in graded]
+        interval = macro_mean_with_interval(samples, np.random.default_rng(0), resamples=RESAMPLES)
+        low, high = interval.low, interval.high
     return entry | {
         "tau": mean("tau", graded),
         "tau_low": low,
@@ -163,9 +150,40 @@ def _entry(key: dict[str, Any], parts: list[pd.DataFrame]) -> dict[str, Any]:
     }
 
 
-def _interval(samples: list[np.ndarray]) -> tuple[float, float]:
-    """The bootstrap interval of the mean of the samples' means, tasks resampled within each sample."""
-    if not samples:
-        return float("nan"), float("nan")
-    found = macro_mean_with_interval(samples, np.random.default_rng(0), resamples=RESAMPLES)
-    return found.low, found.high
+def add_relevance(
+    entries: Sequence[Mapping[str, Any]], frame: pd.DataFrame, tasks: StudyTasks
+) -> list[dict[str, Any]]:
+    """The entries of `summarise_results` by dataset, with the metrics of tasks that have a query and gold.
+
+    Nothing is added where no task has a query. NaN stands for entries of other datasets. The mean over seeds is taken
+    first; the interval of nDCG is a bootstrap over queries.
+    """
+    grades = {key: task.values for key, task in tasks.items() if task.query is not None and task.values}
+    if not grades:
+        return [dict(entry) for entry in entries]
+    chance = {key: chance_relevance(values) for key, values in grades.items()}
+    groups = dict(iter(frame.groupby(UNIT, sort=False, observed=True)))
+    with_relevance = []
+    for entry in entries:
+        unit = groups[tuple(entry[name] for name in UNIT)]
+        per_query: dict[tuple[str, str], list[list[float]]] = {}
+        for key, scores in zip(zip(unit["dataset"], unit["task"], strict=True), unit["scores"], strict=True):
+            if key in grades and not math.isnan(chance[key].ndcg):
+                per_query.setdefault(key, []).append(_values(evaluate_relevance(scores, grades[key])))
+        levels = [_values(chance[key]) for key in per_query]
+        with_relevance.append({**entry, **_relevance_fields(list(per_query.values()), levels)})
+    return with_relevance
+
+
+def _values(metrics: RetrievalMetrics) -> list[float]:
+    return [getattr(metrics, name) for name in NAMES]
+
+
+def _relevance_fields(per_query: list[list[list[float]]], chance: list[list[float]]) -> dict[str, Any]:
+    """The fields of an entry, from the metrics of each query and seed, and their chance levels."""
+    if not per_query:
+        return {name: 0 if name == "queries" else math.nan for name in RELEVANCE_FIELDS}
+    table = np.array([np.mean(seeds, axis=0) for seeds in per_query])  # (queries, metrics)
+    interval = mean_with_interval(table[:, 0], np.random.default_rng(0), resamples=RESAMPLES)
+    values = [len(table), *table.mean(axis=0).tolist(), interval.low, interval.high]
+    return dict(zip(RELEVANCE_FIELDS, [*values, *np.mean(chance, axis=0).tolist()], strict=True))

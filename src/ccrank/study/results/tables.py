@@ -6,15 +6,17 @@ A results table has one row for each (model, dataset, task, method, layer, split
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import pandas as pd
 from scipy import stats
 
+from ccrank.errors import needs_extra
 from ccrank.metrics import Floor, chance_floor, chance_tau_sd, p_value_abs_tau, p_value_tau
+
+with needs_extra("report", "a table of results"):
+    import pandas as pd
 
 FAMILIES = ("label-free", "prompting", "probing", "supervised", "baseline")
 """The order of families in tables and figures."""
@@ -28,21 +30,17 @@ _MEANS = [*METRICS, "consistency", "distinct_tokens", "seconds"]
 
 def floor_of(n_items: Iterable[int]) -> Floor:
     """`chance_floor` of tasks of these sizes, cached by sizes."""
-    return _floor(tuple(sorted(Counter(int(n) for n in n_items).items())))
+    return _floor(tuple(sorted(map(int, n_items))))
 
 
 @lru_cache(maxsize=4096)
-def _floor(counts: tuple[tuple[int, int], ...]) -> Floor:
-    return chance_floor(_sizes(counts))
+def _floor(sizes: tuple[int, ...]) -> Floor:
+    return chance_floor(sizes)
 
 
 @lru_cache(maxsize=16384)
-def _p_values(tau: float, mean_abs_tau: float, counts: tuple[tuple[int, int], ...], directed: bool) -> float:
-    return p_value_tau(tau, _sizes(counts)) if directed else p_value_abs_tau(mean_abs_tau, _sizes(counts))
-
-
-def _sizes(counts: tuple[tuple[int, int], ...]) -> list[int]:
-    return [n for n, times in counts for _ in range(times)]
+def _p_value(tau: float, mean_abs_tau: float, sizes: tuple[int, ...], directed: bool) -> float:
+    return p_value_tau(tau, sizes) if directed else p_value_abs_tau(mean_abs_tau, sizes)
 
 
 def signed_floor(n_items: Sequence[int], level: float = 0.95) -> Floor:
@@ -58,9 +56,9 @@ def macro_floor(floors: Sequence[Floor]) -> Floor:
     Datasets are independent, so the half-widths of their intervals add in quadrature, separately on each side.
     """
     count = len(floors)
-    mean = math.fsum(one.mean for one in floors) / count
-    below = math.sqrt(math.fsum((one.mean - one.low) ** 2 for one in floors)) / count
-    above = math.sqrt(math.fsum((one.high - one.mean) ** 2 for one in floors)) / count
+    mean = math.fsum(floor.mean for floor in floors) / count
+    below = math.sqrt(math.fsum((floor.mean - floor.low) ** 2 for floor in floors)) / count
+    above = math.sqrt(math.fsum((floor.high - floor.mean) ** 2 for floor in floors)) / count
     return Floor(mean, mean - below, mean + above)
 
 
@@ -81,20 +79,20 @@ def main_setting(results: pd.DataFrame) -> pd.DataFrame:
     """The rows of the main comparison: one layer, each label-free method in its simplest split, and supervised
     probes trained and tested on the same task, as upper bounds."""
     rows = one_layer(results)
-    place = rows["split"].map({split: index for index, split in enumerate(SPLITS)}).fillna(len(SPLITS))
-    first = place.groupby([rows["model"], rows["method"]], sort=False).transform("min")
+    rank = rows["split"].map({split: index for index, split in enumerate(SPLITS)}).fillna(len(SPLITS))
+    simplest = rank.groupby([rows["model"], rows["method"]], sort=False).transform("min")
     supervised = rows["family"] == "supervised"
-    return rows[((place == first) & ~supervised) | (supervised & (rows["split"] == "same-task"))]
+    return rows[((rank == simplest) & ~supervised) | (supervised & (rows["split"] == "same-task"))]
 
 
 def method_order(results: pd.DataFrame) -> list[str]:
     """Methods by family, within a family in order of appearance."""
     first = results.drop_duplicates("method")
     family = dict(zip(first["method"], first["family"], strict=True))
-    return sorted(family, key=lambda name: family_place(family[name]))
+    return sorted(family, key=lambda name: family_rank(family[name]))
 
 
-def family_place(family: str) -> int:
+def family_rank(family: str) -> int:
     """The index of a family in `FAMILIES`; unknown families come last."""
     return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
 
@@ -127,38 +125,36 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
         table[name] = tasks[name].first()
     table["seeds"] = rows.groupby(GROUP, sort=False)["seed"].nunique()
     table = table.reset_index()
-    floors = [floor_of(sizes) for sizes in table["n_items"]]
-    table["chance"] = [one.mean for one in floors]
-    table["chance_low"] = [one.low for one in floors]
-    table["chance_high"] = [one.high for one in floors]
+    _add_chance(table, [floor_of(sizes) for sizes in table["n_items"]])
     table["p_value"] = [
-        _p_values(row.tau, row.abs_tau, tuple(sorted(Counter(row.n_items).items())), bool(row.directed))
-        for row in table.itertuples()
+        _p_value(row.tau, row.abs_tau, row.n_items, bool(row.directed)) for row in table.itertuples()
     ]
-    order = sorted(range(len(table)), key=_place_of(table, results))
-    return table.iloc[order].reset_index(drop=True)
-
-
-def _place_of(table: pd.DataFrame, results: pd.DataFrame) -> Callable[[int], tuple[int, ...]]:
-    """Sort key: models and datasets in order of appearance, then families, then row order."""
-    models, datasets = (
-        {name: place for place, name in enumerate(results[column].unique())}
-        for column in ("model", "dataset")
+    ranks = pd.DataFrame(
+        {
+            "model": pd.Categorical(table["model"], results["model"].unique()).codes,
+            "dataset": pd.Categorical(table["dataset"], results["dataset"].unique()).codes,
+            "family": table["family"].map(family_rank),
+        }
     )
-    places = [
-        (models[model], datasets[dataset], family_place(family))
-        for model, dataset, family in zip(table["model"], table["dataset"], table["family"], strict=True)
-    ]
-    return lambda index: (*places[index], index)
+    return table.loc[ranks.sort_values([*ranks], kind="stable").index].reset_index(drop=True)
+
+
+def _add_chance(table: pd.DataFrame, floors: Sequence[Floor]) -> None:
+    table["chance"] = [floor.mean for floor in floors]
+    table["chance_low"] = [floor.low for floor in floors]
+    table["chance_high"] = [floor.high for floor in floors]
 
 
 def kind_summary(results: pd.DataFrame) -> pd.DataFrame:
     """The main comparison: one row for each model, kind of dataset and method, with equal weights for datasets.
 
-    The mean over datasets is taken for each seed; `_sd` is the deviation over seeds.
+    The mean over datasets is taken for each seed; `_sd` is the deviation over seeds. Without rows in the main setting,
+    such as those of supervised probes on other tasks alone, the table is empty.
     """
     rows = main_setting(results[results["tau"].notna()])
     keys = ["model", "kind", "method"]
+    if rows.empty:
+        return pd.DataFrame(columns=[*keys, *METRICS])
     by_dataset = rows.groupby([*keys, "dataset", "seed"], sort=False)[METRICS].mean().reset_index()
     # A deterministic method may have been run once on some datasets: its result is used for every seed.
     wide = by_dataset.pivot_table(index=[*keys, "seed"], columns="dataset", values=METRICS, sort=False)
@@ -170,10 +166,7 @@ def kind_summary(results: pd.DataFrame) -> pd.DataFrame:
         [*keys, "dataset"], sort=False
     ):
         floors.setdefault(key[:3], []).append(floor_of(tasks["n_items"]))
-    combined = [macro_floor(floors[key]) for key in table.index]
-    table["chance"] = [one.mean for one in combined]
-    table["chance_low"] = [one.low for one in combined]
-    table["chance_high"] = [one.high for one in combined]
+    _add_chance(table, [macro_floor(floors[key]) for key in table.index])
     about = rows.drop_duplicates(keys).set_index(keys)[["family", "directed", "split"]]
     return table.join(about).reset_index()
 
@@ -211,23 +204,16 @@ class Headline:
 
 def headlines(table: pd.DataFrame) -> list[Headline]:
     """The best methods per dataset and model, from the main layers of a `summary`."""
-    found = []
+    best = []
     for (dataset, model), rows in table[table["main_layer"]].groupby(["dataset", "model"], sort=False):
         supervised = rows[rows["family"] == "supervised"]
         held_out = supervised[supervised["split"] != "same-task"]
         label_free = rows[rows["family"] != "supervised"]
-        directed = label_free[label_free["directed"].astype(bool)]
-        found.append(
-            Headline(
-                model,
-                dataset,
-                int(rows["tasks"].max()),
-                _best(directed, "tau"),
-                _best(label_free, "abs_tau"),
-                _best(held_out if len(held_out) else supervised, "tau"),
-            )
-        )
-    return found
+        directed = _best(label_free[label_free["directed"].astype(bool)], "tau")
+        ceiling = _best(held_out if len(held_out) else supervised, "tau")
+        tasks = int(rows["tasks"].max())
+        best.append(Headline(model, dataset, tasks, directed, _best(label_free, "abs_tau"), ceiling))
+    return best
 
 
 def _best(rows: pd.DataFrame, metric: str) -> Best | None:

@@ -1,0 +1,122 @@
+"""Baselines: the length of an item, its likelihood under the model, and the scores of a first stage such as BM25."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ccrank.errors import CcrankError, needs_extra
+from ccrank.models import ReaderLike
+from ccrank.models.reading import Progress, Request, share_of
+from ccrank.prompts import Form, Piece, Prompt, Templates
+from ccrank.ranking import Answer
+from ccrank.task import Task
+from ccrank.util.text import quoted
+
+LEAD = "This is"
+"""The neutral prefix of an item whose frequency is estimated."""
+SOURCES = ("none", "auto", "given", "bm25")
+"""Where first-stage scores come from; auto takes those given, in tasks that have them."""
+K1, B = 0.9, 0.4
+"""The saturation of term counts and the weight of length, as Anserini has them."""
+
+
+def item_length(
+    tasks: Sequence[Task], reader: ReaderLike, templates: Templates, *, progress: Progress | None = None
+) -> list[Answer]:
+    """The number of characters: the ranking of a method that uses surface features only."""
+    return [Answer(np.array([float(len(item)) for item in task.items])) for task in tasks]
+
+
+def item_frequency(
+    tasks: Sequence[Task],
+    reader: ReaderLike,
+    templates: Templates,
+    *,
+    lead: str = LEAD,
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """The item's log-probability under the model after a neutral prefix, without context or criterion.
+
+    It approximates the item's frequency in the training data; a probe that does no better measures frequency.
+    """
+    prompts = [_lead_prompt(task, lead) for task in tasks]
+    readings = reader.read(
+        prompts,
+        [[item.strip() for item in task.items] for task in tasks],
+        log_probabilities=True,
+        progress=progress,
+    )
+    assert readings.logits is not None
+    total = sum(len(task.items) for task in tasks)
+    return [
+        Answer(row[: len(task.items)].astype(float), {}, share_of(readings.cost, len(task.items), total))
+        for task, row in zip(tasks, readings.logits, strict=True)
+    ]
+
+
+def _lead_prompt(task: Task, lead: str) -> Prompt:
+    return Prompt((Piece(f"{lead} "), Piece("", "slot")), task=task.id)
+
+
+def frequency_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
+    """The prompts of `frequency`."""
+    return [([_lead_prompt(task, LEAD)], [item.strip() for item in task.items])]
+
+
+def query_of(task: Task) -> str:
+    """The query of a task, without white space around it; an error where there is none."""
+    if task.query is None:
+        raise CcrankError(
+            f"task {task.id!r} has no query to rank documents for; give --query TEXT (query=…), or use another "
+            f"method for the criterion {quoted(task.criterion.name)}"
+        )
+    return task.query.strip()
+
+
+def first_stage(
+    tasks: Sequence[Task],
+    reader: ReaderLike,
+    templates: Templates,
+    *,
+    source: str = "auto",
+    progress: Progress | None = None,
+) -> list[Answer]:
+    """The order of the first stage: the scores given in the tasks, BM25 over their documents where there are none.
+
+    `source=given` refuses tasks without scores; `source=bm25` computes BM25 for all of them.
+    """
+    if source not in SOURCES[1:]:
+        raise CcrankError(f"source={source!r}: it is one of {', '.join(SOURCES[1:])}")
+    by_task = [(task, first_stage_scores(task, source)) for task in tasks]
+    return [
+        Answer(bm25_scores(query_of(task), task.items) if scores is None else scores)
+        for task, scores in by_task
+    ]
+
+
+def first_stage_scores(task: Task, source: str) -> np.ndarray | None:
+    """(N,) the scores of the first stage; None where there are none."""
+    if source not in SOURCES:
+        raise CcrankError(f"first_stage={source!r}: it is one of {', '.join(SOURCES)}")
+    if source == "bm25":
+        return bm25_scores(query_of(task), task.items)
+    if source == "given" and task.first_stage is None:
+        raise CcrankError(
+            f"task {task.id!r} has no scores of a first stage; give first_stage, a list with a score for each item, "
+            "or take bm25"
+        )
+    return None if source == "none" or task.first_stage is None else np.array(task.first_stage)
+
+
+def bm25_scores(query: str, documents: Sequence[str]) -> np.ndarray:
+    """(N,) BM25 of documents, which are the whole collection: document frequencies are counted in them."""
+    with needs_extra("relevance", "BM25"):
+        import bm25s
+    query_words, *words = bm25s.tokenize([query, *documents], return_ids=False, show_progress=False)
+    if not query_words or not any(words):
+        return np.zeros(len(documents))
+    index = bm25s.BM25(method="lucene", k1=K1, b=B)
+    index.index(words, show_progress=False)
+    return np.asarray(index.get_scores(query_words), dtype=float)

@@ -1,0 +1,212 @@
+"""From labels and label-free scores of lists to scores with uncertainty: one list, or several of one criterion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from ccrank.criteria.exemplars import WRITTEN
+from ccrank.errors import CcrankError
+from ccrank.labels import Labels
+from ccrank.methods.labelled.fit import MAX_SETTINGS, Fitted, fit, rank_intervals
+from ccrank.methods.labelled.held_out import HeldOut, leave_out, reversed_pairs
+from ccrank.methods.labelled.observations import Observations, join, observe
+from ccrank.methods.labelled.prior import GROUPS, Kernel, States, grid
+from ccrank.methods.labelled.saved_model import UnsavedProbe
+from ccrank.models import ReaderLike
+from ccrank.models.capacity import available_memory
+from ccrank.models.reader_like import middle_and_late
+from ccrank.prompts import Templates
+from ccrank.ranking import Answer, Uncertainty
+from ccrank.task import Task, by_criterion, normal_form
+from ccrank.util.text import one_line
+from ccrank.util.zscores import z_scores
+
+PROBABILITY = 0.8
+"""What an interval of ranks should hold."""
+MAX_OBSERVATIONS = 5000
+"""Rows of a fit, whose time grows with their third power: minutes for this many."""
+MATRICES = 20
+"""Square matrices of the observations that a fit holds at its peak: measured 2.7 GB for 4,000 pairs."""
+
+
+FROM_TASKS = "tasks"
+"""As `labels`: the values of the tasks themselves."""
+
+
+def task_labels(tasks: Sequence[Task], labels: object) -> list[Labels]:
+    """The labels of each task."""
+    if isinstance(labels, str):
+        if labels != FROM_TASKS:
+            raise CcrankError(
+                f"labels={labels!r}: labels in a text are {FROM_TASKS!r}, the tasks' own values"
+            )
+        return [
+            Labels() if task.values is None else Labels.parse(dict(zip(task.items, task.values, strict=True)))
+            for task in tasks
+        ]
+    parsed = Labels.parse(labels)
+    if len(tasks) != 1:
+        raise CcrankError(
+            f"labels are for the items of one list; there are {len(tasks)} tasks: rank them one by one, or put values "
+            f"into the tasks and give labels={FROM_TASKS!r}"
+        )
+    parsed.check(tasks[0].items)
+    return [parsed]
+
+
+def check_size(rows: int, items: int) -> None:
+    """Raise if a fit would take too long or more memory than is free, before any is taken."""
+    remedy = "give fewer labels: a few hundred say nearly as much"
+    if rows > MAX_OBSERVATIONS:
+        raise CcrankError(
+            f"the labels make {rows:,} observations; a fit takes up to {MAX_OBSERVATIONS:,}: {remedy}"
+        )
+    labelled = min(2 * rows, items)
+    # Square matrices of the observations, for each setting that is kept, and float32 kernels of all items.
+    needed = MATRICES * 8 * rows**2 + 4 * items * labelled * (len(GROUPS) + MAX_SETTINGS)
+    free = available_memory(torch.device("cpu"))
+    if needed > free:
+        raise CcrankError(
+            f"a fit of {rows:,} labels on {items:,} items takes about {needed / 1e9:.1f} GB of memory, and "
+            f"{free / 1e9:.1f} GB are free; {remedy}"
+        )
+
+
+def observations_of(labels: Labels, items: Sequence[str]) -> Observations:
+    """Labels as observations of a list's items, in an order that does not depend on that of the labels."""
+    labels.check(items)
+    check_size(labels.observations, len(items))
+    index_of = {normal_form(item): index for index, item in enumerate(items)}
+    return observe(
+        sorted((index_of[item], value) for item, value in labels.values),
+        sorted({(index_of[high], index_of[low]) for high, low in labels.pairs}),
+        sorted({index_of[item] for item in labels.best}),
+        sorted({index_of[item] for item in labels.worst}),
+        len(items),
+    )
+
+
+def with_labels(
+    tasks: Sequence[Task],
+    reader: ReaderLike,
+    templates: Templates,
+    labels: Sequence[Labels],
+    label_free: Sequence[Answer],
+    states: Mapping[int, States],
+) -> list[Answer]:
+    """Answers by labels, from label-free answers and states that have been read; nothing is read here."""
+    answers = [*label_free]
+    about = {"model": reader.name, "template": "poles", "wording": templates["poles"].notes()}
+    for members in by_criterion(tasks).values():
+        pool_labels = [labels[index] for index in members]
+        if any(map(len, pool_labels)):
+            pool = score_lists(
+                [tasks[index].items for index in members],
+                pool_labels,
+                [answers[index] for index in members],
+                [states[index] for index in members],
+                tuple(middle_and_late(reader.depth)),
+                about,
+            )
+            for index, answer in zip(members, pool, strict=True):
+                answers[index] = answer
+    return answers
+
+
+def score_lists(
+    items: Sequence[Sequence[str]],
+    labels: Sequence[Labels],
+    label_free: Sequence[Answer],
+    states: Sequence[States],
+    layers: tuple[int, ...],
+    about: dict[str, Any],
+) -> list[Answer]:
+    """Answers for lists of one criterion, by one fit to the labels on one or more of them."""
+    starts = [0, *accumulate(map(len, items))]
+    check_size(sum(list_labels.observations for list_labels in labels), starts[-1])
+    seen = join(
+        [observations_of(list_labels, texts) for list_labels, texts in zip(labels, items, strict=True)],
+        starts[:-1],
+    )
+    prior = np.concatenate([z_scores(np.asarray(answer.scores, float)) for answer in label_free])
+    kernel = Kernel(states)
+    written = any(WRITTEN in answer.details.get("signals", {}) for answer in label_free)
+    fitted = fit(prior, kernel, seen, grid(written))
+    draws = fitted.draws(np.random.default_rng(0))
+    held_out = leave_out(fitted)
+    texts = [text for list_items in items for text in list_items]
+    probe = UnsavedProbe(fitted, kernel, layers, about)
+    answers = []
+    for number, (start, stop) in enumerate(pairwise(starts)):
+        low, high = rank_intervals(draws[start:stop], PROBABILITY)
+        details = _details(fitted, held_out, texts, labels, number, start, stop)
+        answers.append(
+            replace(
+                label_free[number],
+                scores=fitted.mean[start:stop],
+                details={**label_free[number].details, "labels": details},
+                probe=probe,
+                uncertainty=Uncertainty(fitted.deviation[start:stop], low, high),
+                warnings=label_warnings(details),
+                confidence=None,  # how labels change it was not studied
+            )
+        )
+    return answers
+
+
+def _details(
+    fitted: Fitted,
+    held_out: HeldOut,
+    texts: Sequence[str],
+    labels: Sequence[Labels],
+    number: int,
+    start: int,
+    stop: int,
+) -> dict[str, Any]:
+    """As JSON shows it. Labels that disagree are those of this list."""
+    seen = fitted.observations
+    index_of = {normal_form(item): index for index, item in enumerate(texts[start:stop])}
+    raw = [value for _, value in sorted((index_of[item], value) for item, value in labels[number].values)]
+    rows = np.flatnonzero(seen.lists == number)
+
+    def words(row: int) -> str:
+        first, second = int(seen.first[row]), int(seen.second[row])
+        if seen.is_value[row]:
+            return f"{texts[first]}: {raw[row - rows[0]]:g}"
+        if first >= 0 and second >= 0:
+            return f"{texts[first]} > {texts[second]}"
+        return f"best: {texts[first]}" if first >= 0 else f"worst: {texts[second]}"
+
+    of_this_list = set(rows.tolist())
+    return {
+        "labels": sum(map(len, labels)),
+        "labelled": len(seen.items),
+        "label_free_weight": round(fitted.prior_weight, 4),
+        "states_share": round(fitted.kernel_share, 4),
+        "left_out_tau": round(held_out.tau, 4) if np.isfinite(held_out.tau) else None,
+        "label_free_tau": round(held_out.prior_tau, 4) if np.isfinite(held_out.prior_tau) else None,
+        "disagree": [
+            {"label": words(row), "probability": round(float(held_out.probability[row]), 4)}
+            for row in map(int, held_out.surprising)
+            if row in of_this_list
+        ],
+        "reversed": [words(row) for row in map(int, reversed_pairs(fitted)) if row in of_this_list],
+    }
+
+
+def label_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
+    """Warnings about single labels: those that disagree with the rest, and pairs that are reversed in the order."""
+    return (
+        *(
+            f"label disagrees with the rest (probability {label['probability']:.3f}), check it: "
+            f"{one_line(label['label'])}"
+            for label in details["disagree"]
+        ),
+        *(f"label is reversed in this order: {one_line(label)}" for label in details["reversed"]),
+    )

@@ -1,0 +1,1 @@
+"""Ranking by prompting: pairwise, pointwise and listwise."""

@@ -1,0 +1,1 @@
+"""Forward passes over prefix trees or padded rows."""

@@ -1,0 +1,181 @@
+"""The files of weights: whether they are whole, their hashes, and the facts that results are published with."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from ccrank.errors import CcrankError
+from ccrank.models.load.known_models import FoundModel
+from ccrank.util.files import cache_folder, write_atomically
+
+PRECISIONS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+"""How safetensors names them, and how everyone else does."""
+NOT_STATED = "not stated"
+
+
+def weights_facts(found: FoundModel, files: Sequence[Path], computed_in: str) -> dict[str, Any]:
+    """The facts that a result is published with, as plain values."""
+    made_from = _made_from(found)
+    facts: dict[str, Any] = {"name": Path(found.name).name if found.known is None else found.name}
+    if found.source == "hub":
+        facts |= {"name": found.name, "source": f"hub: {found.origin}", "revision": found.revision}
+    else:
+        facts["source"] = f"package index: {found.origin}" if found.source == "package" else found.source
+    if made_from is None:
+        facts["files"] = {path.name: remembered_sha256(path.resolve()) for path in files}
+        facts["original_precision"] = _stored_precision(files)
+    else:
+        facts["files"] = {made_from["file"]: made_from["sha256"]}
+        facts["original_precision"] = made_from["precision"]
+    return {**facts, "compute_precision": computed_in}
+
+
+def _made_from(found: FoundModel) -> Mapping[str, str] | None:
+    """The file that a folder was converted from, its hash and its precision; None if the folder has the weights as they
+    were published."""
+    note = found.folder / CONVERTED_BY
+    if not note.is_file():
+        return None
+    if found.known is not None:
+        return {"file": found.known.file, "sha256": found.known.sha256, "precision": found.known.precision}
+    try:
+        made_from = json.loads(note.read_bytes())["made_from"]
+        return {name: str(made_from[name]) for name in ("file", "sha256", "precision")}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        pass
+    if found.file is None:
+        return None
+    sha256 = remembered_sha256(found.file.resolve())
+    return {"file": found.file.name, "sha256": sha256, "precision": NOT_STATED}
+
+
+def _stored_precision(files: Sequence[Path]) -> str:
+    """The precision of most of the weights."""
+    counts: Counter[str] = Counter()
+    for path in files:
+        if path.suffix == ".safetensors":
+            with safe_open(path, framework="numpy") as stored:
+                for name in stored.keys():  # noqa: SIM118
+                    part = stored.get_slice(name)
+                    counts[part.get_dtype()] += prod(part.get_shape())
+    if not counts:
+        return NOT_STATED  # a pickle, which is not opened for this
+    kind = counts.most_common(1)[0][0]
+    return PRECISIONS.get(kind, kind)
+
+
+def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
+    """The files that contain the weights: one, or the shards of an index."""
+    if safe := sorted(folder.glob("*.safetensors")):
+        return safe
+    pickles = sorted(folder.glob("pytorch_model*.bin"))  # others, such as training_args.bin, are not weights
+    if pickles and not allow_pickle:
+        raise CcrankError(
+            f"{folder} has only pickled weights ({pickles[0].name}); opening a pickle can run arbitrary code. "
+            "If you trust its source, pass --allow-pickle"
+        )
+    if not pickles:
+        raise CcrankError(f"{folder} has no weights: neither *.safetensors nor pytorch_model*.bin")
+    return pickles
+
+
+def check_weights(files: list[Path], folder: Path) -> None:
+    """Refuse weights that are damaged or cut off, as an interrupted copy leaves them: their header says how long a
+    file must be.
+    """
+    for path in files:
+        if path.suffix != ".safetensors":
+            continue
+        try:
+            with safe_open(path, framework="numpy"):
+                pass
+        except (SafetensorError, OSError) as error:
+            raise CcrankError(
+                f"the weights {path} are damaged or incomplete ({path.stat().st_size:,} bytes; {error}): "
+                f"{fetch_again(folder)}"
+            ) from None
+
+
+def fetch_again(folder: Path) -> str:
+    """What to do about a model whose files are damaged: fetched models are deleted, others copied again."""
+    # The hub's cache keeps the files themselves beside the folder of links that it hands out.
+    hub = next((parent for parent in folder.parents if parent.name.startswith("models--")), None)
+    if hub is not None or folder.is_relative_to(cache_folder("models")):
+        return f"delete the folder {hub or folder}; the next run fetches the model again"
+    return f"copy or download the model into {folder} again"
+
+
+def tensor_names(files: list[Path]) -> set[str]:
+    """The names of the tensors in a checkpoint, without loading the tensors where the format allows it."""
+    names: set[str] = set()
+    for path in files:
+        if path.suffix == ".safetensors":
+            with safe_open(path, framework="numpy") as stored:
+                names.update(stored.keys())
+        else:
+            names.update(torch.load(path, map_location="meta", weights_only=True))
+    return names
+
+
+CONVERTED_BY = "ccrank-conversion.txt"
+"""The file that states which versions converted a GGUF file. Not a .json, since these are files of the model."""
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, read in blocks."""
+    with path.open("rb") as stream:
+        digest = hashlib.sha256()
+        while block := stream.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def check_sha256(path: Path, expected: str) -> None:
+    """Raise an error if a file is missing or its SHA-256 differs."""
+    if not path.is_file():
+        raise CcrankError(f"{path.name} is missing from the download")
+    if (found := file_sha256(path)) != expected:
+        raise CcrankError(
+            f"{path.name} has sha256 {found}, not {expected}: the download is damaged or was replaced"
+        )
+
+
+def weights_identity(folder: Path, files: Sequence[Path]) -> str:
+    """An identifier of the exact weights: a hash over the config and the weight files.
+
+    Hashing gigabytes on every start would be slow, so a file's hash is stored and reused while its size and
+    modification time are unchanged.
+    """
+    digest = hashlib.sha256((folder / "config.json").read_bytes())
+    for path in sorted(files):
+        digest.update(remembered_sha256(path.resolve()).encode())
+    return digest.hexdigest()[:32]
+
+
+def remembered_sha256(path: Path) -> str:
+    """The SHA-256 of a file, computed once while its size and modification time are unchanged."""
+    status = path.stat()
+    key = hashlib.sha256(f"{path}|{status.st_size}|{status.st_mtime_ns}".encode()).hexdigest()[:32]
+    note = cache_folder("hashes", key)
+    try:
+        known = note.read_text()
+        if len(known) == 64:
+            return known
+    except OSError:
+        pass
+    found = file_sha256(path)
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(note, found)
+    except (OSError, CcrankError):
+        pass  # a read-only cache costs time, not correctness
+    return found

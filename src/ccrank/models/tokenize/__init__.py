@@ -1,0 +1,1 @@
+"""Prompts as arrays of tokens, with the places of answers and items."""

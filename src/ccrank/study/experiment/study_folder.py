@@ -1,0 +1,286 @@
+"""A study's folder: units, results and records, among them versions, machine and models; all writes are atomic."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ccrank.errors import CcrankError
+from ccrank.models.remote import OpenModel
+from ccrank.study.experiment.execute import Outcome
+from ccrank.study.experiment.servers import LeftOutMethod
+from ccrank.study.experiment.study import Study
+from ccrank.study.experiment.units import TaskSet, Unit
+from ccrank.study.results.load import (
+    CONFIG,
+    ENVIRONMENT,
+    FAILURES,
+    FINGERPRINT,
+    RESULTS,
+    TASKS,
+    UNITS,
+    load_environment,
+)
+from ccrank.study.results.schema import join_units, save_unit, unit_failures
+from ccrank.util.files import folder_errors, locked_folder, write_atomically
+from ccrank.version import __version__
+
+LIBRARIES = ("torch", "transformers", "numpy", "scipy", "tokenizers")
+STUDY_FILES = (RESULTS, UNITS, FAILURES, ENVIRONMENT, TASKS, CONFIG, FINGERPRINT)
+"""Files moved aside when a new study starts; the fingerprint is last, because it marks the rest as the old study's."""
+
+
+class StudyFolder:
+    """Units, results and records of one study."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def exists(self) -> bool:
+        """Whether a study was begun here."""
+        return (self.path / FINGERPRINT).exists()
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold an exclusive lock on the folder; it is released when the process ends."""
+        return locked_folder(
+            self.path,
+            UNITS,
+            f"another process is running a study in {self.path}; wait for it, or give another folder with --out",
+        )
+
+    def begin(self, study: Study, sets: Mapping[str, TaskSet], force_new: bool) -> None:
+        """Record a new study, or verify that the folder contains the same one."""
+        wanted = study.fingerprint() | {
+            f"tasks of {name}": task_set.digest for name, task_set in sets.items()
+        }
+        wanted = json.loads(json.dumps(wanted))
+        with folder_errors(self.path):
+            known = self._known()
+        if known is not None and (changes := _changes(known, wanted)):
+            if not force_new:
+                study_kind = (
+                    f"study with another configuration: {'; '.join(changes)}" if known else "damaged study"
+                )
+                raise CcrankError(
+                    f"{self.path} contains a {study_kind}. Use another folder, or --force-new to move the old results "
+                    "aside and start over"
+                )
+            with folder_errors(self.path):
+                self._move_aside()
+            known = None
+        if known is None:
+            self.write(TASKS, _task_lines(sets))
+            self.write(CONFIG, study.to_toml().encode())
+            # Last, since it marks the other files as complete.
+            self.write(FINGERPRINT, json.dumps(wanted, indent=1).encode())
+
+    def _known(self) -> dict[str, Any] | None:
+        path = self.path / FINGERPRINT
+        if not self.exists():
+            return None
+        try:
+            known = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError):
+            return {}  # a damaged fingerprint matches no study
+        return known if isinstance(known, dict) else {}
+
+    def _move_aside(self) -> None:
+        number = 1
+        while (aside := self.path / f"before-{number}").exists():
+            number += 1
+        aside.mkdir()
+        for name in STUDY_FILES:
+            if (self.path / name).exists():
+                (self.path / name).rename(aside / name)
+        (self.path / UNITS).mkdir(exist_ok=True)
+
+    def unit_path(self, unit: Unit) -> Path:
+        """The file of a unit's rows."""
+        return self.path / UNITS / f"{unit.digest}.parquet"
+
+    def is_done(self, unit: Unit) -> bool:
+        """Whether a unit's file exists and is readable."""
+        return unit_failures(self.unit_path(unit)) is not None
+
+    def failures_of(self, unit: Unit) -> dict[str, str]:
+        """The tasks that failed in a unit, with reasons."""
+        return unit_failures(self.unit_path(unit)) or {}
+
+    def put(self, unit: Unit, outcome: Outcome) -> None:
+        """Store a unit's rows and failures in one file."""
+        save_unit(self.unit_path(unit), outcome.rows, outcome.failures)
+
+    def forget(self, units: Iterable[Unit]) -> None:
+        """Delete units, so that they are run again."""
+        with folder_errors(self.path):
+            for unit in units:
+                self.unit_path(unit).unlink(missing_ok=True)
+        self.forget_results()
+
+    def forget_results(self) -> None:
+        """Delete the joint table, which exists only when the study is complete."""
+        with folder_errors(self.path):
+            (self.path / RESULTS).unlink(missing_ok=True)
+
+    def join(self, units: Sequence[Unit]) -> int:
+        """Write one table of all units, in their order; returns its number of rows."""
+        with folder_errors(self.path):
+            return join_units([self.unit_path(unit) for unit in units], self.path / RESULTS)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file of the folder; all writes are atomic."""
+        write_atomically(self.path / name, content, sync=True)
+
+
+def _task_lines(sets: Mapping[str, TaskSet]) -> bytes:
+    """The tasks as JSON lines, each with its dataset in `about`; ASCII, so that any text can be encoded."""
+    lines = []
+    for name, task_set in sets.items():
+        for task in task_set.tasks:
+            line = task.to_json()
+            line["about"] = {**line.get("about", {}), "dataset": name, "kind": task_set.kind}
+            lines.append(json.dumps(line, ensure_ascii=True, default=str) + "\n")
+    return "".join(lines).encode()
+
+
+def _changes(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """The differences between two fingerprints, as phrases."""
+    changes = []
+    for key in dict.fromkeys((*known, *wanted)):
+        before, now = known.get(key), wanted.get(key)
+        if before == now:
+            continue
+        if isinstance(before, list) and isinstance(now, list):
+            parts = [f"without {name}" for name in before if name not in now]
+            parts += [f"with {name}" for name in now if name not in before]
+            changes.append(f"{key} {', '.join(parts) or 'in another order'}")
+        elif key.startswith(("tasks of ", "template ")):
+            # Added and removed datasets are listed already; a template added by a new version changes nothing.
+            if before is not None and now is not None:
+                changes.append(f"{key} changed")
+        else:
+            changes.append(f"{key} was {before!r}, is {now!r}")
+    return changes
+
+
+def _now() -> str:
+    """The current UTC time, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _machine_facts() -> dict[str, Any]:
+    """Versions and hardware."""
+    facts: dict[str, Any] = {"ccrank": __version__, "python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            facts[name] = version(name)
+        except PackageNotFoundError:
+            facts[name] = None
+    return facts | {
+        "system": platform.platform(),
+        "cpu": _cpu_name(),
+        "cores": os.cpu_count(),
+        "memory_gib": _memory(),
+        "gpu": _gpu_names(),
+    }
+
+
+def record_environment(folder: StudyFolder) -> None:
+    """Record the environment of a study; a later run in another one is recorded separately."""
+    known, facts = load_environment(folder.path), _machine_facts()
+    if not known:
+        folder.write(ENVIRONMENT, _text({**facts, "date": _now(), "models": {}, "later_runs": []}))
+        return
+    differences = {key: value for key, value in facts.items() if known.get(key) != value}
+    if differences:
+        known["later_runs"].append({"date": _now(), **differences})
+        folder.write(ENVIRONMENT, _text(known))
+
+
+def record_model(
+    folder: StudyFolder, name: str, reader: OpenModel, left_out: Sequence[LeftOutMethod] = ()
+) -> None:
+    """Record the weights behind a model name, and what is left out for it; raise an error if the weights differ from
+    those recorded before."""
+    known = load_environment(folder.path)
+    before = known["models"].get(name)
+    if before is not None and (change := _change(before, reader)):
+        raise CcrankError(
+            f"the model {name} differs from the one in {folder.path}: {change}; give another folder, or --force-new "
+            "to start over"
+        )
+    if before is None:
+        known["models"][name] = {**_model_facts(reader), "left_out": [str(method) for method in left_out]}
+        folder.write(ENVIRONMENT, _text(known))
+
+
+def _model_facts(reader: OpenModel) -> dict[str, Any]:
+    if reader.behind_server:
+        server = reader.server
+        return {
+            "remote": True,
+            "server": server.client.address.base,
+            "served_by": server.facts.get("owned_by"),
+            "read_as": server.scoring.name,
+            "form": reader.form,
+            "window": reader.window,
+            "weights": server.weights,
+            "evidence": [round(float(value), 5) for value in server.evidence],
+        }
+    loaded = reader.loaded
+    return {
+        "remote": False,
+        "identity": loaded.identity,
+        "weights": dict(loaded.weights),
+        "type": loaded.model.config.model_type,
+        "form": loaded.form,
+        "layers": reader.depth,
+        "width": reader.width,
+        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+        "dtype": str(loaded.model.dtype).removeprefix("torch."),
+        "device": str(loaded.model.device),
+    }
+
+
+def _change(before: dict[str, Any], reader: OpenModel) -> str:
+    """How a model differs from the one that was recorded, in words; empty if it is the same."""
+    if reader.behind_server:
+        return reader.server.change_since(before["weights"], before["evidence"])
+    if before["identity"] == reader.loaded.identity:
+        return ""
+    return f"its weights or precision were {before['identity']}, now {reader.loaded.identity}"
+
+
+def _text(value: Any) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=True) + "\n").encode()
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _memory() -> float | None:
+    try:
+        return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 30), 1)
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _gpu_names() -> list[str]:
+    import torch
+
+    if not torch.cuda.is_available():
+        return []
+    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]

@@ -1,0 +1,1 @@
+"""Small shared functions: text, files, Z-scores, cancellation."""
