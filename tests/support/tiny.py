@@ -264,14 +264,14 @@ def tiny_model(family: str, seed: int = 0, **changes: Any) -> LoadedModel:
         "masked": transformers.AutoModelForMaskedLM,
         "encoder_decoder": transformers.AutoModelForSeq2SeqLM,
     }[form]
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = kind.from_config(config).eval()
-        for parameter in model.parameters():
-            if parameter.dim() > 1 and parameter.requires_grad:  # Marian's positions are fixed
-                torch.nn.init.normal_(parameter, std=0.25)
-        if hasattr(model, "final_logits_bias"):
-            torch.nn.init.normal_(model.final_logits_bias)
+    model = kind.from_config(config).eval()
+    # A generator of its own: another thread that draws from the global one would change the weights.
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        if parameter.dim() > 1 and parameter.requires_grad:  # Marian's positions are fixed
+            torch.nn.init.normal_(parameter, std=0.25, generator=generator)
+    if hasattr(model, "final_logits_bias"):
+        torch.nn.init.normal_(model.final_logits_bias, generator=generator)
     return LoadedModel(f"tiny-{name}", None, model, tokenizer_of(family), form, f"tiny-{name}-{seed}")
 
 
