@@ -22,6 +22,7 @@ SOURCE = ROOT / "src" / "ccrank"
 MODULES = {"ir-measures": "ir_measures", "prometheus-client": "prometheus_client"}
 """Distributions whose import has another name."""
 ENTERED = {
+    "server/mcp": "mcp",
     "study/report": "report",
     "server": "server",
     "jobs": "files",
@@ -125,7 +126,8 @@ def test_every_import_of_an_optional_package_is_guarded():
             if first in optional():
                 right = extra is not None and first in known[extra]
             elif name.startswith(("ccrank.study.report", "ccrank.server")):
-                right = extra == ("server" if rest[0] == "server" else "report")
+                needed = "server" if rest[0] == "server" else "report"
+                right = extra is not None and known[needed] <= known[extra]
             else:
                 continue
             if first == "matplotlib" and path.name == "ranking_plot.py":
@@ -194,6 +196,7 @@ def test_the_public_names_can_be_imported_by_the_core(tmp_path):
         (["bench", "--preset", "quick", "--out", "study", "--no-report"], "needs the package pyarrow|report"),
         (["results", "study"], "load_results needs the package pandas|report"),
         (["serve", "--port", "0"], "ccrank serve needs the package|server"),
+        (["mcp"], "ccrank mcp needs the package|mcp"),
     ],
 )  # fmt: skip
 def test_a_missing_package_is_named_with_the_install_line(arguments, message, tmp_path):

@@ -74,7 +74,7 @@ def test_the_docs_have_every_route_and_load_nothing_from_elsewhere(client: TestC
     for path, methods in schema["paths"].items():
         for method in methods:
             assert f"<code>{method.upper()} {path}</code>" in page.text
-    for field in schema["components"]["schemas"]["RankBody"]["properties"]:
+    for field in schema["components"]["schemas"]["StreamBody"]["properties"]:
         assert f"<code>{field}</code>" in page.text
 
 

@@ -116,7 +116,7 @@ def add_error_replies(app: FastAPI, log_items: bool) -> None:
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        return RequestError(422, "bad_request", "; ".join(_explained(error.errors()))).reply()
+        return RequestError(422, "bad_request", "; ".join(explained(error.errors()))).reply()
 
     async def http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -131,7 +131,7 @@ def add_error_replies(app: FastAPI, log_items: bool) -> None:
     app.add_exception_handler(HTTPException, http_error)
 
 
-def _explained(errors: Sequence[Any]) -> list[str]:
+def explained(errors: Sequence[Any]) -> list[str]:
     """Where and why, for the first few; never the value, which may be long."""
     found = [_explained_one(one) for one in errors[:5]]
     return [*found, *([f"and {len(errors) - 5} more"] if len(errors) > 5 else [])]

@@ -53,6 +53,11 @@ class RankBody(BaseModel):
         dict[str, Value] | None, BeforeValidator(_few), Field(description="The method's own options.")
     ] = None
     model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None
+
+
+class StreamBody(RankBody):
+    """What to rank, and how the answer comes."""
+
     stream: Annotated[bool, Field(description="Answer with server-sent events: progress, then result.")] = (
         False
     )

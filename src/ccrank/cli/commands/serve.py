@@ -23,8 +23,8 @@ SHOWN_FIRST = ("model", "host", "port", "api_keys", "reports", "device", "max_it
 
 
 @dataclass(frozen=True)
-class ServerFlags:
-    """What is served, where and to whom."""
+class ServedFlags:
+    """What is served."""
 
     panel: ClassVar = None
     model: list[str] | None = flag(
@@ -34,6 +34,12 @@ class ServerFlags:
         "-m",
         autocompletion=shared.model_names,
     )
+
+
+@dataclass(frozen=True)
+class ServerFlags(ServedFlags):
+    """What is served, where and to whom."""
+
     host: str = flag("The address to listen on; 0.0.0.0 for all.", default="127.0.0.1")
     port: int = flag("The port.", default=8000, min=0, max=65535)
     allow_host: list[str] | None = flag(
@@ -54,14 +60,20 @@ class ServerFlags:
 
 
 @dataclass(frozen=True)
-class LimitFlags:
-    """What a request may have."""
+class WorkFlags:
+    """What may be asked for at a time."""
 
     panel: ClassVar = "Limits"
     max_items: int = flag("Items in a request.", default=10_000, min=2)
     max_characters: int = flag("Characters in an item or a context.", default=20_000, min=1)
-    max_body: float = flag("Megabytes of a request.", default=8.0, min=0.001)
     timeout: float = flag("Seconds until a request is stopped.", default=300.0, min=0.1)
+
+
+@dataclass(frozen=True)
+class LimitFlags(WorkFlags):
+    """What a request may have."""
+
+    max_body: float = flag("Megabytes of a request.", default=8.0, min=0.001)
 
 
 @dataclass(frozen=True)

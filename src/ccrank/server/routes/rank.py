@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from ccrank.models.reading import PartialProgress
 from ccrank.server.parsing import BodyRoute
 from ccrank.server.responses import JSONReply, json_bytes, refusal_of
-from ccrank.server.schemas import ErrorReply, RankBody
+from ccrank.server.schemas import ErrorReply, StreamBody
 from ccrank.server.state import state_of
 from ccrank.server.work.active_labels import watched
 from ccrank.server.work.progress_events import Reports
@@ -69,7 +69,7 @@ ANSWERS: dict[str, Any] = {
 
 
 @router.post("/v1/rank", responses={200: ANSWERS, **ERRORS}, response_class=JSONReply)
-async def rank(request: Request, body: RankBody) -> Response:
+async def rank(request: Request, body: StreamBody) -> Response:
     """Rank items by a criterion, best first.
 
     The answer is what `ccrank rank --json` prints. With `"stream": true` it comes as server-sent events: `progress`
@@ -100,11 +100,10 @@ async def _events(
 ) -> AsyncIterator[bytes]:
     state = state_of(request)
     served = state.models.get(model)
-    total: list[int | None] = [None]
 
     def run(ticket: Ticket, reports: Reports) -> bytes:
         reader = served.reader_for(ticket)
-        total[0] = work.tokens(reader)
+        reports.total = work.tokens(reader)
         if watched_too:
             watcher = PartialProgress(reports, reports.partial)
             return json_bytes(watched(work, reader, watcher, served.name, state.lists).to_json())
@@ -113,8 +112,7 @@ async def _events(
     try:
         async for kind, value in state.workers.stream(run):
             if kind == "progress":
-                known = None if total[0] is None else max(total[0], value)
-                yield event(kind, json_bytes({"done": value, "total": known}))
+                yield event(kind, json_bytes(value))
             elif kind == "partial":
                 yield event(kind, await state.workers.prepare(partial(json_bytes, {"scores": value})))
             else:

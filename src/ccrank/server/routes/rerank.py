@@ -14,6 +14,7 @@ from starlette.responses import Response
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
 from ccrank.models import Cost
+from ccrank.models.reading import Progress
 from ccrank.models.remote import OpenModel
 from ccrank.server.parsing import BodyRoute
 from ccrank.server.responses import JSONReply, RequestError, json_bytes
@@ -90,7 +91,9 @@ def reply_to(
     )
 
 
-def relevance_scores(query: str, documents: Sequence[str], reader: OpenModel) -> tuple[np.ndarray, Cost]:
+def relevance_scores(
+    query: str, documents: Sequence[str], reader: OpenModel, progress: Progress | None = None
+) -> tuple[np.ndarray, Cost]:
     """The relevance of each document, from 0 to 1, and what reading them cost; a blank document has 0."""
     distinct = {normal_form(text): text for text in documents if not is_blank(text)}
     scores = np.zeros(len(documents))
@@ -98,7 +101,7 @@ def relevance_scores(query: str, documents: Sequence[str], reader: OpenModel) ->
         return scores, Cost()
     fillers = [text for text in FILLER if text not in distinct][: max(0, 2 - len(distinct))]
     task = Task.of_query(query, (*distinct.values(), *fillers), id="reranking")
-    [ranking] = rank_tasks([task], reader, METHOD)
+    [ranking] = rank_tasks([task], reader, METHOD, progress=progress)
     found = dict(zip([*distinct, *fillers], expit(ranking.scores), strict=True))
     for index, text in enumerate(documents):
         scores[index] = found.get(normal_form(text), 0.0)

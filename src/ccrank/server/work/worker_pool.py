@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -97,8 +97,9 @@ class Workers:
             watch.cancel()
             ticket.cancel()
 
-    async def stream(self, work: Callable[[Ticket, Reports], T]) -> AsyncIterator[tuple[str, Any]]:
-        """Events of `work`: ("progress", tokens so far), a few in a second, then ("result", what it returned).
+    async def stream(self, work: Callable[[Ticket, Reports], T]) -> AsyncGenerator[tuple[str, Any], None]:
+        """Events of `work`: ("progress", {"done": tokens, "total": tokens or None}), a few in a second, then ("result",
+        what it returned).
 
         Where the work reports scores while it reads, ("partial", scores) as well: the latest ones. Closing the
         iterator, as a client does that leaves, ends the work.
@@ -112,7 +113,7 @@ class Workers:
             while not future.done():
                 if reports.tokens != shown:
                     shown = reports.tokens
-                    yield "progress", shown
+                    yield "progress", reports.progress()
                 if reports.scores is not scores:
                     scores = reports.scores
                     yield "partial", scores

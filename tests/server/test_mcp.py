@@ -1,0 +1,135 @@
+"""`ccrank mcp`, called by the client of the protocol's own SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp", reason="the tools of assistants need the extra `mcp`")
+
+from live_server import held_reader, until
+from mcp import Client, StdioServerParameters
+from tiny import save_model, tiny_model, tiny_reader
+
+import ccrank
+from ccrank.server.mcp import create_mcp_server
+from ccrank.server.routes.rerank import relevance_scores
+from ccrank.server.settings import ServerSettings
+
+ITEMS = ["ant", "whale", "horse", "cat"]
+DOCUMENTS = ["Bananas are yellow.", "Paris is in France."]
+
+
+def call(name: str, settings: ServerSettings | None = None, **arguments: Any) -> Any:
+    """What a tool answers."""
+
+    async def answer() -> Any:
+        server = create_mcp_server(settings or ServerSettings(), {"tiny": tiny_reader()})
+        async with Client(server) as client:
+            return await client.call_tool(name, arguments)
+
+    return asyncio.run(answer())
+
+
+def test_rank_gives_the_ranking_of_the_library() -> None:
+    """The items that are returned are those of `ccrank.rank`, and the meaning and the confidence come with them."""
+    found = call("rank", items=ITEMS, by="smallest", category="animal", top=3).structured_content
+    expected = ccrank.rank(ITEMS, by="smallest", category="animal", model=tiny_reader())
+    assert [one["item"] for one in found["items"]] == list(expected.items[:3])
+    assert found["understood"]["first"] == "smallest first"
+    assert expected.confidence is not None
+    assert found["confidence"]["level"] == expected.confidence.level
+    assert found["warnings"] == list(expected.warnings)
+
+
+def test_labels_give_intervals() -> None:
+    """With labels each item has an interval of ranks; without any it has none."""
+    plain, labelled = (
+        call("rank", items=ITEMS, by="size", **more).structured_content["items"]
+        for more in ({}, {"labels": {"ant": 1, "whale": 5}})
+    )
+    assert all("rank_low" not in one for one in plain)
+    assert all(one["rank_low"] <= one["rank"] <= one["rank_high"] for one in labelled)
+
+
+def test_rerank_and_understand() -> None:
+    """Documents get the scores of POST /v1/rerank, and a criterion is explained without a model."""
+    found = call("rerank", query="capital of France", documents=DOCUMENTS).structured_content["results"]
+    scores, _ = relevance_scores("capital of France", DOCUMENTS, tiny_reader())
+    assert {one["index"]: one["relevance_score"] for one in found} == pytest.approx(dict(enumerate(scores)))
+    assert call("understand", by="least expensive").structured_content["first"] == "cheapest first"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("rank", {"items": ITEMS, "by": "size"}, "4 items; this server takes up to 3"),
+        ("rank", {"items": ["ant"], "by": "size"}, "items: List should have at least 2 items"),
+        ("rank", {"items": ["ant", "cat"]}, "no criterion"),
+        ("rank", {"items": ["ant", "cat"], "by": "size", "model": "other"}, "unknown model 'other'"),
+        ("rank", {"items": ["ant", "cat"], "by": "size", "tpo": 1}, "tpo: Extra inputs are not permitted"),
+        ("rerank", {"query": "a", "documents": ["word " * 99]}, "item 1 has 495 characters"),
+        ("sort", {}, "no tool 'sort'; there are rank, rerank, understand"),
+    ],
+)
+def test_a_mistake_is_said_to_the_assistant(name: str, arguments: dict[str, Any], message: str) -> None:
+    """Arguments beyond the server's limits and wrong ones are answered with the value and the remedy."""
+    answer = call(name, ServerSettings(most_items=3, most_item_characters=99), **arguments)
+    assert answer.is_error
+    assert answer.structured_content is None
+    assert message in answer.content[0].text
+
+
+def test_a_cancelled_call_reads_no_further() -> None:
+    """After a call is cancelled, the pass that runs is the last one; until then, progress is reported."""
+
+    async def passes(cancel: bool) -> tuple[int, list[tuple[float, float | None]]]:
+        reader, engine = held_reader()
+        seen: list[tuple[float, float | None]] = []
+
+        async def note(done: float, total: float | None, message: str | None) -> None:
+            seen.append((done, total))
+
+        async with Client(create_mcp_server(ServerSettings(), {"tiny": reader})) as client:
+            engine.open.clear()
+            arguments = {"items": ITEMS, "by": "size"}
+            running = asyncio.create_task(client.call_tool("rank", arguments, progress_callback=note))
+            await asyncio.to_thread(until, lambda: engine.begun == 1)
+            if cancel:
+                running.cancel()
+                await asyncio.wait([running])
+            engine.open.set()
+            if not cancel:
+                assert not (await running).is_error
+        return engine.begun, seen  # the server has stopped, and with it all work
+
+    whole, seen = asyncio.run(passes(cancel=False))
+    assert whole > 1
+    assert seen == sorted(seen)
+    stopped, _ = asyncio.run(passes(cancel=True))
+    assert stopped == 1
+
+
+def test_the_command_serves_over_its_standard_streams(tmp_path: Path) -> None:
+    """An assistant that starts `ccrank mcp` finds the tools with their schemas, and can call them."""
+    folder = save_model(tiny_model("llama", max_position_embeddings=512), tmp_path / "tiny")
+    environment = {**os.environ, "CCRANK_CACHE": str(tmp_path / "cache")}
+    command = StdioServerParameters(
+        command=sys.executable, args=["-m", "ccrank", "mcp", "-m", str(folder)], env=environment
+    )
+
+    async def talk() -> tuple[Any, Any]:
+        async with Client(command) as client:
+            tools = await client.list_tools()
+            return tools, await client.call_tool("rank", {"items": ITEMS, "by": "weight"})
+
+    tools, answer = asyncio.run(talk())
+    assert [tool.name for tool in tools.tools] == ["rank", "rerank", "understand"]
+    assert all(tool.output_schema and tool.annotations.read_only_hint for tool in tools.tools)
+    assert sorted(one["item"] for one in answer.structured_content["items"]) == sorted(ITEMS)
+    assert answer.structured_content["model"] == "tiny"
