@@ -31,11 +31,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ccrank.metrics import mean_with_interval, paired_test
+from ccrank.metrics import holm, mean_with_interval, paired_test
 from ccrank.study.results import load_environment, load_results
 from ccrank.util.files import parse_toml
 from label_free_page import fill_page
-from multiple_tests import holm
 from reproduction import data_text, rounded
 from reproduction_tables import Data
 

@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ccrank.metrics import paired_test, tau_b
+from ccrank.metrics import detectable_difference, paired_test, tau_b
 from ccrank.study.experiment.study import Study
 from ccrank.study.results import load_environment, load_results, summarise_results
 from ccrank.study.results.summary import held_out_direction
 from ccrank.util.files import parse_toml
-from multiple_tests import detectable_difference
 from reproduction_family import adjust
 from reproduction_page import fill_page
 from reproduction_tables import PAPER, TESTED

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from ccrank.util.text import p_text
+
 Data = Mapping[str, Any]
 PAPER = ("synthfacts", "scalaradj", "wikilists", "synthcontext", "reviews", "entsalience")
 FOUR = ("scalaradj", "wikilists", "reviews", "entsalience")
@@ -38,11 +40,6 @@ def signed(value: float | None, digits: int = 2) -> str:
         return "–"
     text = f"{value:+.{digits}f}".replace("-", "−")
     return text[1:] if float(f"{value:.{digits}f}") == 0 else text
-
-
-def p_text(value: float) -> str:
-    """A p-value."""
-    return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
 
 
 def holm_text(test: Mapping[str, Any], name: str = "holm") -> str:

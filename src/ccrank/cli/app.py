@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ccrank.cli.commands import bench, data, label, mcp, methods, models, rank, results, serve
+from ccrank.cli.commands import bench, compare, data, label, mcp, methods, models, rank, results, serve
 from ccrank.cli.options import brief_help
 from ccrank.cli.screen import unwrapped
 from ccrank.version import __version__
@@ -27,6 +27,7 @@ app.command("methods")(methods.methods_command)
 app.command("cost")(methods.cost_command)
 app.command("bench", cls=brief_help(*bench.SHOWN_FIRST))(bench.bench_command)
 app.command("results")(results.results_command)
+app.command("compare")(compare.compare_command)
 app.command("serve", cls=brief_help(*serve.SHOWN_FIRST))(serve.serve_command)
 app.command("mcp", cls=brief_help(*mcp.SHOWN_FIRST))(mcp.mcp_command)
 app.add_typer(data.app, name="data")

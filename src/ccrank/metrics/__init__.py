@@ -13,6 +13,7 @@ from ccrank.metrics.chance import (
     p_value_abs_tau,
     p_value_tau,
 )
+from ccrank.metrics.multiple import detectable_difference, holm
 from ccrank.metrics.order import (
     TaskMetrics,
     abs_tau,
@@ -45,8 +46,10 @@ __all__ = [
     "chance_pair_accuracy",
     "chance_tau_sd",
     "common_direction",
+    "detectable_difference",
     "evaluate",
     "free_accuracy",
+    "holm",
     "kendall_tau",
     "mean_with_interval",
     "p_value_abs_tau",

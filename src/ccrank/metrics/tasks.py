@@ -17,6 +17,9 @@ from ccrank.errors import CcrankError
 MAX_ENUMERATED_TASKS = 16
 """Largest number of tasks for which the tests enumerate all 2ⁿ sign flips instead of drawing some."""
 
+RESAMPLES = 2000
+"""Of the bootstrap intervals of tables, which have hundreds of rows."""
+
 SIGN_FLIPS = 200_000
 """Sampled flips of the paired test: a p-value of 5e-6 can be found, so that hundreds of tests can be corrected for."""
 
@@ -120,15 +123,20 @@ def paired_test(
             f"a paired test needs the same tasks for a and b, got {len(first)} and {len(second)}"
         )
     differences = first - second
-    n_tasks = len(differences)
+    p_value = sign_flip_p(differences, generator, flips)
+    return PairedTest(mean_with_interval(differences, generator, level, resamples), p_value, len(differences))
+
+
+def sign_flip_p(differences: ArrayLike, generator: np.random.Generator, flips: int = SIGN_FLIPS) -> float:
+    """p of `paired_test`: the share of sign flips for which |Σ differences| is at least the observed one. (T,)"""
+    values = _checked_values(differences)
     # The mirrored flip must count despite rounding.
-    threshold = abs(differences.sum()) - 1e-12 * np.abs(differences).sum()
+    threshold = abs(values.sum()) - 1e-12 * np.abs(values).sum()
     reached = count = 0
-    for signs in _sign_flips(n_tasks, generator, flips):
-        reached += int((np.abs(signs @ differences) >= threshold).sum())
+    for signs in _sign_flips(len(values), generator, flips):
+        reached += int((np.abs(signs @ values) >= threshold).sum())
         count += len(signs)
-    p_value = _flip_share(reached, count, n_tasks)
-    return PairedTest(mean_with_interval(differences, generator, level, resamples), p_value, n_tasks)
+    return _flip_share(reached, count, len(values))
 
 
 def common_direction(

@@ -48,3 +48,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     close = get_close_matches(name.lower(), known, n=1)
     return f"did you mean {close[0]!r}? " if close else ""
+
+
+def p_text(value: float) -> str:
+    """A p-value, never as 0.
+
+    >>> p_text(0.00001), p_text(0.0312), p_text(0.4)
+    ('< 0.001', '0.031', '0.40')
+    """
+    return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"

@@ -260,3 +260,20 @@ def test_a_changed_task_changes_the_digest(task_files: tuple[str, str]) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace("red", "pink", 1), encoding="utf-8")
     after: TaskSet = load_task_sets(study)["first"]
     assert after.digest != before
+
+
+def test_a_variant_sets_its_option_and_keeps_those_of_the_method():
+    """`prompt-point@expected` is the expected rating beside the most likely one, calibrated alike in one study."""
+    study = Study.parse(
+        {
+            "datasets": ["synthfacts"],
+            "methods": ["prompt-point", "prompt-point@expected"],
+            "options": {"prompt-point": {"calibration": "mean"}},
+        }
+    )
+    plain, expected = (choice.parse_options(study.options[choice.name]) for choice in study.choices)
+    assert plain == {"calibration": "mean"}
+    assert expected == {"calibration": "mean", "score": "expected"}
+    assert [choice.label for choice in study.choices] == ["prompt-point", "prompt-point@expected"]
+    with pytest.raises(CcrankError, match="prompt-point@expected, ccs-pair@pairs"):
+        MethodSpec.parse("prompt-list@expected")

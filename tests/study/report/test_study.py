@@ -169,11 +169,12 @@ def test_a_folder_that_is_no_study_is_refused(tmp_path: Path, results: pd.DataFr
 
 def test_words_report_results_not_above_chance() -> None:
     """A best method inside the interval of chance is reported as not above chance, one above it is not."""
-    inside = Best("poles", "none", "prompting", 0.1, Floor(0.0, -0.2, 0.2))
-    above = Best("pca", "none", "baseline", 0.5, Floor(0.3, 0.2, 0.4))
+    inside = Best("poles", "none", "prompting", 0.1, Floor(0.0, -0.2, 0.2), 12)
+    above = Best("pca", "none", "baseline", 0.5, Floor(0.3, 0.2, 0.4), 1)
     words = headline_words(Headline("m", "d", 3, inside, above, None))
     assert "not above chance" in words[0]
     assert "τ\u00a0=\u00a0+0.10" in words[0]
     assert "not above chance" not in words[1]
     assert "pca (a baseline)" in words[1]
     assert "0.30 (95\u00a0%: 0.20 to 0.40)" in words[1]
+    assert "95\u00a0% for the best of 12" in words[0]

@@ -6,9 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ccrank.metrics import Floor, abs_tau, chance_floor, kendall_tau, p_value_abs_tau, p_value_tau
+from ccrank.metrics import (
+    Floor,
+    abs_tau,
+    chance_floor,
+    kendall_tau,
+    mean_with_interval,
+    p_value_abs_tau,
+    p_value_tau,
+)
 from ccrank.study.results.tables import (
     FAMILIES,
+    GROUP,
     floor_of,
     headlines,
     kind_summary,
@@ -19,6 +28,7 @@ from ccrank.study.results.tables import (
     over_seeds,
     signed_floor,
     summary,
+    with_intervals,
 )
 
 
@@ -163,6 +173,46 @@ def test_headlines_name_the_best_without_labels(results: pd.DataFrame) -> None:
         assert one.directed.family == "prompting"
         assert one.ceiling.split == "across-tasks"
         assert one.free.above_chance == (one.free.value > one.free.chance.high)
+
+
+def test_the_best_of_many_random_methods_is_rarely_above_chance() -> None:
+    """The headline's interval is corrected for choosing the best: of ten methods that order at random, the best is
+    above it in at most 5 % of studies, though it would often be above the interval of a single one."""
+    rng = np.random.default_rng(0)
+    sizes, methods = (5, 6, 8, 10), 10
+    corrected = alone = 0
+    for _ in range(300):
+        taus = np.array([[kendall_tau(rng.permutation(n), range(n)) for n in sizes] for _ in range(methods)])
+        rows = pd.DataFrame(
+            {
+                "method": [f"method-{number}" for number in range(methods)],
+                **{"model": "m", "dataset": "d", "split": "none", "family": "baseline", "tasks": len(sizes)},
+                **{"directed": False, "main_layer": True, "n_items": [sizes] * methods},
+                **{"tau": taus.mean(axis=1), "abs_tau": np.abs(taus).mean(axis=1)},
+            }
+        )
+        [headline] = headlines(rows)
+        assert headline.free is not None
+        assert headline.free.methods == methods
+        corrected += headline.free.above_chance
+        alone += headline.free.value > chance_floor(sizes).high
+    assert corrected / 300 <= 0.05
+    assert alone / 300 > 0.1
+
+
+def test_intervals_of_tables_are_over_tasks(results: pd.DataFrame) -> None:
+    """Each contains its mean |τ|, and is that of the means over seeds of the tasks."""
+    main = one_layer(results)
+    table = with_intervals(summary(results), main, GROUP)
+    known = table[table["main_layer"]]
+    assert (known["abs_tau_low"] <= known["abs_tau"]).all()
+    assert (known["abs_tau"] <= known["abs_tau_high"]).all()
+    assert table.loc[~table["main_layer"], "abs_tau_low"].isna().all()
+    row = known.iloc[0]
+    own = main[(main[GROUP] == row[GROUP]).all(axis=1)].groupby("task")["abs_tau"].mean()
+    wanted = mean_with_interval(own, np.random.default_rng(0), resamples=20_000)
+    assert row["abs_tau_low"] == pytest.approx(wanted.low, abs=0.02)
+    assert row["abs_tau_high"] == pytest.approx(wanted.high, abs=0.02)
 
 
 def test_one_seed_has_no_spread(results: pd.DataFrame) -> None:

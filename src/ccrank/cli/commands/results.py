@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from rich.table import Table
@@ -16,6 +16,16 @@ from ccrank.cli.options import SHOW_PANEL, flag, with_flags
 from ccrank.cli.screen import Column, counted, fitted_table, out, print_json
 from ccrank.errors import CcrankError
 from ccrank.util.files import write_atomically
+from ccrank.util.text import p_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ccrank.study.results.load import StudyTasks
+
+StudyFolders = Annotated[
+    list[Path], typer.Argument(metavar="FOLDER…", help="Folders of studies (`ccrank bench --out`).")
+]
 
 
 @dataclass(frozen=True)
@@ -49,34 +59,27 @@ class ShowFlags:
 
 @with_flags
 def results_command(
-    folder: Annotated[Path, typer.Argument(help="The folder of a study (`ccrank bench --out`).")],
+    folders: StudyFolders,
     *,
     which: WhichFlags,
     shown: ShowFlags,
 ) -> None:
-    """Summarise a study: mean over seeds, then over tasks, with 95 % bootstrap intervals over tasks.
+    """Summarise studies: mean over seeds, then over tasks, with 95 % bootstrap intervals over tasks.
 
     τ is signed and its chance level is 0; |τ| and free accuracy take the better of two directions, so they are
-    shown with the chance floor of tasks of the same sizes, and |τ| with its deviation over seeds or single runs. Of
-    probes trained across tasks, common τ is |mean τ| over the held-out tasks of a fold: how far these share one
+    shown with the chance floor of tasks of the same sizes, and |τ| with its deviation over seeds or single runs too. Of
+    several studies, a model that occurs in two of them is shown as MODEL@FOLDER.
+
+    Of probes trained across tasks, common τ is |mean τ| over the held-out tasks of a fold: how far these share one
     direction. Pairs is the free accuracy of single pairwise answers, coins that of coin flips. Tasks with a query have
     nDCG@10, MRR, MAP and recall@10, with the expected nDCG@10 of a random order.
     """
-    from ccrank.study.results import export, load_failures, load_results, load_tasks
+    from ccrank.study.results import export, load_failures
     from ccrank.study.results.summary import add_relevance, choose, summarise_results
 
-    found = load_results(folder)
-    if found.empty:
-        listed = folder / "failures.jsonl"  # written when all units are done
-        raise CcrankError(
-            f"{folder} has no results: all its units failed, see {listed}; `ccrank bench --out {folder} --retry` "
-            "repeats them"
-            if listed.exists()
-            else f"{folder} has no results: all its units so far failed; `ccrank bench --out {folder}` runs the others"
-        )
-    frame = choose(found, **{name: _list(text) for name, text in asdict(which).items()})
+    found, tasks = read_studies(folders)
+    frame = choose(found, **{name: names_of(text) for name, text in asdict(which).items()})
     if shown.trec or shown.qrels:
-        tasks = load_tasks(folder)
         if shown.trec:
             _write_lines(shown.trec, export.trec_run(frame, tasks))
         if shown.qrels:
@@ -86,7 +89,7 @@ def results_command(
         return
     entries = summarise_results(frame, shown.by)
     if shown.by == "dataset":
-        entries = add_relevance(entries, frame, load_tasks(folder))
+        entries = add_relevance(entries, frame, tasks)
     if shown.as_json:
         print_json(entries)
     elif shown.as_csv:
@@ -95,8 +98,26 @@ def results_command(
         sys.stdout.write(export.to_latex(entries))
     else:
         show(entries)
-        if failures := load_failures(folder):
-            out().print(f"\n{counted(len(failures), 'failure')}: see {folder / 'failures.jsonl'}")
+        for folder in folders:
+            if failures := load_failures(folder):
+                out().print(f"\n{counted(len(failures), 'failure')}: see {folder / 'failures.jsonl'}")
+
+
+def read_studies(folders: Sequence[Path]) -> tuple[pd.DataFrame, StudyTasks]:
+    """The results and tasks of one or more studies; an error if one has no results."""
+    from ccrank.study.results import load_studies
+
+    found, tasks = load_studies(folders)
+    if found.empty:
+        folder = folders[0]
+        listed = folder / "failures.jsonl"  # written when all units are done
+        raise CcrankError(
+            f"{folder} has no results: all its units failed, see {listed}; `ccrank bench --out {folder} --retry` "
+            "repeats them"
+            if listed.exists()
+            else f"{folder} has no results: all its units so far failed; `ccrank bench --out {folder}` runs the others"
+        )
+    return found, tasks
 
 
 def show(entries: Sequence[Mapping[str, Any]]) -> None:
@@ -137,7 +158,7 @@ class Measure(Column):
         value = row.get(self.key, math.nan)
         if math.isnan(value) or (self.signed and not row["directed"]):
             return "" if self.optional else "–"
-        return format(value, self.form)
+        return p_text(value) if self.form == "p" else format(value, self.form)
 
 
 SPENT = (
@@ -152,11 +173,12 @@ COLUMNS = (
     Measure("τ", key="tau", form="+.3f", signed=True),
     Column("95 %", drop=2),
     Measure("|τ|", key="abs_tau"),
+    Column("95 % of |τ|", drop=2),
     Measure("± seeds", drop=5, key="abs_tau_sd", optional=True),
     Measure("chance", key="chance_abs_tau"),
     Measure("common τ", drop=4, key="common_tau", optional=True),
     Measure("by chance", drop=4, key="common_tau_chance", optional=True),
-    Measure("p", drop=4, key="common_tau_p", optional=True),
+    Measure("p", drop=4, key="common_tau_p", form="p", optional=True),
     Measure("accuracy", drop=4, key="accuracy", form=".1%", signed=True),
     Measure("free", drop=5, key="free_accuracy", form=".1%"),
     Measure("chance", drop=5, key="chance_free_accuracy", form=".1%"),
@@ -191,8 +213,7 @@ def _fitted(rows: Sequence[Mapping[str, Any]], fold: bool) -> tuple[Table, set[s
 
 def _relevance_cells(row: Mapping[str, Any]) -> list[str]:
     """A row of a dataset with queries; the direction of a method that has none is not guessed."""
-    low, high = row["ndcg_10_low"], row["ndcg_10_high"]
-    texts = {"method": _name(row), "95 %": "" if math.isnan(low) else f"[{low:.2f}, {high:.2f}]"}
+    texts = {"method": _name(row), "95 %": interval_text(row["ndcg_10_low"], row["ndcg_10_high"])}
     return [
         column.cell(row) if isinstance(column, Measure) else texts[column.title]
         for column in RELEVANCE_COLUMNS
@@ -201,14 +222,19 @@ def _relevance_cells(row: Mapping[str, Any]) -> list[str]:
 
 def _cells(row: Mapping[str, Any], fold: bool) -> list[str]:
     """A row of the table; `fold` puts the split and the layer behind the method's name."""
-    known = row["directed"] and not math.isnan(row["tau_low"])
     texts = {
         "method": _name(row) if fold else row["method"],
         "split": "" if row["split"] == "none" else row["split"],
         "layer": "" if row["layer"] < 0 else str(row["layer"]),
-        "95 %": f"[{row['tau_low']:+.2f}, {row['tau_high']:+.2f}]" if known else "",
+        "95 %": interval_text(row["tau_low"], row["tau_high"], "+.2f") if row["directed"] else "",
+        "95 % of |τ|": interval_text(row["abs_tau_low"], row["abs_tau_high"]),
     }
     return [column.cell(row) if isinstance(column, Measure) else texts[column.title] for column in COLUMNS]
+
+
+def interval_text(low: float, high: float, form: str = ".2f") -> str:
+    """An interval; nothing if there is none."""
+    return "" if math.isnan(low) else f"[{low:{form}}, {high:{form}}]"
 
 
 def _name(row: Mapping[str, Any]) -> str:
@@ -217,7 +243,8 @@ def _name(row: Mapping[str, Any]) -> str:
     return f"{row['method']}{split}" + ("" if row["layer"] < 0 else f" {row['layer']}")
 
 
-def _list(text: str | None) -> list[str]:
+def names_of(text: str | None) -> list[str]:
+    """The names of a comma-separated flag."""
     return [part.strip() for part in text.split(",")] if text else []
 
 

@@ -15,6 +15,13 @@ from ccrank.methods.registry import Method, get_method
 SETTINGS = tuple(Settings.__dataclass_fields__)
 SINGLE = "single"
 """The split of a method that joins several runs, where each run has its own rows."""
+EMBEDDINGS = "embeddings"
+"""The variant of a probe on single items that reads the item's last token at layer 0, the input embeddings."""
+OPTION_VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "prompt-point": {"expected": {"score": "expected"}},
+    **{name: {batch.name: {"sub_batch": batch.name}} for name, batch in SUB_BATCHES.items()},
+}
+"""Method → its other variants, each with the options that it sets: so a study can have a method twice."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +36,8 @@ class MethodSpec:
     """The name in the registry of methods."""
     split: str
     """none for a method without training, single for its single runs; else same-task, leave-one-out or across-tasks."""
-    embeddings: bool = False
-    """Probe the item's last token at layer 0, the input embeddings."""
-    sub_batch: str = "none"
-    """pairs or triples: train with a step for every two or three items (the setting of the same name)."""
+    variant: str = ""
+    """embeddings, or one of `OPTION_VARIANTS`."""
 
     def __str__(self) -> str:
         return self.label if self.split == "none" else f"{self.label}:{self.split}"
@@ -40,8 +45,12 @@ class MethodSpec:
     @property
     def label(self) -> str:
         """The method's name in the results."""
-        variant = "embeddings" if self.embeddings else self.sub_batch
-        return self.name if variant == "none" else f"{self.name}@{variant}"
+        return f"{self.name}@{self.variant}" if self.variant else self.name
+
+    @property
+    def embeddings(self) -> bool:
+        """Whether it probes the input embeddings."""
+        return self.variant == EMBEDDINGS
 
     @property
     def method(self) -> Method:
@@ -92,7 +101,7 @@ class MethodSpec:
                 f"{self.name}: {taken[0]} is set by the study itself: use seeds, layers, `{self.name}:SPLIT` and the "
                 "template single"
             )
-        return parsed if self.sub_batch == "none" else {**parsed, "sub_batch": self.sub_batch}
+        return {**parsed, **OPTION_VARIANTS.get(self.name, {}).get(self.variant, {})}
 
     @classmethod
     def parse(cls, text: str) -> list[MethodSpec]:
@@ -105,14 +114,15 @@ class MethodSpec:
             raise CcrankError(
                 f"{name} needs a probe file and cannot be run in studies; use `ccrank rank --method {name}`"
             )
-        sub_batch = variant if name in SUB_BATCHES and variant == SUB_BATCHES[name].name else "none"
-        embeddings = variant == "embeddings" and probe is not None and probe.prompt == "single"
-        if at and sub_batch == "none" and not embeddings:
+        embeddings = variant == EMBEDDINGS and probe is not None and probe.prompt == "single"
+        if at and variant not in OPTION_VARIANTS.get(name, {}) and not embeddings:
             raise CcrankError(
-                f"{text!r}: a suffix with @ is @embeddings, for probes on single items, or "
-                + ", ".join(f"{probe_name}@{batch.name}" for probe_name, batch in SUB_BATCHES.items())
+                f"{text!r}: a suffix with @ is @{EMBEDDINGS}, for probes on single items, or "
+                + ", ".join(
+                    f"{known}@{other}" for known, others in OPTION_VARIANTS.items() for other in others
+                )
             )
-        if sub_batch != "none" and colon and split != "same-task":
+        if probe is not None and variant and not embeddings and colon and split != "same-task":
             raise CcrankError(f"{text!r}: sub-batches are for the split same-task")
         if split == SINGLE and method.repeats_option is not None:
             return [cls(name, SINGLE)]
@@ -130,4 +140,4 @@ class MethodSpec:
             splits = ("none",)
         elif probe.supervised and not colon:
             splits = PROTOCOLS
-        return [cls(name, split, embeddings, sub_batch) for split in splits]
+        return [cls(name, split, variant) for split in splits]

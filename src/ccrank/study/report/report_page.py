@@ -19,7 +19,15 @@ from ccrank.metrics.retrieval import have_measures
 from ccrank.study.report.encoded_rankings import pack_rankings, script_json
 from ccrank.study.report.figures_style import image_bytes
 from ccrank.study.results.summary import add_relevance, summarise_results
-from ccrank.study.results.tables import Best, Headline, headlines, kind_summary
+from ccrank.study.results.tables import (
+    Best,
+    Headline,
+    headlines,
+    kind_summary,
+    main_setting,
+    with_intervals,
+)
+from ccrank.util.text import p_text
 
 if TYPE_CHECKING:
     from ccrank.study.report.write_report import DrawnFigure, StoredStudy
@@ -94,14 +102,15 @@ def headline_words(headline: Headline) -> list[str]:
         low, high = signed(best.chance.low), signed(best.chance.high)
         sentences.append(
             f"Best directed method: {_called(best)}, τ = {signed(best.value)}; random orders give 0 "
-            f"(95 %: {low} to {high}){_caveat(best)}."
+            f"({_corrected(best)}: {low} to {high}){_caveat(best)}."
         )
     else:
         sentences.append("No directed label-free method was run.")
     if (best := headline.free) is not None:
         sentences.append(
             f"Best regardless of direction: {_called(best)}, |τ| = {best.value:.2f}; random orders give "
-            f"{best.chance.mean:.2f} (95 %: {best.chance.low:.2f} to {best.chance.high:.2f}){_caveat(best)}."
+            f"{best.chance.mean:.2f} ({_corrected(best)}: {best.chance.low:.2f} to {best.chance.high:.2f})"
+            f"{_caveat(best)}."
         )
     if (best := headline.ceiling) is not None:
         sentences.append(f"With labels, {_called(best)} reaches τ = {signed(best.value)}.")
@@ -110,6 +119,10 @@ def headline_words(headline: Headline) -> list[str]:
         text.replace("| = ", "|\u2060 = ").replace(" = ", "\u00a0=\u00a0").replace("95 %", "95\u00a0%")
         for text in sentences
     ]
+
+
+def _corrected(best: Best) -> str:
+    return "95 %" if best.methods == 1 else f"95 % for the best of {best.methods}"
 
 
 def _caveat(best: Best) -> str:
@@ -176,8 +189,12 @@ def _with_interval(value: float, low: float, high: float) -> Cell:
     return Cell(f"{value:.2f}", float(value), True, detail=f" ({low:.2f}–{high:.2f})")
 
 
+def _interval(low: float, high: float) -> Cell:
+    return Cell("–" if math.isnan(low) else f"{low:.2f}–{high:.2f}", None if math.isnan(low) else low, True)
+
+
 def _p_value(value: float) -> Cell:
-    return Cell("< 0.001" if value < 0.001 else f"{value:.3f}", float(value), True)
+    return Cell(p_text(value), float(value), True)
 
 
 def _if_directed(row: Any, name: str, spread: float = 0.0) -> Cell:
@@ -192,6 +209,7 @@ def _taus(row: Any) -> dict[str, Cell]:
     return {
         "τ": _if_directed(row, "tau", row.tau_sd),
         "|τ|": _number(row.abs_tau, strong=row.abs_tau > row.chance_high, spread=row.abs_tau_sd),
+        "|τ| 95 %": _interval(row.abs_tau_low, row.abs_tau_high),
         "Chance |τ| (95 %)": _with_interval(row.chance, row.chance_low, row.chance_high),
     }
 
@@ -201,6 +219,7 @@ def _costs(row: Any) -> dict[str, Cell]:
 
 
 def _kinds_table(results: pd.DataFrame) -> dict[str, Any] | None:
+    table = kind_summary(results)
     rows = [
         {
             **_names(row, "method", "family", "model", "kind"),
@@ -209,7 +228,7 @@ def _kinds_table(results: pd.DataFrame) -> dict[str, Any] | None:
             "Free accuracy": _number(row.free_accuracy, spread=row.free_accuracy_sd),
             "Chance accuracy": _number((1 + row.chance) / 2),
         }
-        for row in kind_summary(results).itertuples()
+        for row in with_intervals(table, main_setting(results), ["model", "kind", "method"]).itertuples()
     ]
     caption = "Means over datasets of a kind, main setting: the numbers of the first figure"
     return _table("kinds", caption, rows, ["Model", "Kind", "Family"])

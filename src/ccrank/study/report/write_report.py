@@ -32,7 +32,7 @@ from ccrank.study.results.load import (
     load_tasks,
     read_text_file,
 )
-from ccrank.study.results.tables import summary
+from ccrank.study.results.tables import GROUP, one_layer, summary, with_intervals
 from ccrank.util.files import parse_toml, write_atomically
 from ccrank.util.text import encodable
 
@@ -118,7 +118,8 @@ def write_report(out_dir: Path) -> Path:
     """Write report.html, figures/ and summary.csv into a study's folder; returns the path of the page."""
     folder = Path(out_dir)
     study = read_study(folder)
-    table = summary(study.results)
+    # Hundreds of rows for single layers would take minutes.
+    table = with_intervals(summary(study.results), one_layer(study.results), GROUP)
     write_atomically(folder / "summary.csv", encodable(table.drop(columns="n_items").to_csv(index=False)))
     figures = draw_figures(study.results, study.tasks, folder / "figures")
     page = folder / "report.html"

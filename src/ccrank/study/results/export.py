@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ccrank.io.trec import document_ids, query_id, safe
 from ccrank.study.results.load import StudyTasks
 from ccrank.task import normal_form
+from ccrank.util.text import p_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +21,7 @@ _LATEX = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     **{char: f"\\{char}" for char in "&%$#_{}"},
+    "−": "$-$",
 }
 _HEADS = {
     "model": "Model",
@@ -59,7 +61,7 @@ def to_csv(entries: Sequence[Mapping[str, Any]]) -> str:
 
 
 def to_latex(entries: Sequence[Mapping[str, Any]]) -> str:
-    """A LaTeX table with booktabs rules."""
+    """The entries of `summarise_results` as a LaTeX table with booktabs rules."""
     names = [
         name
         for name in _HEADS
@@ -67,22 +69,67 @@ def to_latex(entries: Sequence[Mapping[str, Any]]) -> str:
         and not (name == "kind" and "dataset" in entries[0])
         and not (name in _IF_ANY and all(math.isnan(entry[name]) for entry in entries))
     ]
-    words = ("model", "dataset", "kind", "method", "split")
+    texts = ("model", "dataset", "kind", "method", "split")
+    columns = [(_HEADS[name], name not in texts) for name in names]
+    return latex_table(columns, [[_cell(entry, name) for name in names] for entry in entries])
+
+
+def latex_table(columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[str]]) -> str:
+    """A table with booktabs rules from heads, each with whether its column has numbers, and cells."""
     lines = [
         "% needs \\usepackage{booktabs}",
-        rf"\begin{{tabular}}{{{''.join('l' if name in words else 'r' for name in names)}}}",
+        rf"\begin{{tabular}}{{{''.join('r' if number else 'l' for _, number in columns)}}}",
         r"\toprule",
-        " & ".join(_HEADS[name] for name in names) + r" \\",
-        r"\midrule",
+        *(" & ".join(cells) + r" \\" for cells in ([head for head, _ in columns], *rows)),
+        r"\bottomrule",
+        r"\end{tabular}",
     ]
-    lines += [" & ".join(_cell(entry, name) for name in names) + r" \\" for entry in entries]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+    lines.insert(4, r"\midrule")
+    return "\n".join(lines) + "\n"
+
+
+def comparison_latex(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows of `compare` as a LaTeX table."""
+    texts, numbers = ("Model", "Comparison", "Dataset"), ("Tasks", "First", "Second", "Difference")
+    columns = [(head, head not in texts) for head in (*texts, *numbers, "$p$", "Holm", "Detectable")]
+    return latex_table(
+        columns,
+        [
+            [
+                *(
+                    latex_text(text)
+                    for text in (row["model"], f"{row['first']} − {row['second']}", row["dataset"])
+                ),
+                str(row["tasks"]),
+                f"{row['first_mean']:.3f}",
+                f"{row['second_mean']:.3f}",
+                f"${row['difference']:+.3f}${_between(row['low'], row['high'], '+.3f')}",
+                *(_p_cell(row[name]) for name in ("p", "holm")),
+                "--" if math.isnan(row["detectable"]) else f"{row['detectable']:.3f}",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def latex_text(text: str) -> str:
+    """A text with the characters escaped that LaTeX reads as commands."""
+    return "".join(_LATEX.get(char, char) for char in text)
+
+
+def _between(low: float, high: float, form: str = "+.2f") -> str:
+    """An interval behind its value; nothing if there is none."""
+    return "" if math.isnan(low) else f" [{low:{form}}, {high:{form}}]"
+
+
+def _p_cell(value: float) -> str:
+    return "--" if math.isnan(value) else p_text(value).replace("< ", "$<$ ")
 
 
 def _cell(entry: Mapping[str, Any], name: str) -> str:
     value = entry[name]
     if isinstance(value, str):
-        return "".join(_LATEX.get(char, char) for char in value)
+        return latex_text(value)
     if name == "layer":
         return "--" if value < 0 else str(value)
     if isinstance(value, int):
@@ -92,10 +139,9 @@ def _cell(entry: Mapping[str, Any], name: str) -> str:
     if name in ("tau", "accuracy") and not entry["directed"]:
         return "--"  # the direction is arbitrary, so the sign means nothing
     if name == "tau":
-        between = (
-            "" if math.isnan(entry["tau_low"]) else f" [{entry['tau_low']:+.2f}, {entry['tau_high']:+.2f}]"
-        )
-        return f"${value:+.3f}${between}"
+        return f"${value:+.3f}${_between(entry['tau_low'], entry['tau_high'])}"
+    if name == "abs_tau":
+        return f"{value:.3f}{_between(entry['abs_tau_low'], entry['abs_tau_high'], '.2f')}"
     if name == "distinct_tokens":
         return f"{value:.0f}"
     return f"{value:.2f}" if name == "seconds" else f"{value:.3f}"

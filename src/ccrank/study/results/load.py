@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,41 @@ def load_results(folder: str | Path) -> pd.DataFrame:
         raise CcrankError(f"the results in {folder} cannot be read: {error}") from None
     frame: pd.DataFrame = table.to_pandas(split_blocks=True)
     return frame
+
+
+def load_studies(folders: Sequence[str | Path]) -> tuple[pd.DataFrame, dict[tuple[str, str], Task]]:
+    """The results and the tasks of several studies as of one.
+
+    A model whose results occur twice is called MODEL@FOLDER, so that studies can be compared that differ in an option.
+    Studies whose tasks differ under the same name are an error: their means would not be comparable.
+    """
+    frames = [load_results(folder) for folder in folders]
+    tasks: dict[tuple[str, str], Task] = {}
+    for folder in folders:
+        for key, task in load_tasks(folder).items():
+            known = tasks.setdefault(key, task)
+            if (known.items, known.values) != (task.items, task.values):
+                raise CcrankError(
+                    f"task {key[1]!r} of {key[0]} is another one in {folder} than in the studies before it; run "
+                    "them on the same data"
+                )
+    if len(frames) == 1:
+        return frames[0], tasks
+    with needs_extra("report", "load_studies"):
+        import pandas as pd
+
+    unit = ["model", "dataset", "method", "split", "layer"]
+    places = pd.concat([frame[unit].drop_duplicates() for frame in frames])
+    twice = set(places.loc[places.duplicated(), "model"])
+    names = [Path(folder).resolve().name for folder in folders]
+    labels = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
+    frames = [
+        frame.assign(
+            model=frame["model"].map(lambda name, at=label: f"{name}@{at}" if name in twice else name)
+        )
+        for frame, label in zip(frames, labels, strict=True)
+    ]
+    return pd.concat(frames, ignore_index=True), tasks
 
 
 def load_tasks(folder: str | Path) -> dict[tuple[str, str], Task]:

@@ -13,13 +13,17 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.metrics.retrieval import CUT, NAMES, RetrievalMetrics, chance_relevance, evaluate_relevance
-from ccrank.metrics.tasks import common_direction, macro_mean_with_interval, mean_with_interval
+from ccrank.metrics.tasks import (
+    RESAMPLES,
+    common_direction,
+    macro_mean_with_interval,
+    mean_with_interval,
+)
 from ccrank.study.results.load import StudyTasks
 
 if TYPE_CHECKING:
     import pandas as pd
 
-RESAMPLES = 2000
 UNIT = ["model", "dataset", "kind", "family", "directed", "method", "split", "layer"]
 MEASURES = [
     "tau",
@@ -135,17 +139,18 @@ def _entry(key: dict[str, Any], tasks: pd.DataFrame) -> dict[str, Any]:
     def mean(name: str, parts: list[pd.DataFrame]) -> float:
         return float(np.mean([part[name].mean() for part in parts])) if parts else math.nan
 
-    low = high = math.nan
-    if graded:
+    def with_interval(name: str) -> dict[str, float]:
+        if not graded:
+            return dict.fromkeys((name, f"{name}_low", f"{name}_high"), math.nan)
         # Each entry has its own generator, so that an interval does not depend on the rest of the table.
-        samples = [part["tau"].to_numpy() for part in graded]
-        interval = macro_mean_with_interval(samples, np.random.default_rng(0), resamples=RESAMPLES)
-        low, high = interval.low, interval.high
+        samples = [part[name].to_numpy() for part in graded]
+        found = macro_mean_with_interval(samples, np.random.default_rng(0), resamples=RESAMPLES)
+        return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
+
     return entry | {
-        "tau": mean("tau", graded),
-        "tau_low": low,
-        "tau_high": high,
-        **{name: mean(name, graded) for name in MEASURES[1:]},
+        **with_interval("tau"),
+        **with_interval("abs_tau"),
+        **{name: mean(name, graded) for name in MEASURES[2:]},
         **{name: mean(name, parts) for name in COSTS},
     }
 

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 from scipy import stats
 
 from ccrank.errors import needs_extra
-from ccrank.metrics import Floor, chance_floor, chance_tau_sd, p_value_abs_tau, p_value_tau
+from ccrank.metrics import Estimate, Floor, chance_floor, chance_tau_sd, p_value_abs_tau, p_value_tau
+from ccrank.metrics.tasks import RESAMPLES, macro_mean_with_interval
 
 with needs_extra("report", "a table of results"):
     import pandas as pd
@@ -139,6 +141,20 @@ def summary(results: pd.DataFrame) -> pd.DataFrame:
     return table.loc[ranks.sort_values([*ranks], kind="stable").index].reset_index(drop=True)
 
 
+def with_intervals(table: pd.DataFrame, rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """The table with `abs_tau_low` and `abs_tau_high`, the bootstrap interval over the tasks of the rows with the same
+    keys; datasets weigh the same. Rows of the table without such rows have NaN."""
+    graded = rows[rows["tau"].notna()]
+    by_task = graded.groupby([*dict.fromkeys([*keys, "dataset"]), "task"], sort=False)["abs_tau"].mean()
+    bounds = {}
+    for key, values in by_task.groupby([*keys], sort=False):
+        samples = [part.to_numpy() for _, part in values.groupby("dataset", sort=False)]
+        bounds[key] = macro_mean_with_interval(samples, np.random.default_rng(0), resamples=RESAMPLES)
+    unknown = Estimate(math.nan, math.nan, math.nan)
+    found = [bounds.get(key, unknown) for key in table[[*keys]].itertuples(index=False, name=None)]
+    return table.assign(abs_tau_low=[one.low for one in found], abs_tau_high=[one.high for one in found])
+
+
 def _add_chance(table: pd.DataFrame, floors: Sequence[Floor]) -> None:
     table["chance"] = [floor.mean for floor in floors]
     table["chance_low"] = [floor.low for floor in floors]
@@ -180,10 +196,14 @@ class Best:
     family: str
     value: float
     chance: Floor
+    """Its interval is corrected for the choice, so that the best of as many random orders is above it in 2.5 % of cases
+    at most (Bonferroni)."""
+    methods: int
+    """The number of methods and splits that it is the best of."""
 
     @property
     def above_chance(self) -> bool:
-        """Whether it is above the 95 % interval of chance."""
+        """Whether it is above the corrected 95 % interval of chance."""
         return self.value > self.chance.high
 
 
@@ -220,9 +240,6 @@ def _best(rows: pd.DataFrame, metric: str) -> Best | None:
     if rows.empty:
         return None
     row = rows.loc[rows[metric].idxmax()]
-    chance = (
-        signed_floor(row["n_items"])
-        if metric == "tau"
-        else Floor(*(float(row[name]) for name in ("chance", "chance_low", "chance_high")))
-    )
-    return Best(row["method"], row["split"], row["family"], float(row[metric]), chance)
+    floor = signed_floor if metric == "tau" else chance_floor
+    chance = floor(row["n_items"], 1 - 0.05 / len(rows))
+    return Best(row["method"], row["split"], row["family"], float(row[metric]), chance, len(rows))

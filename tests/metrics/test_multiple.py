@@ -6,12 +6,9 @@ import itertools
 
 import numpy as np
 import pytest
-from scripts import load_benchmark
 
 from ccrank.errors import CcrankError
-from ccrank.metrics import paired_test
-
-script = load_benchmark("multiple_tests")
+from ccrank.metrics import detectable_difference, holm, paired_test
 
 
 def test_holm_is_closed_testing_with_bonferroni() -> None:
@@ -29,7 +26,7 @@ def test_holm_is_closed_testing_with_bonferroni() -> None:
             )
             for index in range(count)
         ]
-        np.testing.assert_allclose(script.holm(p_values), wanted)
+        np.testing.assert_allclose(holm(p_values), wanted)
 
 
 @pytest.mark.parametrize("n_tasks", [39, 143])
@@ -37,7 +34,7 @@ def test_a_detectable_difference_is_detected_in_four_of_five_samples(n_tasks: in
     """Differences of that mean, drawn with that deviation, are significant at 0.05 in about 80 % of samples, and
     differences of mean 0 in about 5 %: the paired test's power is what the normal approximation says."""
     generator = np.random.default_rng(n_tasks)
-    mean = script.detectable_difference(0.3, n_tasks)
+    mean = detectable_difference(0.3, n_tasks)
     runs = 400
     found = {0.0: 0, mean: 0}
     for shift in found:
@@ -52,20 +49,20 @@ def test_a_detectable_difference_is_detected_in_four_of_five_samples(n_tasks: in
 
 def test_a_detectable_difference_shrinks_with_tasks() -> None:
     """Four times the tasks halve it; twice the deviation doubles it; a stricter level or more power raise it."""
-    plain = script.detectable_difference(0.3, 40)
-    assert script.detectable_difference(0.3, 160) == pytest.approx(plain / 2)
-    assert script.detectable_difference(0.6, 40) == pytest.approx(2 * plain)
-    assert script.detectable_difference(0.3, 40, level=0.001) > plain
-    assert script.detectable_difference(0.3, 40, power=0.95) > plain
+    plain = detectable_difference(0.3, 40)
+    assert detectable_difference(0.3, 160) == pytest.approx(plain / 2)
+    assert detectable_difference(0.6, 40) == pytest.approx(2 * plain)
+    assert detectable_difference(0.3, 40, level=0.001) > plain
+    assert detectable_difference(0.3, 40, power=0.95) > plain
 
 
 def test_what_makes_no_sense_is_refused() -> None:
     """p-values outside 0 … 1, one task and no power are errors."""
     for call in (
-        lambda: script.holm([0.5, 1.5]),
-        lambda: script.holm([float("nan")]),
-        lambda: script.detectable_difference(0.3, 1),
-        lambda: script.detectable_difference(0.3, 10, power=1.0),
+        lambda: holm([0.5, 1.5]),
+        lambda: holm([float("nan")]),
+        lambda: detectable_difference(0.3, 1),
+        lambda: detectable_difference(0.3, 10, power=1.0),
     ):
         with pytest.raises(CcrankError):
             call()

@@ -1,4 +1,4 @@
-"""The tests of a whole page: Holm's correction for their number, and what they could have shown."""
+"""Several tests together: Holm's correction for their number, and the difference that they could have found."""
 
 from __future__ import annotations
 
