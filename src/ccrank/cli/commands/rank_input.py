@@ -96,8 +96,8 @@ def context_text(context: str | None) -> str | None:
         raise CcrankError(
             f"--context {context} is the name of a file; for its text give --context @{context}"
         )
-    text = read_text(context[1:]).strip() if context.startswith("@") else context
-    if not text.strip():
+    text = (read_text(context[1:]) if context.startswith("@") else context).strip()
+    if not text:
         where = context[1:] or "the text"
         raise CcrankError(f"--context: {where} is empty; put a text into it, or leave --context out")
     return text
