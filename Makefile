@@ -15,7 +15,7 @@ export CCRANK_DATA ?= $(abspath $(wildcard ../shared/data))
 JOBS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-.PHONY: demo test coverage mutants wheel-test clients notebooks docs lint bench format clean recording page-tools reproduction dist lock test-latest test-lowest
+.PHONY: demo test test-studies coverage mutants wheel-test clients notebooks docs lint bench format clean recording page-tools reproduction dist lock test-latest test-lowest
 
 demo: $(VENV)/core
 	$(BIN)/ccrank rank pizza broccoli candy apple rice --by healthiness --category food
@@ -33,6 +33,10 @@ coverage: $(VENV)/dev
 mutants: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	$(BIN)/python tests/run_mutants.py --jobs $(JOBS)
+
+# The programs, data and pages of studies/: fast, and apart from the tests of the package.
+test-studies: $(VENV)/dev
+	$(PYTEST) studies
 
 # The wheel, built and run in a fresh environment. WHEEL=dist/NAME.whl takes one that is built already.
 wheel-test: $(VENV)/dev
@@ -54,6 +58,7 @@ notebooks: $(VENV)/dev
 
 # The documentation, in build/site. A broken link is an error; not with --quiet, which hides the warnings from --strict.
 docs: $(VENV)/docs
+	$(BIN)/python docs/make_site.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # The picture and the recording of the page, in docs/images.
@@ -66,28 +71,28 @@ page-tools:
 	npm install --silent --no-fund --no-audit --prefix build/page-tools typescript@5.9.3 axe-core@4.14.0
 
 lint: $(VENV)/dev
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks studies examples conftest.py
+	$(BIN)/ruff format --check src tests benchmarks studies examples conftest.py
 	$(BIN)/mypy
 
 format: $(VENV)/dev
-	$(BIN)/ruff check --fix src tests benchmarks examples
-	$(BIN)/ruff format src tests benchmarks examples
+	$(BIN)/ruff check --fix src tests benchmarks studies examples conftest.py
+	$(BIN)/ruff format src tests benchmarks studies examples conftest.py
 
 bench: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	$(BIN)/python benchmarks/reading.py
 	$(BIN)/python benchmarks/probes.py
 
-# The numbers of docs/reproduction.md: the study, the sensitivity of probes, the claims about prompting, what pairwise answers
+# The numbers of studies/reproduction/README.md: the study, the sensitivity of probes, the claims about prompting, what pairwise answers
 # follow, then the page. All tasks take minutes on a GPU (DEVICE=cuda) and hours on a CPU. LIMIT=8 takes 8 tasks of each dataset,
 # and two seeds and shuffles for the claims about prompting, whose lists are the longest prompts; it leaves the page of docs/
 # alone: numbers and page are then in build/. A study that was interrupted is continued.
 DEVICE ?= auto
 STUDY ?= build/reproduction$(if $(LIMIT),-$(LIMIT))
-NUMBERS := $(if $(LIMIT),$(STUDY)/data,docs/data)
-CLAIMS := $(if $(LIMIT),$(STUDY)/reproduction.md,docs/reproduction.md)
-FIGURE := $(if $(LIMIT),$(STUDY)/sensitivity,docs/images/sensitivity)
+NUMBERS := $(if $(LIMIT),$(STUDY)/data,studies/reproduction/data)
+CLAIMS := $(if $(LIMIT),$(STUDY)/reproduction.md,studies/reproduction/README.md)
+FIGURE := $(if $(LIMIT),$(STUDY)/sensitivity,studies/reproduction/sensitivity)
 HOW := --dtype float32 --device $(DEVICE) $(if $(LIMIT),--limit $(LIMIT))
 FEWER := $(if $(LIMIT),--seeds 2 --shuffles 2)
 CRITERIA := headline-positive tweet-joy politeness offensive formality
@@ -95,17 +100,17 @@ TEXTS := $(wildcard $(patsubst %,$(CCRANK_DATA)/textcriteria/%.jsonl,$(CRITERIA)
 reproduction: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	mkdir -p $(NUMBERS)
-	$(if $(LIMIT),cp docs/reproduction.md $(CLAIMS))
+	$(if $(LIMIT),cp studies/reproduction/README.md $(CLAIMS))
 	@echo "1 of 5: the study, in $(STUDY)"
 	$(BIN)/ccrank bench --preset reproduction $(HOW) --out $(STUDY)
 	@echo "2 of 5: how far probes depend on their settings"
-	$(BIN)/python benchmarks/sensitivity.py $(HOW) --out $(NUMBERS)/sensitivity.json --figure $(FIGURE)
+	$(BIN)/python -m studies.reproduction.sensitivity $(HOW) --out $(NUMBERS)/sensitivity.json --figure $(FIGURE)
 	@echo "3 of 5: the claims about prompting"
-	$(BIN)/python benchmarks/claims_prompting.py $(HOW) $(FEWER) --json $(NUMBERS)/claims_prompting.json
+	$(BIN)/python -m studies.reproduction.claims_prompting $(HOW) $(FEWER) --json $(NUMBERS)/claims_prompting.json
 	@echo "4 of 5: what pairwise answers follow"
-	$(BIN)/python benchmarks/pair_answers.py reviews $(TEXTS) $(HOW) --json $(NUMBERS)/pair_answers.json
+	$(BIN)/python -m studies.reproduction.pair_answers reviews $(TEXTS) $(HOW) --json $(NUMBERS)/pair_answers.json
 	@echo "5 of 5: numbers in $(NUMBERS), tables in $(CLAIMS)"
-	$(BIN)/python benchmarks/reproduction.py $(STUDY) --data $(NUMBERS)/reproduction.json --page $(CLAIMS)
+	$(BIN)/python -m studies.reproduction.numbers $(STUDY) --data $(NUMBERS)/reproduction.json --page $(CLAIMS)
 
 # The exact versions that all of these install, on Python 3.10 to 3.13. `make lock` renews all of them, and `make lock KEEP=1`
 # changes only what the ranges demand.

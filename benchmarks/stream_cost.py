@@ -4,7 +4,7 @@
     python benchmarks/stream_cost.py --check 2000      # tokens and seconds of a real run beside the prediction
 
 Tokens are counted with the default model's tokenizer on names of packaged lists and on headlines ($CCRANK_DATA). Rates
-are operations per second that reading attains: those of docs/reading.md unless given.
+are operations per second that reading attains: those of docs/explanation/reading-models.md unless given.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ else:
 
 ROOT = Path(__file__).resolve().parent.parent
 LIST = Path(__file__).with_name("mutants.toml")
-COPIED = ("src", "tests", "benchmarks", "docs", "pyproject.toml", "README.md")
+COPIED = ("src", "tests", "benchmarks", "studies", "docs", "conftest.py", "pyproject.toml", "README.md")
 TIME_LIMIT = 900
 """Seconds for the tests of one mutant, generous: one that hangs counts as noticed."""
 

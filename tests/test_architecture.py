@@ -1,4 +1,4 @@
-"""Which part of the package may import which: the contract that docs/architecture.md describes."""
+"""Which part of the package may import which: the contract that docs/explanation/architecture.md describes."""
 
 from __future__ import annotations
 
@@ -66,8 +66,10 @@ def test_every_part_has_its_layer():
 
 
 def test_the_documented_layers_are_these():
-    """The table of docs/architecture.md has every part once, a row for each layer, from the bottom to the top."""
-    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text(encoding="utf-8")
+    """The table of the architecture page has every part once, a row for each layer, from the bottom to the top."""
+    page = (Path(__file__).parents[1] / "docs" / "explanation" / "architecture.md").read_text(
+        encoding="utf-8"
+    )
     rows = re.findall(r"^\| (`[^|]*`) \|", page, re.MULTILINE)
     assert [re.findall(r"`(\w+)`", row) for row in rows] == [
         [*layer] for layer in LAYERS if layer != ("__main__",)

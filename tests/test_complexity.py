@@ -1,4 +1,4 @@
-"""The table of complexity in docs/methods.md, against what the code reads and what its losses are computed from."""
+"""The table of complexity in the docs, against what the code reads and what its losses are computed from."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
 from methods.probing.test_trainer import states_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "choose-a-method.md"
 PROBES = ("ccs-pair", "ccs", "margin", "triplet", "ordreg")
 SIZES = (5, 10, 20)
 

@@ -19,13 +19,14 @@ from ccrank.methods.registry import METHODS
 ROOT = Path(__file__).parents[1]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "studies").rglob("*.md")),
 ]
 RECIPES = [
     *(ROOT / name for name in ("Makefile", "Dockerfile", "compose.yaml", "mkdocs.yml", "jsconfig.json")),
     *sorted((ROOT / ".github").rglob("*.yml")),
 ]
-FOLDERS = ("src", "tests", "benchmarks", "docs", "examples", "requirements")
+FOLDERS = ("src", "tests", "benchmarks", "studies", "docs", "examples", "requirements")
 
 
 def blocks(text: str, *languages: str) -> list[str]:
@@ -82,7 +83,7 @@ def test_imports_exist(page: Path) -> None:
 
 def test_the_method_of_the_architecture_page_works() -> None:
     """The example of a new method registers and ranks as it is printed, options included."""
-    [example] = blocks((ROOT / "docs/architecture.md").read_text("utf-8"), "python")
+    [example] = blocks((ROOT / "docs/explanation/architecture.md").read_text("utf-8"), "python")
     asked = {"by": "size", "model": tiny_reader(), "method": "alphabetical"}
     try:
         exec(example, {})
@@ -140,17 +141,14 @@ def test_links_lead_somewhere(name: str) -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     """A page that mkdocs.yml does not list could not be found."""
-    listed = re.findall(r"[\w-]+\.md$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
-    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
-
-
-def test_the_first_page_leads_to_all_others() -> None:
-    """docs/index.md links every page but the changes, which the navigation has."""
-    linked = set(re.findall(r"\]\(([\w-]+\.md)", (ROOT / "docs/index.md").read_text("utf-8")))
-    assert linked == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md", "changelog.md"}
+    listed = re.findall(r"[\w/-]+\.md$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    pages = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
+    studies = [page.relative_to(ROOT) for page in (ROOT / "studies").rglob("*.md")]
+    generated = {"reference/cli.md", "reference/changelog.md"}
+    assert {*listed} == {page.as_posix() for page in (*pages, *studies)} | generated
 
 
 def test_the_public_names_are_documented() -> None:
     """The API page has every name of `ccrank.__all__`."""
-    page = (ROOT / "docs/api.md").read_text("utf-8")
+    page = (ROOT / "docs/reference/api.md").read_text("utf-8")
     assert set(re.findall(r"^::: ccrank\.(\w+)$", page, re.MULTILINE)) == {*ccrank.__all__} - {"__version__"}

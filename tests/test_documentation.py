@@ -27,7 +27,7 @@ METHODS = {
     for owner in CLASSES
     for name, member in vars(owner).items()
     if isinstance(member, (FunctionType, classmethod)) and (name == "__call__" or not name.startswith("_"))
-    if owner is not ccrank.Reader or name in ("open", "read")  # the members that docs/api.md shows
+    if owner is not ccrank.Reader or name in ("open", "read")  # the members that docs/reference/api.md shows
 }
 
 

@@ -155,7 +155,7 @@ def test_actions_are_pinned_to_commits() -> None:
 def test_install_lines_work_in_a_clone() -> None:
     """Until there is a release, no page and no message installs ccrank from a package index, and every extra exists."""
     extras = parse_toml(ROOT / "pyproject.toml")["project"]["optional-dependencies"]
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     for path in [*pages, *(ROOT / "src").rglob("*.py")]:
         text = path.read_text("utf-8")
         assert not re.search(r"(pip install|uvx|pipx run) '?ccrank", text), path

@@ -129,10 +129,10 @@ def test_commands_print_what_the_readme_shows(run: Run) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("page", ["criteria", "files"])
+@pytest.mark.parametrize("page", ["phrase-a-criterion", "rank-a-file"])
 def test_pages_show_what_is_printed(page: str, run: Run, folder: Path) -> None:
     """The output that these pages show is that of their commands, with the file that they show."""
-    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text("utf-8")
     for name, lines in re.findall(r"^\$ cat (\S+)\n(.*?)(?=^\$)", text, re.MULTILINE | re.DOTALL):
         (folder / name).write_text(lines, "utf-8")
     [(command, shown)] = [one for one in console(text) if one[1]]
@@ -159,7 +159,7 @@ def test_python_examples_run(folder: Path, measured: Reader, monkeypatch: pytest
     names: dict[str, object] = {}
     for block in [
         *blocks(README, "python"),
-        *blocks((ROOT / "docs/get-started.md").read_text("utf-8"), "python"),
+        *blocks((ROOT / "docs/start/index.md").read_text("utf-8"), "python"),
     ]:
         exec(block, names)
     ranking = names["ranking"]

@@ -185,7 +185,7 @@ def rank(
         are ranked by the texts of one column.
     by
         The criterion: a phrase such as "size", "least expensive" or "price (low to high)", or a `Criterion`. What was
-        understood is in the result's `understood`; see docs/criteria.md.
+        understood is in the result's `understood`; see docs/how-to/phrase-a-criterion.md.
     comparative
         How the higher item compares with the lower one: "larger".
     poles
@@ -194,7 +194,7 @@ def rank(
         What the items are, in the singular: "country".
     query
         A question or keywords, in place of a criterion: the items are documents, the most relevant first; see
-        docs/relevance.md.
+        docs/how-to/rerank-search-results.md.
     context
         A text that the items are about.
     column
@@ -204,7 +204,7 @@ def rank(
         items, "ranks" item → rank and "orders" lists of items; or a list of orders such as [("Russia", "Chad")],
         highest first. The ranking then has an `uncertainty`.
     model
-        A short name, a hub id, a folder, a .gguf file, openai:URL#NAME for a model behind a server (docs/remote.md),
+        A short name, a hub id, a folder, a .gguf file, openai:URL#NAME for a model behind a server,
         or an open `Reader`.
     reader_options
         Device, precision and the like, for a model that is given by its name.

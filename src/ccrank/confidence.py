@@ -1,7 +1,7 @@
 """How likely a ranking is right: a logistic model of features that are known without gold.
 
 P(τ > 0.3) = 1 / (1 + exp(−(intercept + Σ_k c_k x_k))). The coefficients are data (`confidence.toml`), fitted on lists
-with gold by `benchmarks/confidence.py`; docs/confidence.md has the data and the reliability on held-out lists.
+with gold by `studies/confidence/confidence.py`; `studies/confidence/` has the reliability on held-out lists.
 """
 
 from __future__ import annotations

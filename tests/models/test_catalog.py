@@ -96,7 +96,7 @@ def test_the_shipped_ladder():
 
 def test_results_on_the_ladder_are_the_measured_ones():
     """Each τ of a short name is that of `auto` in the stored comparison of sizes, and all are of the same datasets."""
-    with (Path(__file__).parents[2] / "benchmarks" / "sizes.csv").open(
+    with (Path(__file__).parents[2] / "studies" / "sizes" / "sizes.csv").open(
         encoding="utf-8", newline=""
     ) as stream:
         rows = [row for row in csv.DictReader(stream) if row["method"] == "auto"]

@@ -15,7 +15,7 @@ from ccrank.models.load.loading import families
 from ccrank.util.files import parse_toml
 
 FACTS = parse_toml(Path(__file__).with_name("architectures.toml"))
-PAGE = Path(__file__).parents[2] / "docs" / "models.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "use-another-model.md"
 CLASSES = {
     "causal": transformers.AutoModelForCausalLM,
     "masked": transformers.AutoModelForMaskedLM,
@@ -57,7 +57,7 @@ def test_every_size_has_a_source():
 
 
 def test_the_page_states_the_same_facts():
-    """The table of hub ids in docs/models.md: weights, context window, licence and gate are those of families.toml, and
+    """The table of hub ids: weights, context window, licence and gate are those of families.toml, and
     each licence has a link or is marked as not verified."""
     rows = {}
     for line in re.findall(

@@ -1,7 +1,8 @@
 """The opposite of an adjective that the lexicon does not know, as the model has it.
 
 The model continues "The opposite of zippy is …" with one of the lexicon's adjectives. Its answer is asked for in turn:
-only if "The opposite of slow is …" leads back is it taken. `benchmarks/opposites.py` measures how often that is right.
+only if "The opposite of slow is …" leads back is it taken. `studies/label_free/opposites.py` measures
+how often that is right.
 """
 
 from __future__ import annotations

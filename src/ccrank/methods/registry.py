@@ -172,7 +172,7 @@ def register(method: Method) -> Method:
     Parameters
     ----------
     method
-        The method, under a name that is not taken; docs/architecture.md has an example.
+        The method, under a name that is not taken; docs/explanation/architecture.md has an example.
     """
     if method.name in METHODS:
         raise CcrankError(f"there is a method {method.name!r} already; choose another name")

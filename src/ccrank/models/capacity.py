@@ -71,7 +71,7 @@ def available_memory(device: torch.device) -> int:
 
 
 ATTAINED = 0.6
-"""Fraction of the matmul rate that reading attains on a CPU; see docs/reading.md."""
+"""Fraction of the matmul rate that reading attains on a CPU; see docs/explanation/reading-models.md."""
 SIZE = 768
 REPEATS = 4
 

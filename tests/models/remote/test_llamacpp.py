@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from completion_server import CANDIDATES, PROMPTS
-from scripts import load_benchmark
 from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
 from ccrank.models.remote import RemoteReader
 from ccrank.task import Criterion, Task
+from studies.remote import float32_gguf
 
 PYTHON = os.environ.get("CCRANK_LLAMACPP_PYTHON") or (sys.executable if find_spec("xllamacpp") else None)
 pytestmark = pytest.mark.skipif(
@@ -35,7 +35,7 @@ WISHES = ["--name", "tiny", "--port", "0", "--slots", "2", "--context", "1024", 
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteReader]:
     """The tiny model behind llama.cpp's server."""
     folder = tmp_path_factory.mktemp("llamacpp")
-    load_benchmark("float32_gguf").write_gguf(tiny_reader().loaded, folder / "tiny.gguf")
+    float32_gguf.write_gguf(tiny_reader().loaded, folder / "tiny.gguf")
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             [str(PYTHON), str(SERVER), str(folder / "tiny.gguf"), *WISHES],

@@ -14,5 +14,7 @@ def data_dir() -> Path:
     named = os.environ.get("CCRANK_DATA")
     folder = Path(named) if named else Path(__file__).parents[4] / "shared" / "data"
     if not folder.is_dir():
-        pytest.skip(f"no data files: {folder} is not a folder; set CCRANK_DATA to one (see docs/datasets.md)")
+        pytest.skip(
+            f"no data files: {folder} is not a folder; set CCRANK_DATA to one (see docs/reference/file-formats.md)"
+        )
     return folder

@@ -123,7 +123,7 @@ def test_every_dataset_is_fit_for_a_benchmark(name, request):
     ],
 )
 def test_counts(name, options, expected, request):
-    """Tasks and mean items are those that docs/datasets.md names."""
+    """Tasks and mean items are those that docs/reference/file-formats.md names."""
     tasks, items = counts(load(name, request, **options))
     assert (tasks, round(items, 2)) == expected
 

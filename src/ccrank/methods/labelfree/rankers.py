@@ -56,8 +56,8 @@ def auto(
     the criterion's name.
 
     A few labels (`labels`: item → value, pairs (higher, lower), best and worst picks, mixed; --labels FILE) turn this
-    score into the prior mean of a Gaussian process with a kernel over the states; see docs/labels.md. `labels="tasks"`
-    takes the tasks' own values, so that lists with values serve the other lists of the criterion.
+    score into the prior mean of a Gaussian process with a kernel over the states; see docs/how-to/give-labels.md.
+    `labels="tasks"` takes the tasks' own values, so that lists with values serve the other lists of the criterion.
     `details["labels"]` says what the labels changed and which of them disagree.
 
     Tasks with a query are ranked by `query-likelihood`, plus scores of a first stage where they have them, or

@@ -52,7 +52,7 @@ without the mistake."""
 OTHER_WEIGHTS = "weights that are damaged, or not those of this name: fetch the model again"
 MAX_DIFFERENCE = 0.01
 """Of the bits of a sentence. For the default model it is 0.0023 in bfloat16, and at least 0.036 where one matrix was
-damaged (docs/models.md)."""
+damaged (docs/how-to/use-another-model.md)."""
 MIN_TOKEN_LENGTH = 1.5
 """Characters per token of English, below which a tokenizer splits words into letters."""
 LARGE_VOCABULARY = 1000

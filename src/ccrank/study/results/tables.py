@@ -1,6 +1,7 @@
 """Tables from rows of results: means over tasks, deviation over seeds, and chance levels.
 
-A results table has one row for each (model, dataset, task, method, layer, split, seed); see docs/report.md.
+A results table has one row for each (model, dataset, task, method, layer, split, seed); see
+docs/how-to/read-a-report.md.
 """
 
 from __future__ import annotations

@@ -1,0 +1,61 @@
+"""How far the order of a stream is from that of a ranking in memory, by the size of the sample that fixes the scale.
+
+    python -m studies.streams.sample_size                   # default model, names of packaged lists
+
+All items are ranked by `auto` in memory. Then samples of several sizes are ranked, and the other items are put on their
+scale. Reported: Kendall's τ between both orders over all items, the mean of three samples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from ccrank import CcrankWarning, Reader, Task
+from ccrank.api import rank_tasks
+from ccrank.jobs.fit_scale import fit_signal_scale
+from ccrank.metrics import tau_b
+from ccrank.models import ReadingCache
+from ccrank.prompts import load_templates
+from ccrank.ranking import canonical
+from stream_cost import items_of
+
+SIZES = (20, 50, 100, 200)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--items", type=int, default=400)
+    chosen = parser.parse_args()
+    warnings.simplefilter("ignore", CcrankWarning)
+    criterion, names = items_of("names")
+    generator = np.random.default_rng(0)
+    items = [names[place] for place in generator.permutation(len(names))[: chosen.items]]
+    templates = load_templates()
+    with tempfile.TemporaryDirectory() as folder:
+        reader = Reader.open("default", cache=ReadingCache(Path(folder)))
+        [whole] = rank_tasks([Task(criterion, tuple(items), id="all")], reader)
+        print(f"{len(items)} items\n| sample | τ with the ranking in memory |\n|---|---|")
+        for size in SIZES:
+            found = []
+            for _ in range(3):
+                places = generator.permutation(len(items))
+                known, others = places[:size], places[size:]
+                sample, _ = canonical(Task(whole.task.criterion, tuple(items[place] for place in known)))
+                [ranking] = rank_tasks([sample], reader)
+                scale = fit_signal_scale(sample, reader, templates, "auto", {})
+                rest = Task(sample.criterion, tuple(items[place] for place in others))
+                scores = dict(zip(ranking.task.items, ranking.scores, strict=True))
+                scores |= dict(zip(rest.items, scale.score(rest, reader, templates), strict=True))
+                found.append(tau_b(np.array([scores[item] for item in items]), whole.scores))
+            print(f"| {size} | {np.mean(found):.3f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
