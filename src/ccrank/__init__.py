@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ccrank.jobs import rank_file
     from ccrank.methods.labelled.session import Question, Session
     from ccrank.methods.probing.probe import Probe
-    from ccrank.methods.registry import Method, register
+    from ccrank.methods.registry import Method, register, register_objective
     from ccrank.models import Reader
     from ccrank.prompts import load_templates
     from ccrank.ranking import Ranking
@@ -49,6 +49,7 @@ __all__ = [
     "rank_tasks",
     "read_tasks",
     "register",
+    "register_objective",
     "run_study",
 ]
 
@@ -71,6 +72,7 @@ _LAZY = {
     "rank_tasks": "ccrank.api",
     "read_tasks": "ccrank.io.taskfiles",
     "register": "ccrank.methods.registry",
+    "register_objective": "ccrank.methods.registry",
     "run_study": "ccrank.study",
 }
 

@@ -64,6 +64,26 @@ UseCache = Annotated[
     bool,
     typer.Option("--cache/--no-cache", help="Keep readings on disk.", rich_help_panel=READER_PANEL),
 ]
+PLUGIN_HELP = (
+    "A Python file that registers methods or objectives; it is run, so it must be trusted. Repeatable."
+)
+
+
+def _load_plugins(paths: list[Path] | None) -> list[Path] | None:
+    if paths:
+        from ccrank.methods.plugins import load_plugin
+
+        for path in paths:
+            load_plugin(path)
+    return paths
+
+
+Plugins = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--plugin", callback=_load_plugins, is_eager=True, help=PLUGIN_HELP, rich_help_panel="Method"
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

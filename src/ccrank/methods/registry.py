@@ -16,8 +16,11 @@ from ccrank.methods import baselines
 from ccrank.methods import query_likelihood as relevance
 from ccrank.methods.labelfree import rankers as labelfree
 from ccrank.methods.labelfree.combine import describe_signals
+from ccrank.methods.plugins import load_installed_plugins
 from ccrank.methods.probe_pipeline import probe_rankers as probes
-from ccrank.methods.probing.objectives import Objective, objective_of
+from ccrank.methods.probing.check_loss import LOSS_SETTINGS, check_loss, own_options
+from ccrank.methods.probing.objectives import OBJECTIVES, Objective, objective_of
+from ccrank.methods.probing.sub_batches import ITEMS, SUB_BATCHES, SubBatch
 from ccrank.methods.prompting import listwise, pairwise, pointwise
 from ccrank.models.reading import Request
 from ccrank.prompts import Form, Templates
@@ -87,7 +90,8 @@ class Method:
     def options(self) -> dict[str, Any]:
         """The options that the method takes, with their defaults."""
         defaults = inspect.getfullargspec(self.run).kwonlydefaults or {}
-        return {name: default for name, default in defaults.items() if name != "progress"}
+        own = {} if self.objective is None else self.objective.own
+        return {name: default for name, default in {**defaults, **own}.items() if name != "progress"}
 
     def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Options as a user wrote them, converted to the types of the defaults; unknown ones raise an error."""
@@ -180,6 +184,73 @@ def register(method: Method) -> Method:
     return method
 
 
+def register_objective(
+    name: str,
+    loss: Callable[..., Any],
+    *,
+    summary: str = "",
+    prompt: Literal["single", "pair"] = "single",
+    supervised: bool = False,
+    on_logits: bool = False,
+    sub_batch: Literal["none", "pairs", "triples"] = "none",
+    replace: bool = False,
+) -> Method:
+    """Add a probe that minimises your own loss. It is then a method like the packaged probes: in `rank`, with seeds,
+    layers, splits and initialisations in studies, and in every table, figure and comparison.
+
+    Parameters
+    ----------
+    name
+        The method's name.
+    loss
+        `loss(scores, mask)` of tensors (..., N): scores in [0, 1], and which of the N items there are, since tasks of
+        different N are trained together. It returns one number per task, (...). A supervised loss takes as third
+        argument the gold ranks (..., N), 0 for the lowest. For `prompt="pair"` scores are those of the answered prompts
+        x⁺₁, x⁻₁, x⁺₂, … . Keyword-only parameters with defaults are options of the method; of the names `margin` and
+        `consistency` the study's settings are passed.
+    summary
+        One line for `ccrank methods`; the first line of the loss's docstring without it.
+    prompt
+        Which states are probed: of single items, or of ordered pairs answered Yes and No.
+    supervised
+        Whether the loss takes gold.
+    on_logits
+        Whether it takes θᵀx + b in place of scores.
+    sub_batch
+        pairs or triples: also allow training a few items at a time, as NAME@pairs or NAME@triples.
+    replace
+        Replace an objective registered before under this name, as when a cell of a notebook is run again.
+    """
+    if not name or any(char in ":@, =" or not char.isprintable() for char in name):
+        raise CcrankError(f"an objective's name must have no space, comma or any of : @ =, got {name!r}")
+    if replace and name in OBJECTIVES and OBJECTIVES[name].registered:
+        del METHODS[name], OBJECTIVES[name]
+        SUB_BATCHES.pop(name, None)
+    if name in METHODS:
+        raise CcrankError(f"there is a method {name!r} already; choose another name")
+    if sub_batch != "none" and (prompt == "pair" or supervised or on_logits):
+        raise CcrankError(
+            f"{name}: sub_batch={sub_batch} is for unsupervised losses of scores of single items"
+        )
+    options = own_options(name, loss)
+    settings = tuple(option for option in options if option in LOSS_SETTINGS)
+    objective = Objective(
+        loss,
+        prompt,
+        supervised,
+        on_logits=on_logits,
+        options=settings,
+        summary=summary or (inspect.getdoc(loss) or f"the objective {name}").partition("\n")[0],
+        own={option: default for option, default in options.items() if option not in settings},
+        registered=True,
+    )
+    check_loss(name, objective)
+    OBJECTIVES[name] = objective
+    if sub_batch != "none":
+        SUB_BATCHES[name] = SubBatch(sub_batch, ITEMS[sub_batch])
+    return register(_probe(name, objective.summary, "N" if prompt == "single" else "2N(N−1)"))
+
+
 for _method in (
     _label_free(
         "auto", "the signals below combined: the best label-free ranking",
@@ -262,6 +333,8 @@ SAVED_PROBE = "probe"
 def get_method(name: str) -> Method:
     """A method by its name."""
     check_kind("method", name, str, "the name of a method")
+    if name not in METHODS:
+        load_installed_plugins()
     try:
         return METHODS[name]
     except KeyError:

@@ -51,6 +51,7 @@ class StudyFlags:
     dataset_option: list[str] | None = flag(
         "An option of a dataset, DATASET.NAME=VALUE, such as entsalience.words=none for whole articles."
     )
+    plugin: list[Path] | None = flag(shared.PLUGIN_HELP)
     skip_unsupported: bool | None = flag(
         "Leave out methods that a model behind a server cannot run, instead of refusing the study.",
         show_default="for the methods of a preset",
@@ -151,6 +152,8 @@ def study_of(
     name, config = flags.preset, flags.config
     names = ("models", "datasets", "methods", "seeds", "layers", "limit", "skip_unsupported")
     given = {key: value for key in names if (value := getattr(flags, key)) is not None}
+    if flags.plugin:
+        given["plugins"] = [str(path) for path in flags.plugin]
     if templates.templates is not None:
         given["templates"] = str(templates.templates)
     if templates.template:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccrank.cli.options import AsJson, LoadedModelName, Revision, method_names, open_reader
+from ccrank.cli.options import AsJson, LoadedModelName, Plugins, Revision, method_names, open_reader
 from ccrank.cli.screen import out, print_json, simple_table, unwrapped
 from ccrank.errors import CcrankError
 from ccrank.reader_options import ReaderOptions
@@ -24,11 +24,14 @@ def methods_command(
     name: Annotated[
         str | None, typer.Argument(help="Show this method with its options.", autocompletion=method_names)
     ] = None,
+    plugin: Plugins = None,
     as_json: AsJson = False,
 ) -> None:
     """List the methods, or describe one and its options."""
+    from ccrank.methods.plugins import load_installed_plugins
     from ccrank.methods.registry import METHODS, get_method
 
+    load_installed_plugins()
     chosen = [get_method(name)] if name else list(METHODS.values())
     if as_json:
         print_json([method.to_json() for method in chosen])

@@ -143,6 +143,7 @@ def rank_command(
     method: MethodFlags,
     reader_flags: shared.ReaderFlags,
     templates: shared.TemplateFlags,
+    plugin: shared.Plugins = None,
     cache: shared.UseCache = True,
     shown: OutputFlags,
     job: FileJobFlags,

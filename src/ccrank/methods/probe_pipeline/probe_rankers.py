@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, permutations
 from typing import Any
 
@@ -50,9 +51,11 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
         sub_batch: str = "none",
         protocol: str = "same-task",
         progress: Progress | None = None,
+        **own: Any,
     ) -> list[Answer]:
         choices: Any = (optimiser, initial, consistency, sub_batch)  # `Settings` checks them
         settings = Settings(epochs, learning_rate, margin, weight_decay, *choices)
+        settings = replace(settings, own=tuple({**objective.own, **own}.items()))
         paired = objective.prompt == "pair"
         if paired and template != "single":
             raise CcrankError(
@@ -263,7 +266,7 @@ def _as_fitted(about: Mapping[str, Any], templates: Templates, paired: bool = Fa
 
 def _what(name: str) -> str:
     objective = objective_of(name)
-    if objective.loss is None:
+    if objective.summary:
         return objective.summary
     kind = (
         "supervised counterpart of the paper's probe, trained on gold"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, get_args, get_type_hints
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args, get_type_hints
 
 import torch
 from torch import Tensor
@@ -31,9 +31,13 @@ class Settings:
     sub_batch: Literal["none", "pairs", "triples"] = "none"
     """none: one step per epoch, on the whole task. pairs: one step for every two items (ccs-pair, ccs and margin);
     triples: one for every three (triplet)."""
+    own: tuple[tuple[str, Any], ...] = ()
+    """(name, value) of the options of a registered objective's loss."""
 
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(Settings).items():
+            if name == "own":
+                continue
             value, choices = getattr(self, name), get_args(kind)
             if choices and value not in choices:
                 raise CcrankError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
@@ -64,7 +68,11 @@ class Objective:
     reflects: bool = False
     """Supervised, but with a loss that is symmetric in direction: the trained probe is reflected to agree with gold."""
     summary: str = ""
-    """Description of a baseline without a loss."""
+    """Description of a baseline without a loss, or of a registered objective."""
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """Further options of a registered objective's loss, with their defaults."""
+    registered: bool = False
+    """Whether a user registered it."""
 
     @property
     def seeded(self) -> bool:
@@ -95,6 +103,15 @@ def objective_of(method: str) -> Objective:
     return OBJECTIVES[method]
 
 
+def settings_of(method: str, options: Mapping[str, Any]) -> Settings:
+    """Settings from options by name, among them those of the objective's own loss."""
+    own = {name: options.get(name, default) for name, default in objective_of(method).own.items()}
+    known = {entry.name for entry in fields(Settings)}
+    return Settings(
+        **{name: value for name, value in options.items() if name in known}, own=tuple(own.items())
+    )
+
+
 def task_losses(
     method: str, logits: Tensor, mask: Tensor, gold: Tensor | None, shape: Tensor, settings: Settings
 ) -> Tensor:
@@ -107,5 +124,5 @@ def task_losses(
         values = losses.column_logits(logits, shape[..., None, 0], shape[..., None, 1], mask)
     if not objective.on_logits:
         values = values.sigmoid()
-    options = {name: getattr(settings, name) for name in objective.options}
+    options = {name: getattr(settings, name) for name in objective.options} | dict(settings.own)
     return objective.loss(values, mask, *([gold] if objective.supervised else []), **options)

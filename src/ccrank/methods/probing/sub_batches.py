@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ccrank.errors import CcrankError
 from ccrank.methods.probing.batch import PackedTasks, ordered_pairs
-from ccrank.methods.probing.objectives import Settings
+from ccrank.methods.probing.objectives import Settings, task_losses
 from ccrank.util.cancellation import check
 
 Slopes = Callable[[Tensor, float], Tensor]
@@ -70,9 +70,11 @@ class SubBatch:
     name: str
     """The value of the setting that selects it."""
     items: int
-    slopes: Slopes
+    slopes: Slopes | None = None
+    """None for a registered objective, whose loss is differentiated."""
 
 
+ITEMS = {"pairs": 2, "triples": 3}
 SUB_BATCHES = {
     "ccs-pair": SubBatch("pairs", 2, ccs_pair_slopes),
     "ccs": SubBatch("pairs", 2, ccs_slopes),
@@ -81,6 +83,20 @@ SUB_BATCHES = {
 }
 """The unsupervised probes whose loss is a mean over pairs or triples of items. A triplet needs three items, so it is
 trained three at a time; ordreg looks at all items at once and has no sub-batches."""
+
+
+def slopes_of_loss(method: str, settings: Settings) -> Slopes:
+    """The slopes of any loss of scores, by differentiating it."""
+
+    def slopes(scores: Tensor, margin: float) -> Tensor:
+        with torch.enable_grad():
+            values = scores.detach().logit().requires_grad_()
+            mask = torch.ones(scores.shape[-1], dtype=torch.bool, device=scores.device)
+            losses = task_losses(method, values, mask, None, scores.new_ones(2), settings)
+            [slope] = torch.autograd.grad(losses.sum(), values)
+        return slope / (scores * (1 - scores)).clamp(min=1e-12)
+
+    return slopes
 
 
 def sub_batch_of(method: str, name: str) -> SubBatch:
@@ -122,7 +138,7 @@ def minimise_sub_batches(
 ) -> Tensor:
     """The parameters after `settings.epochs` passes over the sub-batches of each task, a step of Adam for each. rows
     (G, R, D), start (G, 1, S, D) -> (G, 1, S, D)"""
-    sub_batch = sub_batch_of(method, settings.sub_batch)
+    slopes_of = sub_batch_of(method, settings.sub_batch).slopes or slopes_of_loss(method, settings)
     if not settings.learning_rate:
         return start
     present = batch.buckets[0].mask[:, 0, 0].sum(-1).tolist()  # rows of each task
@@ -154,7 +170,7 @@ def minimise_sub_batches(
             moving = parameters[:number]
             states = rows[group[:number], chosen[place, :number]]  # (n, S, k, D)
             scores = torch.matmul(states, moving.unsqueeze(-1)).squeeze(-1).sigmoid()
-            slopes = sub_batch.slopes(scores, settings.margin) * scores * (1 - scores)
+            slopes = slopes_of(scores, settings.margin) * scores * (1 - scores)
             gradient = torch.matmul(slopes.unsqueeze(-2), states).squeeze(-2)
             if decay is not None:
                 gradient = gradient + decay * moving

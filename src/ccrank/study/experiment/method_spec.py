@@ -17,11 +17,12 @@ SINGLE = "single"
 """The split of a method that joins several runs, where each run has its own rows."""
 EMBEDDINGS = "embeddings"
 """The variant of a probe on single items that reads the item's last token at layer 0, the input embeddings."""
-OPTION_VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
-    "prompt-point": {"expected": {"score": "expected"}},
-    **{name: {batch.name: {"sub_batch": batch.name}} for name, batch in SUB_BATCHES.items()},
-}
-"""Method → its other variants, each with the options that it sets: so a study can have a method twice."""
+
+
+def option_variants() -> dict[str, dict[str, dict[str, Any]]]:
+    """Method → its other variants, each with the options that it sets, so that a study can have a method twice."""
+    sub_batches = {name: {batch.name: {"sub_batch": batch.name}} for name, batch in SUB_BATCHES.items()}
+    return {"prompt-point": {"expected": {"score": "expected"}}, **sub_batches}
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class MethodSpec:
     split: str
     """none for a method without training, single for its single runs; else same-task, leave-one-out or across-tasks."""
     variant: str = ""
-    """embeddings, or one of `OPTION_VARIANTS`."""
+    """embeddings, or one of `option_variants`."""
 
     def __str__(self) -> str:
         return self.label if self.split == "none" else f"{self.label}:{self.split}"
@@ -96,12 +97,13 @@ class MethodSpec:
     def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """A user's options of the method, converted to their types."""
         parsed = self.method.parse_options(given)
-        if self.probe and (taken := sorted(set(parsed) - set(SETTINGS))):
+        objective = self.method.objective
+        if objective is not None and (taken := sorted(set(parsed) - {*SETTINGS, *objective.own})):
             raise CcrankError(
                 f"{self.name}: {taken[0]} is set by the study itself: use seeds, layers, `{self.name}:SPLIT` and the "
                 "template single"
             )
-        return {**parsed, **OPTION_VARIANTS.get(self.name, {}).get(self.variant, {})}
+        return {**parsed, **option_variants().get(self.name, {}).get(self.variant, {})}
 
     @classmethod
     def parse(cls, text: str) -> list[MethodSpec]:
@@ -115,11 +117,11 @@ class MethodSpec:
                 f"{name} needs a probe file and cannot be run in studies; use `ccrank rank --method {name}`"
             )
         embeddings = variant == EMBEDDINGS and probe is not None and probe.prompt == "single"
-        if at and variant not in OPTION_VARIANTS.get(name, {}) and not embeddings:
+        if at and variant not in option_variants().get(name, {}) and not embeddings:
             raise CcrankError(
                 f"{text!r}: a suffix with @ is @{EMBEDDINGS}, for probes on single items, or "
                 + ", ".join(
-                    f"{known}@{other}" for known, others in OPTION_VARIANTS.items() for other in others
+                    f"{known}@{other}" for known, others in option_variants().items() for other in others
                 )
             )
         if probe is not None and variant and not embeddings and colon and split != "same-task":

@@ -15,7 +15,7 @@ from typing import Any
 from ccrank.errors import RECOVERABLE_ERRORS, CcrankError, UnavailableError, reason_of
 from ccrank.methods.probe_pipeline.probe_rankers import training_device
 from ccrank.methods.probe_pipeline.states import TaskStates, read_states
-from ccrank.methods.probing.objectives import Settings
+from ccrank.methods.probing.objectives import settings_of
 from ccrank.models import Cost, Reader, ReadingCache
 from ccrank.models.capacity import tokens_per_second
 from ccrank.models.load.hub import stored_depth
@@ -242,7 +242,7 @@ class _Run:
                 sorted_tasks,
                 orders,
                 self.study.seeds,
-                Settings(**options),
+                settings_of(unit.choice.name, options),
                 training_device(reader),
             )
 

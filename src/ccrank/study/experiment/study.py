@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
+from ccrank.methods.plugins import load_plugin
 from ccrank.models.remote import shown_name
 from ccrank.prompts import Templates, check_named, load_templates
 from ccrank.reader_options import ReaderOptions
@@ -52,10 +53,15 @@ class Study:
     """A TOML file of templates that override the packaged ones."""
     reader: Mapping[str, Any] = field(default_factory=dict)
     """How models are read: device, dtype, chat, truncate …"""
+    plugins: tuple[str, ...] = ()
+    """Python files that register methods or objectives of the study."""
     skip_unsupported: bool = False
     """Leave out methods that need hidden states where a model is behind a server, instead of refusing the study."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "plugins", tuple(self.plugins))
+        for path in self.plugins:
+            load_plugin(path)
         for name in ("models", "datasets", "methods"):
             values = tuple(getattr(self, name))
             if not values:
@@ -116,10 +122,11 @@ class Study:
         if unknown := sorted(set(value) - set(known)):
             raise CcrankError(f"{where} has an unknown entry {unknown[0]!r}; known are {', '.join(known)}")
         given = dict(value)
-        for name in ("models", "datasets", "methods", "template"):
+        for name in ("models", "datasets", "methods", "template", "plugins"):
             entry = given.get(name, [] if name != "models" else ["default"])
             if isinstance(entry, str):
-                entry = [part.strip() for part in entry.split(",")] if name != "template" else [entry]
+                whole = name in ("template", "plugins")
+                entry = [entry] if whole else [part.strip() for part in entry.split(",")]
             if not isinstance(entry, Sequence) or not all(isinstance(part, str) and part for part in entry):
                 raise CcrankError(f"{where}: {name} must be a list of names, got {entry!r}")
             given[name] = tuple(entry)
@@ -167,6 +174,7 @@ class Study:
         }
         for name, template in sorted(self.load_templates().by_name.items()):
             entries[f"template {name}"] = digest(asdict(template))
+        entries |= {f"plugin {Path(path).name}": load_plugin(path) for path in self.plugins}
         for method, table in self.options.items():
             entries |= {f"options.{method}.{name}": value for name, value in table.items()}
         for dataset, table in self.dataset_options.items():

@@ -78,6 +78,8 @@ class StudyFolder:
         if known is None:
             self.write(TASKS, _task_lines(sets))
             self.write(CONFIG, study.to_toml().encode())
+            for path in study.plugins:
+                self.write(f"plugin-{Path(path).name}", Path(path).expanduser().read_bytes())
             # Last, since it marks the other files as complete.
             self.write(FINGERPRINT, json.dumps(wanted, indent=1).encode())
 
