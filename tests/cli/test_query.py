@@ -59,6 +59,25 @@ def test_runs_go_out_and_come_back_as_first_stage(search, tmp_path):
     assert [f"x{DOCUMENTS.index(item) + 1}" for item in by_run] == ranked
 
 
+def test_words_are_counted_in_a_collection(search, tmp_path):
+    """BM25 with a file's document frequencies: a word that all of the file has says nothing of the documents."""
+    (tmp_path / "all.txt").write_text("\n".join([*DOCUMENTS, *["The tower of a town."] * 3, "A high hill."]))
+    given = [*DOCUMENTS, "--query", "tower small", "--first-stage", "bm25", "--json"]
+    alone, counted = (
+        json.loads(search(*given, *more).out)["details"]["signals"]
+        for more in ([], ["--collection", "all.txt"])
+    )
+    assert alone["query-likelihood"] == counted["query-likelihood"]
+    tower, small = DOCUMENTS[:2]
+    assert alone["first-stage"][small] == pytest.approx(alone["first-stage"][tower], abs=1e-3)
+    assert counted["first-stage"][small] > counted["first-stage"][tower] + 0.5
+    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(one) + "\n" for one in TASKS), encoding="utf-8")
+    tasks = search("--tasks", "tasks.jsonl", *given[5:], "--collection", "all.txt")
+    assert (tasks.code, tasks.err) == (0, "")
+    assert len(tasks.out.splitlines()) == 2
+    assert "is for --first-stage bm25" in search(*given[:5], "--collection", "all.txt").err
+
+
 @pytest.mark.parametrize("flag", ["--run", "--out"])
 def test_the_run_of_the_first_stage_is_not_replaced(search, flag):
     """A run that is read as the first stage is not written over."""

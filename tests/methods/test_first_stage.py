@@ -25,12 +25,16 @@ DOCUMENTS = (
 TASK = Task.of_query("storm rain", DOCUMENTS, id="weather", first_stage=(1.0, 4.0, 2.0, 0.0))
 
 
-def plain_bm25(query, documents):
+def task_of(query, documents=DOCUMENTS):
+    return Task.of_query(query, documents)
+
+
+def plain_bm25(query, documents, others=()):
     """The formula of Lucene: Σ idf · tf / (tf + k1 (1 − b + b length / mean length))."""
-    words = [re.findall(r"\w+", document) for document in documents]
+    words = [re.findall(r"\w+", document) for document in (*documents, *others)]
     mean = sum(map(len, words)) / len(words)
     scores = []
-    for own in words:
+    for own in words[: len(documents)]:
         total = 0.0
         for word in re.findall(r"\w+", query):
             holding = sum(word in other for other in words)
@@ -42,17 +46,24 @@ def plain_bm25(query, documents):
 
 
 def test_bm25_is_the_formula():
-    """Document frequencies are those of the documents given."""
-    np.testing.assert_allclose(
-        bm25_scores("storm rain", DOCUMENTS), plain_bm25("storm rain", DOCUMENTS), atol=1e-5
-    )
+    """Document frequencies and the mean length are those of all documents that are given, each once."""
+    expected = plain_bm25("storm rain", DOCUMENTS)
+    np.testing.assert_allclose(bm25_scores([task_of("storm rain")]), [expected], atol=1e-5)
+    others = ("storm warnings tonight", "rain rain rain")
+    of_all = plain_bm25("storm rain", DOCUMENTS, others)
+    assert np.abs(np.subtract(of_all, expected)).max() > 0.1
+    given = bm25_scores([task_of("storm rain")], (*others, others[0], DOCUMENTS[0]))
+    np.testing.assert_allclose(given, [of_all], atol=1e-5)
+    both = bm25_scores([task_of("storm rain"), task_of("rain", others)])
+    np.testing.assert_allclose(both[0], of_all, atol=1e-5)
+    np.testing.assert_allclose(both[1], plain_bm25("rain", others, DOCUMENTS), atol=1e-5)
 
 
 @pytest.mark.parametrize("query", ["zebra", "?", "the", "Ω"])
 def test_a_query_without_a_known_word_ties_all_documents(query):
     """Nothing is found, and nothing breaks."""
-    assert bm25_scores(query, DOCUMENTS).tolist() == [0.0] * 4
-    assert bm25_scores("storm", ["!", "?"]).tolist() == [0.0, 0.0]
+    assert bm25_scores([task_of(query)])[0].tolist() == [0.0] * 4
+    assert bm25_scores([task_of("storm", ["!", "?"])])[0].tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -115,4 +126,4 @@ def test_without_the_package_the_extra_is_named(monkeypatch):
     """bm25s is optional; the error says how to install it."""
     monkeypatch.setitem(sys.modules, "bm25s", None)
     with pytest.raises(CcrankError, match=r"pip install '\.\[relevance\]'"):
-        bm25_scores("storm", DOCUMENTS)
+        bm25_scores([task_of("storm")])

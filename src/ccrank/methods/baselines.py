@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -89,34 +90,48 @@ def first_stage(
     """
     if source not in SOURCES[1:]:
         raise CcrankError(f"source={source!r}: it is one of {', '.join(SOURCES[1:])}")
-    by_task = [(task, first_stage_scores(task, source)) for task in tasks]
-    return [
-        Answer(bm25_scores(query_of(task), task.items) if scores is None else scores)
-        for task, scores in by_task
-    ]
+    given = first_stage_scores(tasks, source)
+    without = [task for task, scores in zip(tasks, given, strict=True) if scores is None]
+    computed = iter(bm25_scores(without))
+    return [Answer(next(computed) if scores is None else scores) for scores in given]
 
 
-def first_stage_scores(task: Task, source: str) -> np.ndarray | None:
-    """(N,) the scores of the first stage; None where there are none."""
+def first_stage_scores(tasks: Sequence[Task], source: str) -> list[np.ndarray | None]:
+    """Per task (N,) the scores of the first stage; None where there are none."""
     if source not in SOURCES:
         raise CcrankError(f"first_stage={source!r}: it is one of {', '.join(SOURCES)}")
     if source == "bm25":
-        return bm25_scores(query_of(task), task.items)
-    if source == "given" and task.first_stage is None:
-        raise CcrankError(
-            f"task {task.id!r} has no scores of a first stage; give first_stage, a list with a score for each item, "
-            "or take bm25"
-        )
-    return None if source == "none" or task.first_stage is None else np.array(task.first_stage)
+        return [*bm25_scores(tasks)]
+    for task in tasks:
+        if source == "given" and task.first_stage is None:
+            raise CcrankError(
+                f"task {task.id!r} has no scores of a first stage; give first_stage, a list with a score for each "
+                "item, or take bm25"
+            )
+    return [
+        None if source == "none" or task.first_stage is None else np.array(task.first_stage) for task in tasks
+    ]
 
 
-def bm25_scores(query: str, documents: Sequence[str]) -> np.ndarray:
-    """(N,) BM25 of documents, which are the whole collection: document frequencies are counted in them."""
+def bm25_scores(tasks: Sequence[Task], collection: Iterable[str] = ()) -> list[np.ndarray]:
+    """Per task (N,) BM25 of its documents for its query.
+
+    Document frequencies and the mean length are those of all documents: of every task, and of the collection that they
+    were taken from, where it is given. The few documents that a search has found tell little of how rare a word is.
+    """
     with needs_extra("relevance", "BM25"):
         import bm25s
-    query_words, *words = bm25s.tokenize([query, *documents], return_ids=False, show_progress=False)
-    if not query_words or not any(words):
-        return np.zeros(len(documents))
+    queries = [query_of(task) for task in tasks]
+    documents = [*dict.fromkeys(chain(collection, *(task.items for task in tasks)))]
+    words = bm25s.tokenize([*queries, *documents], return_ids=False, show_progress=False)
+    asked, held = words[: len(tasks)], words[len(tasks) :]
+    if not any(held):
+        return [np.zeros(len(task.items)) for task in tasks]
     index = bm25s.BM25(method="lucene", k1=K1, b=B)
-    index.index(words, show_progress=False)
-    return np.asarray(index.get_scores(query_words), dtype=float)
+    index.index(held, show_progress=False)
+    place = {document: number for number, document in enumerate(documents)}
+    found = []
+    for task, query in zip(tasks, asked, strict=True):
+        scores = index.get_scores(query) if query else np.zeros(len(documents))
+        found.append(np.asarray(scores, dtype=float)[[place[item] for item in task.items]])
+    return found

@@ -93,13 +93,13 @@ def query_likelihood(
     mean over several `wordings` (templates, comma-separated) that are read after the document. A document of more than
     `passage` tokens, or longer than the model's window, has the score of its best passage.
 
-    `first_stage=bm25` adds BM25 over the documents, `first_stage=given` the scores that the tasks have (auto: where
-    they have them): both Z-scored within the list, so that they weigh the same.
+    `first_stage=given` adds the scores that the tasks have (auto: where they have them), `first_stage=bm25` BM25 over
+    the documents of all tasks: both Z-scored within the list, so that they weigh the same.
     """
     names = [name.strip() for name in wordings.split(",") if name.strip()]
     if not names:
         raise CcrankError(f"wordings={wordings!r}: name at least one template, such as {WORDINGS[0]}")
-    earlier = [first_stage_scores(task, first_stage) for task in tasks]
+    earlier = first_stage_scores(tasks, first_stage)
     likelihoods = read_query_likelihood(tasks, reader, templates, names, passage, weighted, progress)
     costs = shares_by_items(likelihoods.cost, tasks)
     answers = []

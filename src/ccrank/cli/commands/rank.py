@@ -45,13 +45,17 @@ class SourceFlags(shared.ItemFlags):
         "A file of a few labels: item,value (CSV, TSV, JSON) or lines A > B; or tasks: the values in --tasks."
     )
     first_stage: str | None = flag(
-        "With a query, scores to add: bm25, given (those in --tasks), none, or a TREC run file."
+        "With a query, scores to add: a TREC run file of your search engine, given (those in --tasks), bm25 or none."
+    )
+    collection: str | None = flag(
+        "With --first-stage bm25: a file of documents, in which words are counted as in all of --tasks or --file."
     )
 
     @property
     def files(self) -> dict[str, Path]:
         """The files that are read, by their flags."""
         first_stage = None if self.first_stage is None else Path(self.first_stage)
+        collection = None if self.collection is None else Path(self.collection)
         context = Path(self.context[1:]) if self.context and self.context.startswith("@") else None
         paths = {
             "--tasks": self.tasks,
@@ -60,6 +64,7 @@ class SourceFlags(shared.ItemFlags):
             "--labels": self.labels,
             "--context": context,
             "--first-stage": first_stage,
+            "--collection": collection,
         }
         return {flag: path for flag, path in paths.items() if path is not None}
 

@@ -13,8 +13,8 @@ from ccrank.cli.options import CriterionFlags, TemplateFlags, parse_pairs
 from ccrank.errors import CcrankError
 from ccrank.io import Rows, read_rows, rows_of_items
 from ccrank.io.labelfiles import read_labels
-from ccrank.io.taskfiles import read_tasks
-from ccrank.io.trec import read_run
+from ccrank.io.taskfiles import read_items, read_tasks
+from ccrank.io.trec import document_ids, read_run, safe
 from ccrank.request import DEFAULT_METHOD, RankRequest
 from ccrank.util.files import read_text
 
@@ -73,7 +73,9 @@ def _with_items(request: RankRequest, items: Sequence[str] | None, source: Sourc
         request = replace(request, items=rows)
         _ = request.task  # mistakes are said before notes
         sys.stderr.writelines(f"ccrank: {note}\n" for note in rows.notes())
-    if source.first_stage is not None:
+    if source.collection is not None:
+        request = _with_bm25(request, source)
+    elif source.first_stage is not None:
         request = _with_first_stage(request, source.first_stage)
     if source.labels is not None:
         request = replace(request, labels=_labels(source.labels, request))
@@ -123,12 +125,33 @@ def _options(flags: MethodFlags, first_stage: str | None) -> Mapping[str, str]:
     return parse_pairs(flags.option) | {name: value for name, value in own.items() if value is not None}
 
 
-def _with_first_stage(request: RankRequest, source: str) -> RankRequest:
-    """The request with the scores of the first stage: those of a run file are put into the tasks."""
+def _with_bm25(request: RankRequest, source: SourceFlags) -> RankRequest:
+    """The request with BM25 in its tasks, its document frequencies from a file."""
+    if source.first_stage != "bm25":
+        raise CcrankError(
+            f"--collection {source.collection} is for --first-stage bm25; add it, or remove --collection"
+        )
+    _check_queries(request)
+    from ccrank.methods.baselines import bm25_scores
+
+    scores = bm25_scores(request.tasks, read_items(source.collection or "", source.column))
+    run = {
+        safe(task.id): dict(zip(document_ids(task), own.tolist(), strict=True))
+        for task, own in zip(request.tasks, scores, strict=True)
+    }
+    return replace(request, first_stage=run, options={**request.options, "first_stage": "given"})
+
+
+def _check_queries(request: RankRequest) -> None:
     if lacking := [task.id for task in request.tasks if task.query is None]:
         raise CcrankError(
             f"--first-stage is for documents and a query; task {lacking[0]!r} has none: give --query"
         )
+
+
+def _with_first_stage(request: RankRequest, source: str) -> RankRequest:
+    """The request with the scores of the first stage: those of a run file are put into the tasks."""
+    _check_queries(request)
     if source in ("none", "auto", "given", "bm25"):
         return request
     if not Path(source).is_file():
