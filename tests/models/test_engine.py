@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tiny import SMALL, byte_tokenizer, pair_prompts, tiny_model
+from tiny import SMALL, byte_tokenizer, pair_prompts, random_model, tiny_model
 
 from ccrank.errors import CcrankError
 from ccrank.models import Reader
@@ -135,12 +135,8 @@ def unlisted_config(family):
 
 
 def unlisted_model(family):
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        model = transformers.AutoModelForCausalLM.from_config(unlisted_config(family)).eval()
-        for parameter in model.parameters():
-            if parameter.dim() > 1:
-                torch.nn.init.normal_(parameter, std=0.25)
+    config = unlisted_config(family)
+    model = random_model(lambda: transformers.AutoModelForCausalLM.from_config(config))
     return LoadedModel(family, None, model, byte_tokenizer(), "causal", family)
 
 

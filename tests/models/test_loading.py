@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 import transformers
 from packaging.version import Version
 from safetensors.torch import load_file, save_file
-from tiny import FAMILIES, pair_prompts, save_model, tiny_config, tiny_model, tokenizer_of
+from tiny import FAMILIES, pair_prompts, random_model, save_model, tiny_config, tiny_model, tokenizer_of
 
 from ccrank.errors import CcrankError
 from ccrank.models import Reader, load_model
@@ -164,10 +165,26 @@ def test_debertas_own_head_is_found_whatever_the_config_says(family, own_head, t
     )
 
 
+def test_threads_that_load_at_once_change_nothing(tmp_path):
+    """A load replaces what initializes weights, in the whole process: made meanwhile or later, a model has the same
+    weights."""
+    folder = str(save_model(tiny_model("bert"), tmp_path))
+    wanted = tiny_model("marian").model.state_dict()
+    before = transformers.PreTrainedModel.init_weights, torch.nn.init.normal_
+    with ThreadPoolExecutor(2) as threads:
+        loads = [threads.submit(load_model, folder) for _ in range(40)]
+        made = [tiny_model("marian").model.state_dict() for _ in range(40)]
+        for load in loads:
+            load.result()
+    assert (transformers.PreTrainedModel.init_weights, torch.nn.init.normal_) == before
+    for found in (*made, tiny_model("marian").model.state_dict()):
+        for name, weights in wanted.items():
+            assert torch.equal(found[name], weights), name
+
+
 def test_a_model_without_a_head_is_probed_but_not_prompted(tmp_path):
     """A bare BertModel: prompting is refused with the reason, states are the model's own, and one may insist."""
-    torch.manual_seed(0)
-    bare = transformers.BertModel(tiny_config("bert")).eval()
+    bare = random_model(lambda: transformers.BertModel(tiny_config("bert")))
     bare.save_pretrained(tmp_path)
     tokenizer_of("bert").save_pretrained(tmp_path)
     loaded = load_model(str(tmp_path))

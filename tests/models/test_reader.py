@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tiny import FAMILIES, byte_tokenizer, pair_prompts, tiny_model
+from tiny import FAMILIES, byte_tokenizer, pair_prompts, random_model, tiny_model
 
 import ccrank
 from ccrank.errors import CcrankError
@@ -190,10 +190,7 @@ def test_encoder_decoders_of_another_build_are_refused():
 def test_ten_thousand_prompts():
     """Read in chunks, each prompt has its own answer, and progress adds up to the distinct tokens."""
     config = transformers.GPT2Config(vocab_size=420, n_positions=32, n_embd=8, n_layer=1, n_head=1)
-    torch.manual_seed(0)
-    model = transformers.GPT2LMHeadModel(config).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
+    model = random_model(lambda: transformers.GPT2LMHeadModel(config), std=0.5)
     loaded = LoadedModel("one layer", None, model, byte_tokenizer(), "causal", "one layer")
     prompts = [
         Prompt((Piece("Is "), Piece(f"{number:x}", "item"), Piece(" large? "), Piece("", "slot")))

@@ -208,6 +208,22 @@ def test_a_dead_scheduler_is_reported(monkeypatch: pytest.MonkeyPatch):
         assert httpx.post(f"{url}/v1/rank", json=BODY, timeout=PATIENCE).status_code == 503
 
 
+def test_a_pass_that_never_ends_is_reported():
+    """While requests wait and no pass ends, /healthz says that the process must be restarted; also when the request
+    is gone, and until a pass ends. A server that is idle is healthy."""
+    reader, engine = held_reader()
+    with running(ServerSettings(timeout=0.5), reader) as (url, _):
+        assert get(f"{url}/healthz").status_code == 200
+        engine.open.clear()
+        try:
+            assert httpx.post(f"{url}/v1/rank", json=BODY, timeout=PATIENCE).status_code == 504
+            until(lambda: get(f"{url}/healthz").status_code == 503)
+            assert "passes stalled" in get(f"{url}/healthz").json()["reasons"]
+        finally:
+            engine.open.set()
+        until(lambda: get(f"{url}/healthz").status_code == 200)
+
+
 def test_two_servers_share_a_cache(tmp_path: Any):
     """Two servers that write one cache at the same time both answer as one without a cache does."""
     expected = [

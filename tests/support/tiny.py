@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
@@ -26,6 +27,7 @@ from tokenizers import (
 
 from ccrank.models import Reader
 from ccrank.models.load.loading import LoadedModel, form_of
+from ccrank.models.load.transformers_settings import quiet_transformers
 from ccrank.prompts import Form, Prompt, load_templates
 from ccrank.ranking import Ranking
 from ccrank.task import Task
@@ -251,6 +253,20 @@ def tokenizer_of(family: str) -> Any:
     return byte_tokenizer() if family in (*CAUSAL, "roberta") else word_tokenizer()
 
 
+def random_model(make: Callable[[], Any], seed: int = 0, std: float = 0.25) -> Any:
+    """A model with weights that depend on the seed alone, whatever other threads draw or load meanwhile."""
+    with quiet_transformers():  # a load replaces the functions with which models initialize their weights
+        model = make().eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1 and parameter.requires_grad:  # Marian's positions are fixed
+                parameter.normal_(std=std, generator=generator)
+        if hasattr(model, "final_logits_bias"):
+            model.final_logits_bias.normal_(generator=generator)
+    return model
+
+
 def tiny_model(family: str, seed: int = 0, **changes: Any) -> LoadedModel:
     """A random model of the family, or of a variant. Weights are large enough that a wrong mask or position shows."""
     name = family
@@ -264,14 +280,7 @@ def tiny_model(family: str, seed: int = 0, **changes: Any) -> LoadedModel:
         "masked": transformers.AutoModelForMaskedLM,
         "encoder_decoder": transformers.AutoModelForSeq2SeqLM,
     }[form]
-    model = kind.from_config(config).eval()
-    # A generator of its own: another thread that draws from the global one would change the weights.
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        if parameter.dim() > 1 and parameter.requires_grad:  # Marian's positions are fixed
-            torch.nn.init.normal_(parameter, std=0.25, generator=generator)
-    if hasattr(model, "final_logits_bias"):
-        torch.nn.init.normal_(model.final_logits_bias, generator=generator)
+    model = random_model(lambda: kind.from_config(config), seed)
     return LoadedModel(f"tiny-{name}", None, model, tokenizer_of(family), form, f"tiny-{name}-{seed}")
 
 

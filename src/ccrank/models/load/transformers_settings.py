@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from importlib import import_module
@@ -109,11 +110,22 @@ def _configuration(module: str, kind: str, device: torch.device, dtype: torch.dt
     return transformers.QuantoConfig(weights=kind)
 
 
+_ONE_AT_A_TIME = threading.RLock()
+"""A load changes the whole process: torch's functions of initialization, the verbosity, stderr. Two threads at once
+restore what the other has set, and models made later have weights that nothing initialized."""
+
+
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Disable the progress bars and warnings of `transformers` within the context; restore them on exit."""
+    """Load with `transformers`, one thread at a time, without its progress bars and warnings; both return on exit."""
     from transformers.utils import logging
 
+    with _ONE_AT_A_TIME, _quiet(logging):
+        yield
+
+
+@contextmanager
+def _quiet(logging: Any) -> Iterator[None]:
     level = logging.get_verbosity()
     bars = logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
