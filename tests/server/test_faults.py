@@ -17,6 +17,7 @@ from tiny import tiny_model, tiny_reader
 
 from ccrank.models import Reader, ReadingCache
 from ccrank.server.settings import ServerSettings
+from ccrank.server.work import worker_pool
 from ccrank.util.cancellation import check
 
 BODY = {"items": ["Russia", "Chad", "Peru", "Monaco"], "by": "size"}
@@ -221,6 +222,25 @@ def test_a_pass_that_never_ends_is_reported():
             assert "passes stalled" in get(f"{url}/healthz").json()["reasons"]
         finally:
             engine.open.set()
+        until(lambda: get(f"{url}/healthz").status_code == 200)
+
+
+def test_a_worker_that_hangs_is_reported(monkeypatch: pytest.MonkeyPatch):
+    """Work that does not end when it must, as if it waited for a lock for ever, is a reason to restart the process."""
+    monkeypatch.setattr(worker_pool, "MAX_OVERDUE_SECONDS", 0.2)
+    released = threading.Event()
+    with (
+        running(ServerSettings(timeout=0.2), tiny_reader()) as (url, _),
+        ThreadPoolExecutor(1) as pool,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr("ccrank.request.RankRequest.run", lambda *_, **__: released.wait(PATIENCE))
+        asked = pool.submit(httpx.post, f"{url}/v1/rank", json=BODY, timeout=PATIENCE)
+        try:
+            until(lambda: get(f"{url}/healthz").json()["reasons"] == ["worker stuck"])
+        finally:
+            released.set()
+        asked.result(PATIENCE)
         until(lambda: get(f"{url}/healthz").status_code == 200)
 
 
