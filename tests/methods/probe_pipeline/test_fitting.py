@@ -9,6 +9,7 @@ import pytest
 from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
+from ccrank.errors import CcrankError
 from ccrank.methods.probe_pipeline.fitting import ProbeSpec, seed_scores
 from ccrank.methods.probe_pipeline.probe_rankers import consensus
 from ccrank.methods.probe_pipeline.states import read_single_states
@@ -43,7 +44,8 @@ def test_up_to_four_tasks_are_held_out_one_by_one(count):
     scores, _, fits = seed_scores(
         TASKS[:count], states, ProbeSpec("triplet", (0, 1), settings, protocol="across-tasks")
     )
-    assert fits is None
+    assert fits is not None
+    assert len(fits.weights) == count
     for task, own in enumerate(states):
         others = fit_pool(states[:task] + states[task + 1 :], "triplet", seeds=(0, 1), settings=settings)
         np.testing.assert_allclose(scores[task], others.scores([own], [0])[0], atol=1e-5)
@@ -110,3 +112,54 @@ def test_layers_are_joined_with_the_direction_of_their_majority(size, seed):
     assert np.corrcoef(consensus(one_reversed), common)[0, 1] > 0.9
     assert np.corrcoef(consensus(np.vstack([layers, found])), found)[0, 1] > 0.99
     np.testing.assert_array_equal(consensus(layers[:1]), layers[0])
+
+
+def shared_item_tasks(gold_of_shared: float) -> list[Task]:
+    """Eight tasks of five items, of which the first is in every second task."""
+    tasks = []
+    for number in range(8):
+        own = tuple(f"item {number}-{place}" for place in range(4))
+        first = "  The Shared item" if number % 2 else "the shared  item"
+        tasks.append(
+            Task(Criterion("size"), (first, *own), None, (gold_of_shared, 1.0, 2.0, 3.0, 4.0), str(number))
+        )
+    return tasks
+
+
+@pytest.mark.parametrize("name", ["sup-margin", "sup-ordreg", "sup-ccs-pair"])
+def test_gold_of_shared_items_does_not_reach_held_out_tasks(name):
+    """Item-disjoint folds: another gold value of an item that held-out tasks have too changes nothing; with folds of
+    tasks it does."""
+    rng = np.random.default_rng(0)
+    rows = (20, 2) if name == "sup-ccs-pair" else (5,)
+    states = [rng.normal(size=(*rows, 6)).astype(np.float32) for _ in range(8)]
+    scores = {}
+    for protocol in ("across-tasks", "across-items"):
+        spec = ProbeSpec(name, (0, 1), Settings(epochs=20, learning_rate=0.05), protocol)
+        for gold in (0.0, 9.0):
+            scores[protocol, gold], _, fits = seed_scores(shared_item_tasks(gold), states, spec)
+            assert fits is not None
+            assert fits.weights.shape[:2] == (4, 2)
+    np.testing.assert_array_equal(scores["across-items", 0.0], scores["across-items", 9.0])
+    assert not np.allclose(scores["across-tasks", 0.0], scores["across-tasks", 9.0])
+
+
+def test_without_shared_items_both_kinds_of_folds_are_the_same():
+    """Nothing is left out where no item recurs."""
+    rng = np.random.default_rng(0)
+    gold = (1.0, 2.0, 3.0, 4.0)
+    tasks = [
+        Task(Criterion("size"), tuple(f"{number}-{place}" for place in range(4)), None, gold, str(number))
+        for number in range(6)
+    ]
+    states = [rng.normal(size=(4, 6)).astype(np.float32) for _ in tasks]
+    one, other = (
+        seed_scores(tasks, states, ProbeSpec("sup-margin", (0,), Settings(epochs=20), protocol))[0]
+        for protocol in ("across-tasks", "across-items")
+    )
+    np.testing.assert_array_equal(one, other)
+    same = [
+        Task(Criterion("size"), ("a", "b", "c", "d"), None, (1.0, 2.0, 3.0, 4.0), str(n)) for n in range(6)
+    ]
+    with pytest.raises(CcrankError, match="none is left to train on"):
+        seed_scores(same, states, ProbeSpec("sup-margin", (0,), Settings(epochs=20), "across-items"))

@@ -277,3 +277,17 @@ def test_a_variant_sets_its_option_and_keeps_those_of_the_method():
     assert [choice.label for choice in study.choices] == ["prompt-point", "prompt-point@expected"]
     with pytest.raises(CcrankError, match="prompt-point@expected, ccs-pair@pairs"):
         MethodSpec.parse("prompt-list@expected")
+
+
+def test_folds_of_items_replace_those_of_tasks_or_come_beside_them():
+    """`folds` concerns training across tasks alone."""
+    methods = ("triplet", "triplet:across-tasks", "sup-ccs:leave-one-out")
+    splits = {
+        folds: [choice.split for choice in Study(("m",), ("synthfacts",), methods, folds=folds).choices]
+        for folds in ("tasks", "items", "both")
+    }
+    assert splits["tasks"] == ["same-task", "across-tasks", "leave-one-out"]
+    assert splits["items"] == ["same-task", "across-items", "leave-one-out"]
+    assert splits["both"] == ["same-task", "across-tasks", "across-items", "leave-one-out"]
+    with pytest.raises(CcrankError, match="folds must be tasks, items or both"):
+        Study(("m",), ("synthfacts",), methods, folds="halves")

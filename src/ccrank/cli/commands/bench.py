@@ -40,11 +40,19 @@ class StudyFlags:
     models: str | None = flag("Models, comma-separated; openai:URL#NAME is one behind a server.")
     datasets: str | None = flag("Datasets and JSONL task files, comma-separated.")
     methods: str | None = flag(
-        "NAME\\[@VARIANT]\\[:SPLIT], comma-separated; splits are same-task, leave-one-out, across-tasks."
+        "NAME\\[@VARIANT]\\[:SPLIT], comma-separated; splits are same-task, leave-one-out, across-tasks, "
+        "across-items."
     )
     seeds: int | None = flag("Number of seeds per probe.", min=1)
     layers: str | None = flag(
         "last, all, numbers such as 12,20, or auto: for each probe one layer, chosen without labels."
+    )
+    folds: str | None = flag(
+        "What held-out tasks share with those trained on: tasks (no task), items (no item either), or both in turn. "
+        "\\[default: tasks]"
+    )
+    save_probes: bool | None = flag(
+        "Store the directions of probes for `ccrank compare --cosines`. \\[default: no-save-probes]"
     )
     limit: int | None = flag("Maximal number of tasks per dataset.", min=1)
     option: list[str] | None = flag("An option of a method, METHOD.NAME=VALUE.", "--option", "-o")
@@ -150,7 +158,10 @@ def study_of(
     from ccrank.util.files import parse_toml
 
     name, config = flags.preset, flags.config
-    names = ("models", "datasets", "methods", "seeds", "layers", "limit", "skip_unsupported")
+    names = (
+        *("models", "datasets", "methods", "seeds", "layers", "limit"),
+        *("folds", "save_probes", "skip_unsupported"),
+    )
     given = {key: value for key in names if (value := getattr(flags, key)) is not None}
     if flags.plugin:
         given["plugins"] = [str(path) for path in flags.plugin]

@@ -45,6 +45,11 @@ class WhatFlags:
     models: str | None = flag("Only these models, comma-separated; several are compared too, by each method.")
     datasets: str | None = flag("Only these datasets, comma-separated.")
     layer: str | None = flag("Only these layers, comma-separated; without it the last one that was read.")
+    cosines: bool = flag(
+        "Compare the directions of probes instead, which `ccrank bench --save-probes` has stored.",
+        "--cosines",
+        default=False,
+    )
     measure: str = flag(
         "abs_tau (the better direction), tau, accuracy, free_accuracy, or pair_accuracy and free_pair_accuracy of "
         "single answers.",
@@ -82,8 +87,23 @@ def compare_command(folders: StudyFolders, *, methods: Methods, what: WhatFlags,
     with spinner("comparing"):
         from ccrank.study.results import export
         from ccrank.study.results.comparisons import compare
+        from ccrank.study.results.directions import compare_directions, load_directions
         from ccrank.study.results.summary import choose
 
+        if what.cosines:
+            stored = [one for folder in folders for one in load_directions(folder)]
+            wanted = (names_of(what.models), names_of(what.datasets))
+            kept = [
+                one
+                for one in stored
+                if all(
+                    not names or name in names
+                    for name, names in zip((one.model, one.dataset), wanted, strict=True)
+                )
+            ]
+            cosines = compare_directions(kept, names_of(methods))
+            _show_cosines(cosines, form)
+            return
         frame = choose(read_studies(folders)[0], dataset=names_of(what.datasets), layer=names_of(what.layer))
         rows = compare(frame, names_of(methods), names_of(what.models), what.measure)
     if form.as_json:
@@ -94,6 +114,31 @@ def compare_command(folders: StudyFolders, *, methods: Methods, what: WhatFlags,
         sys.stdout.write(export.comparison_latex(rows))
     else:
         _show(rows, what.measure)
+
+
+def _show_cosines(rows: Sequence[Mapping[str, Any]], form: FormFlags) -> None:
+    from ccrank.study.results import export
+
+    if not rows:
+        raise CcrankError("no directions match: these methods share no layer and task on the chosen datasets")
+    columns = (*(name for name in rows[0] if name != "pairs"), "pairs")
+    numbers = ("layer", "cosine", "random", "pairs")
+    cells = [
+        [f"{row[name]:.3f}" if isinstance(row[name], float) else str(row[name]) for name in columns]
+        for row in rows
+    ]
+    if form.as_json:
+        print_json(rows)
+    elif form.as_csv:
+        sys.stdout.write(export.to_csv(rows))
+    elif form.as_latex:
+        heads = [(name.capitalize(), name in numbers) for name in columns]
+        texts = [[export.latex_text(cell) for cell in row] for row in cells]
+        sys.stdout.write(export.latex_table(heads, texts))
+    else:
+        drops = {"model": 3, "pairs": 2, "layer": 1}
+        shown = [Column(name, number=name in numbers, drop=drops.get(name, 0)) for name in columns]
+        out().print(fitted_table(shown, cells)[0])
 
 
 def _show(rows: Sequence[Mapping[str, Any]], measure: str) -> None:

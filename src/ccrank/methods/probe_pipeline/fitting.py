@@ -22,9 +22,11 @@ from ccrank.methods.probing.fits import (
 )
 from ccrank.methods.probing.objectives import Settings, objective_of
 from ccrank.metrics import tau_b
-from ccrank.task import Task
+from ccrank.task import Task, normal_form
 
-PROTOCOLS = ("same-task", "leave-one-out", "across-tasks")
+PROTOCOLS = ("same-task", "leave-one-out", "across-tasks", "across-items")
+ACROSS = ("across-tasks", "across-items")
+"""Those that train on other tasks in folds."""
 FOLDS = 4
 """Folds of across-tasks training; with fewer tasks each task is a fold."""
 FOLD_SEED = 0
@@ -41,7 +43,8 @@ class ProbeSpec:
     settings: Settings = field(default_factory=Settings)
     protocol: str = "same-task"
     """same-task trains and tests on one task (the paper's main setting), leave-one-out scores each item by a probe that
-    has not seen it, across-tasks trains on other tasks in folds."""
+    has not seen it, across-tasks trains on other tasks in folds, across-items without the items of the
+    held-out tasks."""
     device: str = "cpu"
 
 
@@ -56,8 +59,9 @@ class TaskFit:
     seconds: float
     """The time to fit one seed."""
     fits: Fits | None = None
-    """The probes, where each task has its own; `row` is this task's."""
+    """The probes, one per task or per fold; None where items are held out."""
     row: int = 0
+    """The place of this task's probes among them."""
     pairs: np.ndarray | None = None
     """(seeds, N(N − 1)) predictions for the ordered pairs, of probes on pairs; None where items are held out."""
     fold: int = -1
@@ -65,8 +69,8 @@ class TaskFit:
 
     @property
     def best_seed(self) -> int:
-        """The seed of the lowest loss, where losses are known; else the first."""
-        return 0 if self.fits is None else int(self.fits.loss[self.row].argmin())
+        """The seed of the lowest loss on the task itself; the first if the task was held out."""
+        return 0 if self.fits is None or self.fold >= 0 else int(self.fits.loss[self.row].argmin())
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ def fit_layers(
             return _fit_layer(some, tasks, [states_of[index] for index in some], spec)
 
         if isolate:
-            fitted = isolate_failures(members, fit, failures, pooled=spec.protocol == "across-tasks")
+            fitted = isolate_failures(members, fit, failures, pooled=spec.protocol in ACROSS)
             members = [index for index in members if index not in failures]
         else:
             fitted = fit(members)
@@ -123,9 +127,18 @@ def _fit_layer(
         check_scores(task_scores, task)
     seconds = (time.perf_counter() - start) / (len(members) * len(spec.seeds))
     paired = objective_of(spec.name).prompt == "pair" and spec.protocol != "leave-one-out"
-    folds = _folds(len(members)) if spec.protocol == "across-tasks" else np.full(len(members), -1)
+    across = spec.protocol in ACROSS
+    folds = _folds(len(members)) if across else np.full(len(members), -1)
     return [
-        TaskFit(index, scores[row], seconds, fits, row, predictions[row] if paired else None, int(folds[row]))
+        TaskFit(
+            index,
+            scores[row],
+            seconds,
+            fits,
+            int(folds[row]) if across else row,
+            predictions[row] if paired else None,
+            int(folds[row]),
+        )
         for row, index in enumerate(members)
     ]
 
@@ -134,7 +147,7 @@ def seed_scores(
     tasks: Sequence[Task], states: Sequence[np.ndarray], spec: ProbeSpec
 ) -> tuple[list[np.ndarray], list[np.ndarray], Fits | None]:
     """Each task's item scores by each seed's probe, (seeds, N); the probes' predictions, which for pairs are
-    (seeds, N(N − 1)); and the fits if there is one per task."""
+    (seeds, N(N − 1)); and the fits, of tasks or folds."""
     objective = objective_of(spec.name)
     gold = [np.asarray(task.values) for task in tasks] if objective.supervised else None
     options: dict[str, Any] = {"seeds": spec.seeds, "settings": spec.settings, "device": spec.device}
@@ -142,8 +155,11 @@ def seed_scores(
     if spec.protocol == "same-task":
         fits = fit_each(states, spec.name, gold=gold, **options)
         predictions = fits.scores(states)
-    elif spec.protocol == "across-tasks":
-        _, predictions = cross_validate(states, spec.name, _folds(len(tasks)), gold=gold, **options)
+    elif spec.protocol in ACROSS:
+        kept = without_shared_items(tasks, _folds(len(tasks))) if spec.protocol == "across-items" else None
+        fits, predictions = cross_validate(
+            states, spec.name, _folds(len(tasks)), gold=gold, kept=kept, **options
+        )
     elif spec.protocol == "leave-one-out":
         predictions = leave_one_item_out(states, spec.name, gold, **options)
     else:
@@ -162,6 +178,24 @@ def item_scores(
     if spec.protocol == "leave-one-out":
         scores = [held_out_scores(rows) for rows in scores]
     return scores
+
+
+def without_shared_items(tasks: Sequence[Task], fold_of_task: np.ndarray) -> list[np.ndarray]:
+    """Which items of each task a fold's probe may be trained on: those that no held-out task of the fold has too.
+
+    Items are the same if their texts are, up to case and white space. Per task (F, N).
+    """
+    names = [[normal_form(item).casefold() for item in task.items] for task in tasks]
+    held_out: list[set[str]] = [set() for _ in range(int(fold_of_task.max()) + 1)]
+    for fold, own in zip(fold_of_task, names, strict=True):
+        held_out[fold].update(own)
+    kept = [np.array([[name not in items for name in own] for items in held_out]) for own in names]
+    for fold in range(len(held_out)):
+        if not any(rows[fold].sum() > 1 for rows, own in zip(kept, fold_of_task, strict=True) if own != fold):
+            raise CcrankError(
+                "every task shares its items with held-out ones, so none is left to train on; use across-tasks"
+            )
+    return kept
 
 
 def _folds(tasks: int) -> np.ndarray:

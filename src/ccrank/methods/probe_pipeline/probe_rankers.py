@@ -119,7 +119,7 @@ def _answer(layers: Sequence[LayerFit], index: int, cost: Cost, about: Mapping[s
     fits = [layer.tasks[index] for layer in layers]
     numbers = [layer.layer for layer in layers]
     probe = None
-    if len(fits) == 1 and fits[0].fits is not None:
+    if len(fits) == 1 and fits[0].fits is not None and fits[0].fold < 0:
         probe = fits[0].fits.probe(fits[0].row, fits[0].best_seed, layer=numbers[0], **about)
     return Answer(
         consensus(np.stack([fit.scores[fit.best_seed] for fit in fits])),

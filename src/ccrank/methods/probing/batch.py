@@ -168,11 +168,13 @@ def pack_pool(
     method: str,
     gold: Sequence[Any] | None,
     train: np.ndarray,
+    kept: Sequence[np.ndarray] | None = None,
     *,
     device: torch.device,
     dtype: torch.dtype,
 ) -> PackedTasks:
-    """All tasks as one group; train (F, T) marks the tasks of each of the F training sets."""
+    """All tasks as one group; train (F, T) marks the tasks of each of the F training sets, kept per task (F, N) the
+    items. A task of which fewer than two items are kept is left out."""
     _check(states, gold, method)
     sizes = [item_count(task, method) for task in states]
     all_rows, buckets = [], []
@@ -186,6 +188,8 @@ def pack_pool(
         home = torch.nonzero(present.flatten()).squeeze(-1)
         chosen = torch.as_tensor(train[:, members], dtype=torch.bool, device=device)
         mask = (chosen.unsqueeze(-1) & present).unsqueeze(0)
+        if kept is not None:
+            mask = mask & _kept_rows([kept[i] for i in members], method, mask.shape[-1]).to(device)
         values = _values(members, gold, method, sizes, device)
         all_rows += rows
         buckets.append(Bucket(place, home, mask, _gold_of(values, mask, method, dtype)))
@@ -223,6 +227,17 @@ def _similar_sizes(sizes: Sequence[int], least: float) -> Iterator[list[int]]:
             members = []
         members.append(index)
     yield members
+
+
+def _kept_rows(kept: Sequence[np.ndarray], method: str, width: int) -> Tensor:
+    """(F, T, M): the rows of the items that are kept, per task (F, N); for pairs the prompts of two such items."""
+    rows = np.zeros((len(kept[0]), len(kept), width), dtype=bool)
+    for place, items in enumerate(kept):
+        enough = items & (items.sum(axis=1, keepdims=True) > 1)
+        if objective_of(method).prompt == "pair":
+            enough = np.repeat(enough[:, ordered_pairs(items.shape[1])].all(axis=-1), 2, axis=-1)
+        rows[:, place, : enough.shape[1]] = enough
+    return torch.as_tensor(rows)
 
 
 def _without_each(count: int, method: str, device: torch.device) -> Tensor:

@@ -114,6 +114,7 @@ def fit_pool(
     method: str,
     *,
     train_sets: np.ndarray | None = None,
+    kept: Sequence[np.ndarray] | None = None,
     gold: Sequence[Any] | None = None,
     seeds: Sequence[int] = SEEDS,
     settings: Settings | None = None,
@@ -124,11 +125,12 @@ def fit_pool(
 
     States are Z-scored within each task. Score held-out tasks with `Fits.scores(states, owner)`.
 
-    Shapes: train_sets (F, T); gold: one array of values (N,) per task, higher = more.
+    Shapes: train_sets (F, T); kept: per task (F, N), the items that a training set may contain, by default all; gold:
+    one array of values (N,) per task, higher = more.
     """
     seeds, settings = _checked(seeds), settings or Settings()
     sets = np.ones((1, len(states)), dtype=bool) if train_sets is None else np.asarray(train_sets, dtype=bool)
-    batch = pack_pool(states, method, gold, sets, device=torch.device(device), dtype=dtype)
+    batch = pack_pool(states, method, gold, sets, kept, device=torch.device(device), dtype=dtype)
     fit = train(batch, method, seeds, settings)
     return Fits(method, seeds, fit.weights[0], fit.bias[0], fit.shape[0], fit.loss[0])
 
@@ -177,14 +179,16 @@ def cross_validate(
     folds: np.ndarray | None = None,
     *,
     gold: Sequence[Any] | None = None,
+    kept: Sequence[np.ndarray] | None = None,
     **options: Any,
 ) -> tuple[Fits, list[np.ndarray]]:
     """Probes of the k training sets, and each task's scores (seeds, N) from the probe that was not trained on the task.
 
-    folds (T,) is the fold of each task, by default as `task_folds` draws them; options are those of `fit_pool`.
+    folds (T,) is the fold of each task, by default as `task_folds` draws them; kept and options are those of
+    `fit_pool`.
     """
     fold_of_task = task_folds(len(states)) if folds is None else folds
-    fits = fit_pool(states, method, train_sets=train_sets(fold_of_task), gold=gold, **options)
+    fits = fit_pool(states, method, train_sets=train_sets(fold_of_task), gold=gold, kept=kept, **options)
     return fits, fits.scores(states, fold_of_task)
 
 

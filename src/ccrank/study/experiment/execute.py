@@ -13,7 +13,7 @@ import numpy as np
 
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankWarning, isolate_failures
-from ccrank.methods.probe_pipeline.fitting import ProbeSpec, check_scores, fit_layers
+from ccrank.methods.probe_pipeline.fitting import LayerFit, ProbeSpec, check_scores, fit_layers
 from ccrank.methods.probe_pipeline.probe_rankers import seeds_agree
 from ccrank.methods.probe_pipeline.states import TaskStates, blocks
 from ccrank.methods.probing.batch import ordered_pairs
@@ -27,6 +27,7 @@ from ccrank.prompts import Templates
 from ccrank.ranking import Ranking, from_canonical, margins_from_canonical
 from ccrank.study.experiment.method_spec import SINGLE
 from ccrank.study.experiment.units import TaskSet, Unit
+from ccrank.study.results.directions import Directions
 from ccrank.task import Task
 
 BLOCK_COMPARISONS = 2048
@@ -39,6 +40,8 @@ class Outcome:
     rows: list[dict[str, Any]] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     """Task id → reason."""
+    directions: Directions | None = None
+    """The probes' weights, if they are to be stored."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,7 @@ def run_probe(
     spec = ProbeSpec(choice.name, choice.seeds(seeds), settings, choice.protocol, device)
     layers, failures = fit_layers(sorted_tasks, states, spec, isolate=True)
     outcome = Outcome(failures={task_set.tasks[index].id: reason for index, reason in failures.items()})
+    outcome.directions = directions_of(unit, task_set, layers, spec.seeds)
     place = {index: position for position, index in enumerate(states.tasks)}
     for one in layers:
         for fit in one.tasks:
@@ -143,6 +147,28 @@ def run_probe(
                 )
                 outcome.rows.append(row_of(unit, task_set.kind, scored))
     return outcome
+
+
+def directions_of(
+    unit: Unit, task_set: TaskSet, layers: Sequence[LayerFit], seeds: tuple[int, ...]
+) -> Directions | None:
+    """The weights of each layer's probes, one per task or per fold; None where items are held out."""
+    weights: dict[int, np.ndarray] = {}
+    owners: list[str] = []
+    for one in layers:
+        rows = {
+            f"fold {fit.fold}" if fit.fold >= 0 else task_set.tasks[fit.index].id: fit.fits.weights[fit.row]
+            for fit in one.tasks
+            if fit.fits is not None
+        }
+        if rows:
+            owners = sorted(rows) if one.tasks[0].fold >= 0 else list(rows)
+            weights[one.layer] = np.stack([rows[owner].cpu().float().numpy() for owner in owners])
+    if not weights:
+        return None
+    return Directions(
+        unit.model, unit.dataset, unit.choice.label, unit.choice.split, seeds, tuple(owners), weights
+    )
 
 
 def _margins(predictions: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -17,6 +17,8 @@ SINGLE = "single"
 """The split of a method that joins several runs, where each run has its own rows."""
 EMBEDDINGS = "embeddings"
 """The variant of a probe on single items that reads the item's last token at layer 0, the input embeddings."""
+DEFAULT_SPLITS = ("same-task", "leave-one-out", "across-tasks")
+"""Those of a supervised probe that is written without a split."""
 
 
 def option_variants() -> dict[str, dict[str, dict[str, Any]]]:
@@ -36,7 +38,7 @@ class MethodSpec:
     name: str
     """The name in the registry of methods."""
     split: str
-    """none for a method without training, single for its single runs; else same-task, leave-one-out or across-tasks."""
+    """none for a method without training, single for its single runs; else one of `PROTOCOLS`."""
     variant: str = ""
     """embeddings, or one of `option_variants`."""
 
@@ -141,5 +143,5 @@ class MethodSpec:
         if probe is None or (probe.loss is None and splits == ("same-task",)):
             splits = ("none",)
         elif probe.supervised and not colon:
-            splits = PROTOCOLS
+            splits = DEFAULT_SPLITS
         return [cls(name, split, variant) for split in splits]

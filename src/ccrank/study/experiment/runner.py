@@ -119,7 +119,7 @@ def run_study(
         folder.begin(study, sets, force_new)
         if retry:
             folder.forget([unit for unit in units if folder.failures_of(unit)])
-        pending = [unit for unit in units if not folder.is_done(unit)]
+        pending = [unit for unit in units if not folder.is_done(unit, study.save_probes)]
         broken: dict[Unit, str] = {}
         weights = _weights(pending, sets)
         watcher.begin(len(units), len(units) - len(pending), sum(weights.values()))
@@ -263,7 +263,7 @@ class _Run:
             self.broken[unit] = reason_of(error)
             self.watcher.say(f"{unit}: {self.broken[unit]}")
             return
-        self.folder.put(unit, outcome)
+        self.folder.put(unit, outcome, self.study.save_probes)
         seconds = time.perf_counter() - start
         self.watcher.finish(unit, outcome, seconds, self.weights[unit], reader.spent)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,11 @@ class Study:
     """A TOML file of templates that override the packaged ones."""
     reader: Mapping[str, Any] = field(default_factory=dict)
     """How models are read: device, dtype, chat, truncate …"""
+    folds: str = "tasks"
+    """What is disjoint between the folds of across-tasks training: tasks; items, so that held-out tasks share no item
+    with those trained on (split across-items); or both, one after the other."""
+    save_probes: bool = False
+    """Store the directions of all probes but those of leave-one-out."""
     plugins: tuple[str, ...] = ()
     """Python files that register methods or objectives of the study."""
     skip_unsupported: bool = False
@@ -79,6 +84,8 @@ class Study:
         for name, value in (("seeds", self.seeds), ("limit", self.limit)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise CcrankError(f"{name} must be at least 1, got {value!r}")
+        if self.folds not in ("tasks", "items", "both"):
+            raise CcrankError(f"folds must be tasks, items or both, not {self.folds!r}")
         if unknown := sorted(set(self.reader) - set(READER_DEFAULTS)):
             raise CcrankError(
                 f"[reader] has no option {unknown[0]!r}; its options: {', '.join(READER_DEFAULTS)}"
@@ -113,7 +120,13 @@ class Study:
     @property
     def choices(self) -> tuple[MethodSpec, ...]:
         """The methods, parsed; a method with several splits is several choices."""
-        return tuple(dict.fromkeys(choice for text in self.methods for choice in MethodSpec.parse(text)))
+        parsed = (choice for text in self.methods for choice in MethodSpec.parse(text))
+        found: list[MethodSpec] = []
+        for choice in parsed:
+            across = choice.split == "across-tasks"
+            found += [choice] if not across or self.folds != "items" else []
+            found += [replace(choice, split="across-items")] if across and self.folds != "tasks" else []
+        return tuple(dict.fromkeys(found))
 
     @classmethod
     def parse(cls, value: Mapping[str, Any], where: str = "the study") -> Study:
@@ -133,8 +146,9 @@ class Study:
         for name in ("options", "dataset_options", "reader"):
             if not isinstance(given.get(name, {}), Mapping):
                 raise CcrankError(f"{where}: {name} must be a table, got {given[name]!r}")
-        if not isinstance(given.get("skip_unsupported", False), bool):
-            raise CcrankError(f"{where}: skip_unsupported must be true or false")
+        for name in ("skip_unsupported", "save_probes"):
+            if not isinstance(given.get(name, False), bool):
+                raise CcrankError(f"{where}: {name} must be true or false")
         for kind in ("options", "dataset_options"):
             for name, table in given.get(kind, {}).items():
                 if not isinstance(table, Mapping):

@@ -20,6 +20,7 @@ from ccrank.study.experiment.study import Study
 from ccrank.study.experiment.units import TaskSet, Unit
 from ccrank.study.results.load import (
     CONFIG,
+    DIRECTIONS,
     ENVIRONMENT,
     FAILURES,
     FINGERPRINT,
@@ -33,7 +34,7 @@ from ccrank.util.files import folder_errors, locked_folder, write_atomically
 from ccrank.version import __version__
 
 LIBRARIES = ("torch", "transformers", "numpy", "scipy", "tokenizers")
-STUDY_FILES = (RESULTS, UNITS, FAILURES, ENVIRONMENT, TASKS, CONFIG, FINGERPRINT)
+STUDY_FILES = (RESULTS, UNITS, DIRECTIONS, FAILURES, ENVIRONMENT, TASKS, CONFIG, FINGERPRINT)
 """Files moved aside when a new study starts; the fingerprint is last, because it marks the rest as the old study's."""
 
 
@@ -107,16 +108,26 @@ class StudyFolder:
         """The file of a unit's rows."""
         return self.path / UNITS / f"{unit.digest}.parquet"
 
-    def is_done(self, unit: Unit) -> bool:
-        """Whether a unit's file exists and is readable."""
-        return unit_failures(self.unit_path(unit)) is not None
+    def is_done(self, unit: Unit, save_probes: bool = False) -> bool:
+        """Whether a unit's file exists and is readable, with the directions of its probes if they are to be stored."""
+        done = unit_failures(self.unit_path(unit)) is not None
+        stored = unit.choice.probe and unit.choice.split != "leave-one-out" and save_probes
+        return done and (not stored or self.directions_path(unit).exists())
+
+    def directions_path(self, unit: Unit) -> Path:
+        """The file of a unit's directions."""
+        return self.path / DIRECTIONS / f"{unit.digest}.safetensors"
 
     def failures_of(self, unit: Unit) -> dict[str, str]:
         """The tasks that failed in a unit, with reasons."""
         return unit_failures(self.unit_path(unit)) or {}
 
-    def put(self, unit: Unit, outcome: Outcome) -> None:
-        """Store a unit's rows and failures in one file."""
+    def put(self, unit: Unit, outcome: Outcome, save_probes: bool = False) -> None:
+        """Store a unit's rows and failures in one file, and before it the directions of its probes in another."""
+        if save_probes and outcome.directions is not None:
+            with folder_errors(self.path):
+                (self.path / DIRECTIONS).mkdir(exist_ok=True)
+            outcome.directions.save(self.directions_path(unit))
         save_unit(self.unit_path(unit), outcome.rows, outcome.failures)
 
     def forget(self, units: Iterable[Unit]) -> None:

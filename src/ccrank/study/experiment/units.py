@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ccrank.errors import CcrankError
 from ccrank.io.taskfiles import read_tasks
+from ccrank.methods.probe_pipeline.fitting import ACROSS
 from ccrank.study.datasets import datasets
 from ccrank.study.experiment.method_spec import MethodSpec
 from ccrank.study.experiment.study import Study, digest
@@ -101,7 +102,7 @@ def plan_units(study: Study, sets: Mapping[str, TaskSet]) -> list[Unit]:
         for name, task_set in sets.items():
             groups: dict[tuple[str, ...], list[Unit]] = {}
             for choice in study.choices:
-                if choice.split == "across-tasks" and len(task_set.tasks) < 2:
+                if choice.split in ACROSS and len(task_set.tasks) < 2:
                     continue
                 layers = "-" if not choice.probe else "0" if choice.embeddings else study.layers
                 unit = Unit(model, name, choice, layers)

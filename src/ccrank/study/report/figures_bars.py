@@ -86,7 +86,8 @@ def figure_datasets(results: pd.DataFrame, metric: str = "abs_tau") -> Figure | 
 def figure_across(results: pd.DataFrame) -> Figure | None:
     """Probes trained on other tasks (across-tasks): each label-free probe with its supervised counterpart, per
     dataset."""
-    rows = one_layer(results[(results["split"] == "across-tasks") & results["tau"].notna()])
+    split = "across-tasks" if (results["split"] == "across-tasks").any() else "across-items"
+    rows = one_layer(results[(results["split"] == split) & results["tau"].notna()])
     if rows.empty or not (rows["family"] != "supervised").any():
         return None
     table = summary(rows)

@@ -13,7 +13,8 @@ import numpy as np
 from ccrank.errors import CcrankError, needs_extra
 from ccrank.metrics import detectable_difference, holm
 from ccrank.metrics.tasks import macro_mean_with_interval, sign_flip_p
-from ccrank.study.results.tables import SPLITS, one_layer
+from ccrank.study.results.directions import SPLITS
+from ccrank.study.results.tables import one_layer
 from ccrank.util.text import did_you_mean
 
 with needs_extra("report", "a table of results"):

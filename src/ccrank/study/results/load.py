@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RESULTS, TASKS, UNITS, FAILURES = "results.parquet", "tasks.jsonl", "units", "failures.jsonl"
 FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environment.json"
+DIRECTIONS = "directions"
 """The files of a study's folder."""
 StudyTasks = Mapping[tuple[str, str], Task]
 """The tasks of a study by (dataset, id)."""

@@ -29,8 +29,8 @@ SCHEMA = pa.schema(
         ("method", pa.string()),
         ("layer", pa.int32()),  # −1 for methods without layers
         ("seed", pa.int32()),
-        ("split", pa.string()),  # none, single, same-task, leave-one-out, across-tasks
-        ("fold", pa.int32()),  # of across-tasks: the fold in which the task was held out; else −1
+        ("split", pa.string()),  # none, single, same-task, leave-one-out, across-tasks, across-items
+        ("fold", pa.int32()),  # of across-…: the fold in which the task was held out; else −1
         ("tau", pa.float64()),  # NaN, like the next three, for tasks without gold
         ("abs_tau", pa.float64()),
         ("accuracy", pa.float64()),

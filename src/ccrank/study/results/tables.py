@@ -17,14 +17,13 @@ from scipy import stats
 from ccrank.errors import needs_extra
 from ccrank.metrics import Estimate, Floor, chance_floor, chance_tau_sd, p_value_abs_tau, p_value_tau
 from ccrank.metrics.tasks import RESAMPLES, macro_mean_with_interval
+from ccrank.study.results.directions import SPLITS
 
 with needs_extra("report", "a table of results"):
     import pandas as pd
 
 FAMILIES = ("label-free", "prompting", "probing", "supervised", "baseline")
 """The order of families in tables and figures."""
-SPLITS = ("none", "same-task", "leave-one-out", "across-tasks")
-"""From the paper's main setting to the hardest one."""
 GROUP = ["model", "dataset", "method", "layer", "split"]
 METRICS = ["tau", "abs_tau", "accuracy", "free_accuracy"]
 
