@@ -24,6 +24,7 @@ LAYERS = (
     ("ranking",),
     ("methods",),
     ("request",),
+    ("jury",),
     ("api",),
     ("jobs", "server", "study"),
     ("cli",),

@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from ccrank.errors import CcrankError, CcrankWarning, check_kind
 from ccrank.io import rows_of_items
+from ccrank.jury import Verdict, combined, members_of
 from ccrank.labels import LabelRow, Labels
 from ccrank.methods.labelfree.rankers import label_free_states
 from ccrank.methods.labelled.session import Session, SessionKind
@@ -204,8 +205,8 @@ def rank(
         items, "ranks" item → rank and "orders" lists of items; or a list of orders such as [("Russia", "Chad")],
         highest first. The ranking then has an `uncertainty`.
     model
-        A short name, a hub id, a folder, a .gguf file, openai:URL#NAME for a model behind a server,
-        or an open `Reader`.
+        A short name, a hub id, a folder, a .gguf file, openai:URL#NAME for a model behind a server, or an open
+        `Reader`. Several names with commas between them are a jury, whose scores are averaged.
     reader_options
         Device, precision and the like, for a model that is given by its name.
     method
@@ -287,7 +288,13 @@ def _run(
     progress: Progress | None = None,
 ) -> list[Ranking]:
     _ = request.tasks, request.parsed_options  # mistakes are said before a model is loaded
-    rankings = request.run(opened(model, reader_options), progress)
+    names = members_of(model) if isinstance(model, str) else ()
+    if len(names) > 1:
+        # One after the other, so that there need be memory for the largest alone.
+        opening = (load(name, reader_options=reader_options).reader for name in names)
+        rankings = combined([Verdict.of(request, reader, progress) for reader in opening])
+    else:
+        rankings = request.run(opened(model, reader_options), progress)
     for ranking in rankings:
         _warn(ranking)
     return rankings

@@ -184,15 +184,24 @@ def rank_command(
     with spinner("starting"):
         check_method(request, source, method)
 
-    given = (method.model, reader_flags.options(), cache, cluster)
+    from ccrank.jury import Verdict, combined, members_of
+
+    models = members_of(method.model)
+    given = (reader_flags.options(), cache, cluster)
     if source.input is not None:
         from ccrank.cli.commands.rank_stream import rank_stream
 
-        rank_stream(request, source, shown, job, cluster, lambda: shared.open_reader(*given))
+        if len(models) > 1:
+            raise CcrankError(f"--input scores with one model; give --model {models[0]} alone")
+        rank_stream(request, source, shown, job, cluster, lambda: shared.open_reader(models[0], *given))
         return
-    reader = shared.open_any_model(*given)
-    with reading_progress(request.expected_tokens(reader) or 0, _speed(reader)) as progress:
-        rankings = request.run(reader, progress)
+    verdicts = []
+    for model in models:
+        reader = shared.open_any_model(model, *given)
+        with reading_progress(request.expected_tokens(reader) or 0, _speed(reader)) as progress:
+            verdicts.append(Verdict.of(request, reader, progress))
+        del reader  # so that there need be memory for the largest model alone
+    rankings = combined(verdicts)
     if request.labels == OF_TASKS:
         # What served as a label is no gold to measure the ranking against.
         rankings = [replace(ranking, task=replace(ranking.task, values=None)) for ranking in rankings]

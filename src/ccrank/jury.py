@@ -1,0 +1,181 @@
+"""A jury: several models rank the same list, and their scores are averaged.
+
+Models err differently, so that the mean of models of a kind is better than each; where they disagree, less is certain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ccrank.confidence import Confidence, confidence_of
+from ccrank.errors import CcrankError
+from ccrank.metrics.order import tau_b
+from ccrank.ranking import Ranking, Uncertainty
+from ccrank.util.text import quoted
+from ccrank.util.zscores import z_scores, z_scores_of_mean
+
+if TYPE_CHECKING:
+    from ccrank.models.reading import Progress
+    from ccrank.models.remote import OpenModel
+    from ccrank.request import RankRequest
+
+SEPARATOR = ","
+MAX_MEMBERS = 8
+DRAWS = 512
+SIZE_POWER = 0.5
+"""A member weighs this power of its number of parameters: a model of four times the size counts twice."""
+
+
+def members_of(model: str) -> tuple[str, ...]:
+    """The models of "default,gemma-3-270m"; one model is no jury, and has itself alone.
+
+    >>> members_of("default, gemma-3-270m")
+    ('default', 'gemma-3-270m')
+    """
+    if Path(model).exists():
+        return (model,)
+    names = tuple(name.strip() for name in model.split(SEPARATOR))
+    if not all(names) or len(set(names)) < len(names) or len(names) > MAX_MEMBERS:
+        raise CcrankError(
+            f"a jury is up to {MAX_MEMBERS} different models with commas between them, such as default,gemma-3-270m; "
+            f"got {quoted(model)}"
+        )
+    return names
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one member says of every list."""
+
+    rankings: Sequence[Ranking]
+    parameters: int | None
+    """Of its model; None if a server does not say."""
+
+    @classmethod
+    def of(cls, request: RankRequest, reader: OpenModel, progress: Progress | None = None) -> Verdict:
+        """Ask one member; its model may then be closed."""
+        return cls(request.run(reader, progress), parameters_of(reader))
+
+
+def parameters_of(reader: OpenModel) -> int | None:
+    """The number of a model's parameters; None if its server does not say."""
+    if reader.behind_server:
+        stated = reader.server.weights["parameters"]
+        return stated if isinstance(stated, int) and stated > 0 else None
+    return int(sum(one.numel() for one in reader.loaded.model.parameters()))
+
+
+def combined(verdicts: Sequence[Verdict]) -> list[Ranking]:
+    """The jury's ranking of each list."""
+    weights = weights_by_size([verdict.parameters for verdict in verdicts])
+    return [joined(own, weights) for own in zip(*(verdict.rankings for verdict in verdicts), strict=True)]
+
+
+def weights_by_size(parameters: Sequence[int | None]) -> np.ndarray:
+    """(M,) with the sum 1; equal where the size of one is not known."""
+    if any(count is None for count in parameters):
+        return np.full(len(parameters), 1 / len(parameters))
+    powers = np.array([float(count or 1) for count in parameters]) ** SIZE_POWER
+    return np.asarray(powers / powers.sum())
+
+
+def joined(rankings: Sequence[Ranking], weights: np.ndarray) -> Ranking:
+    """One ranking of a list by several models: Σ_m w_m z(scores of m), Z-scored."""
+    first = rankings[0]
+    if len(rankings) == 1:
+        return first
+    if undirected := [one.model for one in rankings if not one.directed]:
+        raise CcrankError(
+            f"{first.method} does not know the direction, in which {undirected[0]} may differ from the others: use a "
+            "method with a direction, such as auto, or a single model"
+        )
+    table = np.stack([z_scores(np.asarray(one.scores, float)) for one in rankings])  # (M, N)
+    scores = z_scores_of_mean(weights @ table)
+    agreement = float(np.mean([tau_b(one, other) for one, other in combinations(table, 2)]))
+    confidence = _confidence([one.confidence for one in rankings], agreement)
+    low = [one.confidence.warning() for one in rankings if one.confidence is not None]
+    warnings = [text for one in rankings for text in one.warnings if text not in low]
+    if confidence is not None and (warning := confidence.warning()):
+        warnings.append(warning)
+    return replace(
+        first,
+        scores=scores,
+        model=SEPARATOR.join(one.model for one in rankings),
+        consistency={"models_agree": agreement, **_means([one.consistency for one in rankings])},
+        cost=sum((one.cost for one in rankings[1:]), first.cost),
+        details=_details(rankings, table, weights, agreement),
+        probe=None,
+        uncertainty=_uncertainty(rankings, table, weights, scores),
+        warnings=tuple(dict.fromkeys(warnings)),
+        confidence=confidence,
+        pair_margins=None,
+        runs=table,
+    )
+
+
+def _means(measures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each measure that all members have."""
+    shared = [name for name in measures[0] if all(name in one for one in measures)]
+    return {name: float(np.mean([one[name] for one in measures])) for name in shared}
+
+
+def _details(
+    rankings: Sequence[Ranking], table: np.ndarray, weights: np.ndarray, agreement: float
+) -> dict[str, Any]:
+    items, first = rankings[0].task.items, rankings[0].details
+    shared = {
+        name: one for name, one in first.items() if all(other.details.get(name) == one for other in rankings)
+    }
+    return {
+        **shared,
+        "signals": {
+            one.model: dict(zip(items, row.round(6).tolist(), strict=True))
+            for one, row in zip(rankings, table, strict=True)
+        },
+        "jury": {
+            "weights": {
+                one.model: round(float(weight), 4) for one, weight in zip(rankings, weights, strict=True)
+            },
+            "agreement": round(agreement, 4),
+        },
+        "weights": {one.model: one.details.get("weights") for one in rankings},
+    }
+
+
+def _confidence(members: Sequence[Confidence | None], agreement: float) -> Confidence | None:
+    """That of the members' mean agreement of signals, or of the models' agreement where that is less."""
+    known = [one for one in members if one is not None]
+    if len(known) < len(members):
+        return None
+    signals = float(np.mean([one.features.agreement for one in known]))
+    return confidence_of(replace(known[0].features, agreement=min(signals, agreement)))
+
+
+def _uncertainty(
+    rankings: Sequence[Ranking], table: np.ndarray, weights: np.ndarray, scores: np.ndarray
+) -> Uncertainty | None:
+    """That of the mixture of what the members believe: Var f = Σ_m w_m (σ²_m + (z_m − z̄)²)."""
+    from ccrank.methods.labelled.fit import rank_intervals
+
+    doubts = [one.uncertainty for one in rankings]
+    if any(one is None for one in doubts):
+        return None
+    spread = [max(float(np.std(one.scores)), 1e-12) for one in rankings]
+    deviations = np.stack(
+        [one.deviation / own for one, own in zip(doubts, spread, strict=True) if one is not None]
+    )
+    mean = weights @ table
+    variance = weights @ (deviations**2 + (table - mean) ** 2)
+    rng = np.random.default_rng(0)
+    member = rng.choice(len(rankings), DRAWS, p=weights)
+    draws = table[member].T + deviations[member].T * rng.standard_normal((len(scores), DRAWS))
+    low, high = rank_intervals(draws)
+    rank = np.searchsorted(np.sort(-scores), -scores) + 1
+    scale = max(float(np.std(mean)), 1e-12)
+    return Uncertainty(np.sqrt(variance) / scale, np.minimum(low, rank), np.maximum(high, rank))

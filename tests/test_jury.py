@@ -1,0 +1,148 @@
+"""Several models as one judge: the mean of their scores, and less certainty where they disagree."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tiny import save_model, tiny_model, tiny_reader
+
+import ccrank
+from ccrank.cli.show import consistency_line
+from ccrank.errors import CcrankError
+from ccrank.io import rows_of_items
+from ccrank.jury import Verdict, combined, joined, members_of, weights_by_size
+from ccrank.methods.registry import METHODS
+from ccrank.ranking import Ranking
+from ccrank.request import RankRequest
+from ccrank.util.zscores import z_scores
+
+ITEMS = ("ant", "cat", "horse", "whale", "mouse", "eagle")
+HALF = np.array([0.5, 0.5])
+
+
+def ranking(family: str = "llama", **more) -> Ranking:
+    return ccrank.rank(ITEMS, "size", category="animal", model=tiny_reader(family), **more)
+
+
+def reversed_ranking(one: Ranking) -> Ranking:
+    return replace(one, scores=-one.scores, model="reversed")
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.5), (0.8, 0.2)])
+def test_scores_are_the_weighted_mean_of_z_scores(weights) -> None:
+    """A scale of its own gives a model no more say than its weight."""
+    one, other = ranking(), ranking("gpt2")
+    loud = replace(other, scores=1000 * other.scores + 7)
+    found = joined([one, loud], np.array(weights))
+    expected = z_scores(weights[0] * z_scores(one.scores) + weights[1] * z_scores(other.scores))
+    np.testing.assert_allclose(found.scores, expected, atol=1e-9)
+    assert found.model == f"{one.model},{other.model}"
+    assert found.cost == one.cost + other.cost
+    assert found.details["jury"]["weights"] == {one.model: weights[0], other.model: weights[1]}
+
+
+def test_a_model_agrees_with_itself() -> None:
+    """Its order and its confidence are what they were."""
+    one = ranking()
+    found = joined([one, replace(one, model="again")], HALF)
+    assert found.items == one.items
+    assert found.consistency["models_agree"] == pytest.approx(1)
+    assert found.confidence is not None
+    assert one.confidence is not None
+    assert found.confidence.probability == pytest.approx(one.confidence.probability)
+
+
+def test_disagreement_lowers_the_confidence() -> None:
+    """Two models with opposite orders cancel, and the warning of a low confidence is given once."""
+    one = ranking()
+    found = joined([one, reversed_ranking(one)], HALF)
+    np.testing.assert_allclose(found.scores, 0, atol=1e-9)
+    assert found.confidence is not None
+    assert one.confidence is not None
+    assert found.confidence.probability < one.confidence.probability
+    assert found.confidence.level == "low"
+    assert sum("the confidence is low" in text for text in found.warnings) == 1
+
+
+def test_disagreement_widens_intervals() -> None:
+    """With labels, intervals hold the ranks, and are wider where the models differ."""
+    one = ranking(labels={"ant": 1, "whale": 5, "cat": 2})
+    same = joined([one, replace(one, model="again")], HALF).uncertainty
+    apart = joined([one, reversed_ranking(one)], HALF)
+    assert same is not None
+    assert apart.uncertainty is not None
+    width = [(doubt.rank_high - doubt.rank_low).mean() for doubt in (same, apart.uncertainty)]
+    assert width[1] > width[0]
+    ranks = {entry.index: entry.rank for entry in apart.entries()}
+    assert all(
+        apart.uncertainty.rank_low[index] <= rank <= apart.uncertainty.rank_high[index]
+        for index, rank in ranks.items()
+    )
+
+
+def test_larger_models_weigh_more() -> None:
+    """By the square root of their size; equally if one size is unknown."""
+    np.testing.assert_allclose(weights_by_size([4_000, 1_000]), [2 / 3, 1 / 3])
+    np.testing.assert_allclose(weights_by_size([4_000, None, 1]), [1 / 3] * 3)
+
+
+DIRECTED = [
+    name
+    for name, method in METHODS.items()
+    if method.directed and method.family != "supervised" and name not in ("probe", "first-stage")
+]
+
+
+@pytest.mark.parametrize("method", DIRECTED)
+def test_every_method_with_a_direction_can_have_a_jury(method: str) -> None:
+    """The jury's ranking is described like that of one model, and written as JSON."""
+    asked = {"query": "a large animal"} if method == "query-likelihood" else {"by": "size"}
+    request = RankRequest(items=rows_of_items(ITEMS), method=method, **asked)
+    verdicts = [Verdict.of(request, tiny_reader(family)) for family in ("llama", "gpt2")]
+    [found] = combined(verdicts)
+    assert sorted(found.items) == sorted(ITEMS)
+    assert found.model in consistency_line(found)
+    assert json.loads(json.dumps(found.to_json()))["details"]["jury"]
+
+
+def test_a_jury_needs_a_direction() -> None:
+    """Orders that may be reversed cannot be averaged."""
+    one = replace(ranking(), directed=False)
+    with pytest.raises(CcrankError, match="does not know the direction"):
+        joined([one, one], HALF)
+
+
+def test_names(tmp_path: Path) -> None:
+    """Names have commas between them; a folder may have one in its own."""
+    assert members_of("a, b,c") == ("a", "b", "c")
+    (tmp_path / "x,y").mkdir()
+    assert members_of(str(tmp_path / "x,y")) == (str(tmp_path / "x,y"),)
+    for wrong in ("a,,b", "a,a", ",".join(map(str, range(9)))):
+        with pytest.raises(CcrankError, match="a jury is up to 8 different models"):
+            members_of(wrong)
+
+
+def test_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--model A,B` and `model="A,B"` give the jury of both."""
+    monkeypatch.setenv("CCRANK_CACHE", str(tmp_path / "cache"))
+    folders = [
+        str(save_model(tiny_model(family, max_position_embeddings=512), tmp_path / family))
+        for family in ("llama", "gpt2")
+    ]
+    found = ccrank.rank(ITEMS, "size", model=",".join(folders))
+    alone = [ccrank.rank(ITEMS, "size", model=folder) for folder in folders]
+    weights = [found.details["jury"]["weights"][one.model] for one in alone]
+    np.testing.assert_allclose(found.scores, joined(alone, np.array(weights)).scores, atol=1e-3)
+    from typer.testing import CliRunner
+
+    from ccrank.cli.app import app
+
+    done = CliRunner().invoke(app, ["rank", *ITEMS, "--by", "size", "--model", ",".join(folders), "--json"])
+    assert done.exit_code == 0, done.output
+    shown = json.loads(done.stdout)
+    assert shown["model"] == found.model
+    assert [row["item"] for row in shown["items"]] == list(found.items)
