@@ -94,7 +94,12 @@ def tokens_per_second(model: Any) -> float:
     parameters: int = sum(
         parameter.numel() for parameter in model.parameters() if id(parameter) not in tables
     )
-    return ATTAINED * matmul_rate(model.device, model.dtype) / (2 * max(1, parameters))
+    return expected_speed(parameters, matmul_rate(model.device, model.dtype))
+
+
+def expected_speed(parameters: int, rate: float) -> float:
+    """Tokens per second of a model with this many weights outside its embeddings, at a `matmul_rate`."""
+    return ATTAINED * rate / (2 * max(1, parameters))
 
 
 SPEED_PROMPTS = 12

@@ -13,7 +13,7 @@ import typer
 from ccrank.cli import options as shared
 from ccrank.cli.commands.data import DataDir
 from ccrank.cli.options import flag
-from ccrank.cli.screen import counted, err, out, spinner
+from ccrank.cli.screen import counted, duration, err, out, simple_table, spinner
 from ccrank.cli.study_view import study_view
 from ccrank.errors import CcrankError, needs_extra
 
@@ -26,7 +26,7 @@ EXIT_WITH_FAILURES = 3
 SHOWN_FAILURES = 10
 SHOWN_FIRST = (
     *("folder", "preset", "config", "models", "datasets", "methods", "seeds", "limit", "data_dir"),
-    *("retry", "report"),
+    *("estimate", "retry", "report"),
 )
 
 
@@ -35,7 +35,7 @@ class StudyFlags:
     """What is compared; None if a flag was not given, so that a preset's or a file's value applies."""
 
     panel: ClassVar = "What to compare"
-    preset: str | None = flag("A packaged study: quick, paper, reproduction or sizes.")
+    preset: str | None = flag("A packaged study: quick, paper, paper-models, reproduction or sizes.")
     config: Path | None = flag("A study as a TOML file.")
     models: str | None = flag("Models, comma-separated; openai:URL#NAME is one behind a server.")
     datasets: str | None = flag("Datasets and JSONL task files, comma-separated.")
@@ -74,6 +74,9 @@ class RunFlags:
     cache: Path | None = flag("Folder of cached readings; default: `cache` in the study's folder.")
     force_new: bool = flag("Move an existing, different study aside.", "--force-new", default=False)
     retry: bool = flag("Repeat units with failed tasks.", "--retry", default=False)
+    estimate: bool = flag(
+        "Show the hours, memory and downloads of each model, and exit.", "--estimate", default=False
+    )
     report: bool = flag("Write figures and an HTML report at the end.", default=True)
 
 
@@ -104,6 +107,10 @@ def bench_command(
         if run.report:  # what is missing is said before the study, not after it
             from ccrank.study.report.write_report import write_report
     study = study_of(folder, study_flags, templates, reader_flags.given())
+    if run.estimate or len(study.models) > 1:
+        _show_estimate(folder, study, data_dir)
+        if run.estimate:
+            return
     start = time.perf_counter()
     with study_view() as watcher:
         done = run_study(
@@ -123,6 +130,40 @@ def bench_command(
     _print_outcome(folder, done, page, time.perf_counter() - start)
     if done.failures:
         raise typer.Exit(EXIT_WITH_FAILURES)
+
+
+def _show_estimate(folder: Path, study: Study, data_dir: Path | None) -> None:
+    """A row for each model on the error output, so that the results of a run stay alone on the other."""
+    with spinner("estimating"):
+        from ccrank.study.experiment.estimate import estimate
+        from ccrank.study.experiment.units import load_task_sets
+
+        rows = estimate(study, load_task_sets(study, data_dir), folder)
+    table = simple_table("model", "units", "tokens", "parameters", "memory", "download", "time here")
+    for row in rows:
+        table.add_row(
+            row.model,
+            f"{row.units:,}",
+            f"{row.tokens / 1e6:,.1f} M",
+            "?" if row.parameters is None else f"{row.parameters / 1e9:.2f} B",
+            _gigabytes(row.memory),
+            "–" if row.download == 0 else _gigabytes(row.download),
+            "?" if row.seconds is None else duration(row.seconds),
+        )
+    err().print(table)
+    seconds = sum(row.seconds or 0 for row in rows)
+    total = _gigabytes(sum(row.download or 0 for row in rows))
+    err().print(
+        f"About {duration(seconds)} and {total} of downloads in all. Time is reading at the rate of a matrix product "
+        "on this machine; small models on a GPU and probes on a CPU take longer.",
+        highlight=False,
+    )
+
+
+def _gigabytes(size: float | None) -> str:
+    if size is None:
+        return "?"
+    return f"{size / 2**30:.1f} GiB" if size >= 1e8 else f"{size / 2**20:.0f} MiB"
 
 
 def _on_cluster(cluster: shared.ClusterFlags, study: Study) -> Callable[[str], OpenModel]:

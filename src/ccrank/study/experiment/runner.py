@@ -43,7 +43,7 @@ from ccrank.study.experiment.units import (
     Unit,
     load_task_sets,
     plan_units,
-    weight,
+    weights_of,
 )
 from ccrank.study.results.load import FAILURES
 
@@ -121,7 +121,7 @@ def run_study(
             folder.forget([unit for unit in units if folder.failures_of(unit)])
         pending = [unit for unit in units if not folder.is_done(unit, study.save_probes)]
         broken: dict[Unit, str] = {}
-        weights = _weights(pending, sets)
+        weights = weights_of(pending, sets)
         watcher.begin(len(units), len(units) - len(pending), sum(weights.values()))
         for notice in notices(left_out):
             watcher.say(notice)
@@ -277,15 +277,6 @@ def _opener(study: Study, cache: ReadingCache, watcher: StudyWatcher) -> OpenRea
         return Reader.open(name, options, cache=cache, say=watcher.say)
 
     return opened
-
-
-def _weights(units: Sequence[Unit], sets: dict[str, TaskSet]) -> dict[Unit, float]:
-    weights: dict[Unit, float] = {}
-    groups: set[tuple[str, ...]] = set()
-    for unit in units:
-        weights[unit] = weight(unit, sets[unit.dataset].tasks, unit.group not in groups)
-        groups.add(unit.group)
-    return weights
 
 
 def _failures(

@@ -130,3 +130,13 @@ def weight(unit: Unit, tasks: Sequence[Task], first_of_group: bool) -> float:
                 prompts += 3 * count
         total += len(task.context or "") * (prompts > 0) + prompts * item
     return total + 50.0
+
+
+def weights_of(units: Sequence[Unit], sets: Mapping[str, TaskSet]) -> dict[Unit, float]:
+    """`weight` of each unit; the first of a group reads for all of it."""
+    weights: dict[Unit, float] = {}
+    groups: set[tuple[str, ...]] = set()
+    for unit in units:
+        weights[unit] = weight(unit, sets[unit.dataset].tasks, unit.group not in groups)
+        groups.add(unit.group)
+    return weights

@@ -1,0 +1,113 @@
+"""What a study will take, before anything is loaded: time, memory and downloads of each model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from math import prod
+from pathlib import Path
+
+from ccrank.models.capacity import expected_speed, matmul_rate
+from ccrank.models.load.catalog import BYTES, ROOM, hub_rungs, named_rungs
+from ccrank.models.load.hub import on_disk
+from ccrank.models.load.known_models import choices_of
+from ccrank.models.load.transformers_settings import choose_device, choose_dtype
+from ccrank.models.remote import is_remote
+from ccrank.reader_options import ReaderOptions
+from ccrank.study.experiment.study import Study
+from ccrank.study.experiment.study_folder import StudyFolder
+from ccrank.study.experiment.units import CHARACTERS_PER_TOKEN, TaskSet, plan_units, weights_of
+from ccrank.util.files import parse_toml
+
+HUB_BYTES = 2
+"""Bytes per weight in most files on the hub; older models have twice as many."""
+
+
+@dataclass(frozen=True)
+class ModelEstimate:
+    """What one model of a study needs; None for what is not known."""
+
+    model: str
+    units: int
+    """Units that are still to be run."""
+    tokens: int
+    """Distinct tokens that they read."""
+    parameters: int | None = None
+    memory: int | None = None
+    """Bytes of the weights and room for a pass, in the precision of the study."""
+    download: int | None = None
+    """Bytes; 0 if the model is on this machine."""
+    seconds: float | None = None
+    """On this machine: reading alone, at the rate that a matrix product reaches here."""
+
+
+def estimate(study: Study, sets: Mapping[str, TaskSet], out: str | Path) -> list[ModelEstimate]:
+    """One estimate for each model of the study, for what its folder does not contain yet."""
+    folder, options = StudyFolder(out), ReaderOptions(**study.reader)
+    device = choose_device(options.device)
+    dtype = choose_dtype(options.dtype, device)
+    rate = matmul_rate(device, dtype)
+    precision = options.quantize if options.quantize in BYTES else str(dtype).removeprefix("torch.")
+    units = [unit for unit in plan_units(study, sets) if not folder.is_done(unit, study.save_probes)]
+    weights = weights_of(units, sets)
+    found = []
+    for name in study.addresses:
+        own = [unit for unit in units if unit.model == name]
+        tokens = round(sum(weights[unit] for unit in own) / CHARACTERS_PER_TOKEN)
+        if is_remote(name):
+            found.append(ModelEstimate(name, len(own), tokens, memory=0, download=0))
+            continue
+        parameters, stored = parameters_of(name), on_disk(name) is not None
+        if parameters is None:
+            found.append(ModelEstimate(name, len(own), tokens, download=0 if stored else None))
+            continue
+        found.append(
+            ModelEstimate(
+                name,
+                len(own),
+                tokens,
+                parameters,
+                int(ROOM * parameters * BYTES[precision]),
+                0 if stored else HUB_BYTES * parameters,
+                tokens / expected_speed(parameters, rate),
+            )
+        )
+    return found
+
+
+def parameters_of(name: str) -> int | None:
+    """The number of weights: as listed, or counted in the files of a model on this machine, or as the hub says."""
+    listed = {rung.name: rung.parameters for rung in (*named_rungs(), *hub_rungs())} | dict(paper_models())
+    for known in (name, *(model.name for model in choices_of(name))):
+        if listed.get(known):
+            return listed[known]
+    folder = on_disk(name)
+    if folder is not None:
+        return _counted(folder)
+    try:
+        from huggingface_hub import get_safetensors_metadata
+
+        return int(sum(get_safetensors_metadata(name).parameter_count.values()))
+    except Exception:  # whatever the network or the repository says: an estimate is not worth a failure
+        return None
+
+
+@cache
+def paper_models() -> Mapping[str, int]:
+    """The paper's models, with their numbers of weights."""
+    return {str(name): int(count) for name, count in parse_toml(
+        resources.files("ccrank.study.experiment") / "paper_models.toml"
+    ).items()}  # fmt: skip
+
+
+def _counted(folder: Path) -> int | None:
+    """The weights in the safetensors files of a folder; None if it has other ones."""
+    total = 0
+    for path in folder.glob("*.safetensors"):
+        with path.open("rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        total += sum(prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+    return total or None
