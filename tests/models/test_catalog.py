@@ -1,4 +1,4 @@
-"""The ladder of models: what they need, which are here, and which one `auto` takes."""
+"""The catalog of models: what they need, which are here, and which one `auto` takes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tiny import tiny_model
 
 from ccrank.models import Reader
 from ccrank.models.capacity import known_speed, measure_speed
-from ccrank.models.load import catalog as ladder
-from ccrank.models.load.catalog import Rung, best_model, hub_rungs, in_hub_cache, named_rungs
+from ccrank.models.load import catalog as catalog
+from ccrank.models.load.catalog import CatalogEntry, best_model, hub_models, in_hub_cache, named_models
 from ccrank.models.load.loading import families
 from ccrank.reader_options import ReaderOptions
 
 GIB = 2**30
 
 
-def rung(name, parameters, **changes):
-    return Rung(
+def entry(name, parameters, **changes):
+    return CatalogEntry(
         name,
         "",
         "MIT",
@@ -31,18 +31,18 @@ def rung(name, parameters, **changes):
 
 @pytest.fixture
 def choose(monkeypatch):
-    """`choose([rungs], free bytes)` → what `auto` picks."""
+    """`choose([entries], free bytes)` → what `auto` picks."""
 
-    def run(rungs, free=8 * GIB, **options):
-        monkeypatch.setattr(ladder, "named_rungs", lambda: rungs)
-        monkeypatch.setattr(ladder, "hub_rungs", list)
-        monkeypatch.setattr(ladder, "available_memory", lambda device: free)
+    def run(entries, free=8 * GIB, **options):
+        monkeypatch.setattr(catalog, "named_models", lambda: entries)
+        monkeypatch.setattr(catalog, "hub_models", list)
+        monkeypatch.setattr(catalog, "available_memory", lambda device: free)
         return best_model(ReaderOptions(device="cpu", **options))
 
     return run
 
 
-SMALL, MIDDLE, LARGE = rung("small", 10**8), rung("middle", 10**9), rung("large", 4 * 10**9)
+SMALL, MIDDLE, LARGE = entry("small", 10**8), entry("middle", 10**9), entry("large", 4 * 10**9)
 
 
 def test_the_largest_that_fits_is_taken(choose):
@@ -56,7 +56,7 @@ def test_the_largest_that_fits_is_taken(choose):
 def test_measured_results_come_before_size(choose):
     """A smaller model with a higher measured τ is taken, and the reason states the number."""
     name, why = choose(
-        [rung("a", 10**8, tau={"words": 0.4, "facts": 0.2}), rung("b", 10**9, tau={"words": 0.1}), LARGE]
+        [entry("a", 10**8, tau={"words": 0.4, "facts": 0.2}), entry("b", 10**9, tau={"words": 0.1}), LARGE]
     )
     assert name == "a"
     assert "+0.30" in why
@@ -65,9 +65,9 @@ def test_measured_results_come_before_size(choose):
 def test_what_cannot_be_used_is_left_out(choose):
     """Models that are not on disk, have no head or are not causal are never picked; then it is the default."""
     others = [
-        rung("away", 10**9, local=False),
-        rung("headless", 10**9, head=False),
-        rung("t5", 10**9, form="encoder_decoder"),
+        entry("away", 10**9, local=False),
+        entry("headless", 10**9, head=False),
+        entry("t5", 10**9, form="encoder_decoder"),
     ]
     name, why = choose(others)
     assert name == "default"
@@ -79,29 +79,29 @@ def test_what_cannot_be_used_is_left_out(choose):
 
 def test_memory_follows_from_the_number_of_weights():
     """Four bytes a weight in float32, half a byte in int4."""
-    assert [MIDDLE.memory(name) for name in ladder.SHOWN] == [4 * 10**9, 2 * 10**9, 10**9, 5 * 10**8]
+    assert [MIDDLE.memory(name) for name in catalog.SHOWN] == [4 * 10**9, 2 * 10**9, 10**9, 5 * 10**8]
 
 
-def test_the_shipped_ladder():
+def test_the_shipped_catalog():
     """Each model has a size and a licence; hub ids occur once; results are measured numbers between -1 and 1."""
-    rungs = [*named_rungs(), *hub_rungs()]
-    assert all(one.parameters > 10**7 for one in rungs)
-    assert all(one.licence for one in rungs)
-    assert all(one.hub.count("/") == 1 for one in rungs if one.hub)
-    ids = [one.hub for one in hub_rungs()]
+    entries = [*named_models(), *hub_models()]
+    assert all(one.parameters > 10**7 for one in entries)
+    assert all(one.licence for one in entries)
+    assert all(one.hub.count("/") == 1 for one in entries if one.hub)
+    ids = [one.hub for one in hub_models()]
     assert len(ids) == len(set(ids))
-    assert all(-1 <= value <= 1 for one in rungs for value in one.tau.values())
+    assert all(-1 <= value <= 1 for one in entries for value in one.tau.values())
     assert set(families()) == {"causal", "masked", "encoder_decoder"}
 
 
-def test_results_on_the_ladder_are_the_measured_ones():
+def test_results_in_the_catalog_are_the_measured_ones():
     """Each τ of a short name is that of `auto` in the stored comparison of sizes, and all are of the same datasets."""
     with (Path(__file__).parents[2] / "studies" / "sizes" / "sizes.csv").open(
         encoding="utf-8", newline=""
     ) as stream:
         rows = [row for row in csv.DictReader(stream) if row["method"] == "auto"]
     labels = {"smollm2-135m-q4": "SmolLM2-135M", "gemma-3-270m-q4": "Gemma-3-270M"}
-    measured = {one.name: one.tau for one in named_rungs() if one.tau}
+    measured = {one.name: one.tau for one in named_models() if one.tau}
     assert set(measured) == set(labels)
     assert len({frozenset(tau) for tau in measured.values()}) == 1
     for name, tau in measured.items():

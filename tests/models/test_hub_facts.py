@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from ccrank.models.load.catalog import hub_rungs, named_rungs
+from ccrank.models.load.catalog import hub_models, named_models
 from ccrank.models.load.known_models import known_models
 from ccrank.models.load.loading import families
 from ccrank.util.files import parse_toml
@@ -43,10 +43,10 @@ def weights(hub: str) -> int:
     return sum(one.numel() for one in model.parameters()) + own
 
 
-@pytest.mark.parametrize("rung", [*hub_rungs(), *named_rungs()], ids=lambda rung: rung.name)
-def test_stated_sizes_are_those_of_the_architecture(rung):
+@pytest.mark.parametrize("entry", [*hub_models(), *named_models()], ids=lambda entry: entry.name)
+def test_stated_sizes_are_those_of_the_architecture(entry):
     """The number of weights is exactly that of the model that `transformers` builds from the published sizes."""
-    assert rung.parameters == weights(rung.hub or known_models()[rung.name].quantized_from)
+    assert entry.parameters == weights(entry.hub or known_models()[entry.name].quantized_from)
 
 
 def test_every_size_has_a_source():
@@ -64,11 +64,11 @@ def test_the_page_states_the_same_facts():
         r"^\| `([\w.-]+/[\w.-]+)` \|(.*)\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     ):
         rows[line[0]] = [cell.strip() for cell in line[1].split("|")]
-    assert list(rows) == [rung.hub for rung in hub_rungs()]
-    for rung in hub_rungs():
-        count, context, licence, gated = rows[rung.hub]
-        assert int(count.replace(",", "")) == rung.parameters
-        assert int(context.replace(",", "").split()[0]) == rung.context
-        assert rung.licence in licence
+    assert list(rows) == [entry.hub for entry in hub_models()]
+    for entry in hub_models():
+        count, context, licence, gated = rows[entry.hub]
+        assert int(count.replace(",", "")) == entry.parameters
+        assert int(context.replace(",", "").split()[0]) == entry.context
+        assert entry.licence in licence
         assert "](https://" in licence or "not verified" in licence
-        assert gated.startswith("yes") == rung.gated
+        assert gated.startswith("yes") == entry.gated

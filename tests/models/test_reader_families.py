@@ -34,7 +34,7 @@ def loaded(request):
     return tiny_model(request.param)
 
 
-def test_every_family_on_the_ladder_is_read_here():
+def test_every_family_of_the_catalog_is_read_here():
     """Each family that hub ids are offered of is among those whose paths are compared, in its form."""
     offered = {
         (form, kind) for form, table in families().items() for kind, own in table.items() if own.get("hub")

@@ -26,8 +26,8 @@ from tiny import save_model, tiny_model, tiny_reader
 
 from ccrank.server.app import create_app
 from ccrank.server.connections import SPARE_FILES, BoundedConnection, most_connections
-from ccrank.server.logs import MAX_ALIKE, Throttle
 from ccrank.server.middleware import allowed_hosts
+from ccrank.server.run import MAX_ALIKE, Throttle
 from ccrank.server.settings import ServerSettings
 from ccrank.server.work.open_models import open_readers
 from ccrank.util.cancellation import check

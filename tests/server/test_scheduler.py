@@ -22,8 +22,8 @@ import ccrank
 from ccrank.models import Reader
 from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
 from ccrank.models.tokenize.ragged import Ragged
-from ccrank.server.work.request_cancellation import Cancelled, Ticket, TimedOut
 from ccrank.server.work.scheduler import Job, Pass, Scheduler, SharedEngine
+from ccrank.server.work.worker_pool import Cancelled, Ticket, TimedOut
 from ccrank.util.cancellation import check
 
 

@@ -21,15 +21,15 @@ from tiny import tiny_model, tiny_reader
 
 from ccrank.api import rank, rank_tasks
 from ccrank.errors import CcrankError
+from ccrank.methods.registry import methods_without_states
 from ccrank.models import Reader
 from ccrank.models.remote import client as remote_client
 from ccrank.models.remote.client import REQUESTS_VARIABLE
-from ccrank.models.remote.remote_reader import METHODS
 from ccrank.reader_options import ReaderOptions
 from ccrank.server.app import create_app
 from ccrank.server.routes.rerank import relevance_scores
 from ccrank.server.settings import ServerSettings
-from ccrank.server.work import upstream
+from ccrank.server.work import open_models
 from ccrank.server.work.open_models import open_readers
 from ccrank.task import Criterion, Task
 
@@ -41,8 +41,8 @@ BODY: dict[str, Any] = {"items": ITEMS, "by": "size", "poles": ["small", "large"
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failed requests are sent again at once, and whether a server is ready is asked each time, without a hurry."""
     monkeypatch.setattr(remote_client, "FIRST_WAIT", 0.001)
-    monkeypatch.setattr(upstream, "READY_SECONDS", 0.0)
-    monkeypatch.setattr(upstream, "READY_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(open_models, "READY_SECONDS", 0.0)
+    monkeypatch.setattr(open_models, "READY_TIMEOUT", PATIENCE)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_rankings_are_those_of_the_loaded_model(client: TestClient, stand_in: St
     np.testing.assert_allclose([score for _, score in found], expected_scores, atol=1e-3)
     [about] = client.get("/v1/models").json()["data"]
     assert (about["id"], about["remote"], about["layers"]) == ("tiny", True, None)
-    assert about["methods"] == [*METHODS]
+    assert about["methods"] == methods_without_states()
     assert stand_in.url not in client.get("/v1/models").text + reply.text
 
 
@@ -123,7 +123,7 @@ def test_what_needs_states_is_refused(path: str, changes: dict[str, Any], client
         200 if body.get("stream") else 422
     )  # a stream has its status before it begins
     assert "tiny is behind a server" in reply.text
-    assert ", ".join(METHODS) in reply.text
+    assert "--method poles" in reply.text
 
 
 def test_concurrent_requests_share_the_limit(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,7 +211,7 @@ def test_a_text_that_the_server_refuses_is_422(client: TestClient, stand_in: Sta
 
 def test_another_model_is_noticed_and_read(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """When the model's server has other weights, one request fails, and the next has the scores of the new model."""
-    monkeypatch.setattr(upstream, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(open_models, "CHECK_SECONDS", 0.0)
     with app_of(stand_in) as client:
         assert client.post("/v1/rank", json=BODY).status_code == 200
         stand_in.reader = Reader(tiny_model("llama", seed=1, max_position_embeddings=512))
@@ -255,8 +255,8 @@ def test_many_who_ask_whether_it_is_ready_ask_the_server_once(
     stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a model's server drips, those who wait take the answer of the one who asks."""
-    monkeypatch.setattr(upstream, "READY_SECONDS", PATIENCE)
-    monkeypatch.setattr(upstream, "READY_TIMEOUT", 0.5)
+    monkeypatch.setattr(open_models, "READY_SECONDS", PATIENCE)
+    monkeypatch.setattr(open_models, "READY_TIMEOUT", 0.5)
     with app_of(stand_in) as client, ThreadPoolExecutor(20) as pool:
         stand_in.dripping = "/v1/models"
         replies = list(pool.map(lambda _: client.get("/readyz"), range(20)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -112,23 +112,24 @@ def fitted_table(
     return table, {columns[index].title for index in kept}
 
 
-def simple_table(*columns: str, numbers: Sequence[int] = ()) -> Table:
-    """A borderless table whose cells wrap between words; the columns in `numbers` are right-aligned."""
-    table = _PlainTable(box=None, pad_edge=False, header_style="bold")
+def print_table(rows: Iterable[Sequence[str]], *columns: str, numbers: Sequence[int] = ()) -> None:
+    """Print a borderless table whose cells wrap between words; the columns in `numbers` are right-aligned."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         table.add_column(
             terminal_text(column), justify="right" if index in numbers else "left", overflow="fold"
         )
-    return table
+    for row in rows:
+        table.add_row(*map(terminal_text, row))
+    out().print(table)
 
 
-class _PlainTable(Table):
-    """A table whose cells a terminal without Unicode can show."""
-
-    def add_row(self, *cells: Any, **options: Any) -> None:
-        super().add_row(
-            *(terminal_text(cell) if isinstance(cell, str) else cell for cell in cells), **options
-        )
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Print names with their values, in two columns without a header."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in facts.items():
+        table.add_row(terminal_text(name), terminal_text(value))
+    out().print(table)
 
 
 ASCII = {

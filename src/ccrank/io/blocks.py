@@ -34,30 +34,19 @@ _TYPE_ERRORS = (ValueError, TypeError, OverflowError, NotImplementedError)
 
 @dataclass(frozen=True)
 class Source:
-    """A file of rows, one of whose columns has the items.
-
-    Parameters
-    ----------
-    path
-        The file.
-    format
-        One of `STREAMED`.
-    column
-        The column of items.
-    separator
-        What stands between the cells of a CSV.
-    schema
-        The names and types of the columns.
-    plain
-        Whether the file has texts alone, and no columns.
-    """
+    """A file of rows, one of whose columns has the items."""
 
     path: Path
     format: str
+    """One of `STREAMED`."""
     column: str
+    """The column of items."""
     separator: str
+    """Between the cells of a CSV."""
     schema: Any
+    """The names and types of the columns, as a pyarrow schema."""
     plain: bool = False
+    """Whether the file holds texts without columns."""
 
     def tables(self) -> Iterator[Any]:
         """All rows, as pyarrow tables of the schema, `READ_ROWS` rows or fewer each."""
@@ -72,11 +61,11 @@ class Source:
         """The items of all rows, in lists; None where a cell is empty."""
         number = 0
         for values in self._items():
-            found = []
+            items = []
             for value in values:
                 number += 1
-                found.append(item_text(value, f"{self.path}, row {number} of column {self.column!r}"))
-            yield found
+                items.append(item_text(value, f"{self.path}, row {number} of column {self.column!r}"))
+            yield items
 
     @property
     def content(self) -> Content:
@@ -84,15 +73,15 @@ class Source:
         return Content(self.path, str(self.path))
 
     def _items(self) -> Iterator[list[Any]]:
-        place = self.schema.names.index(self.column)
+        column = self.schema.names.index(self.column)
         if self.format == "parquet":
             for table in parquet_tables(self.content, self.column):
                 with parquet_errors(str(self.path)):
-                    values = table.column(0 if table.num_columns == 1 else place).to_pylist()
+                    values = table.column(0 if table.num_columns == 1 else column).to_pylist()
                 yield values
             return
         for rows in _batches(self._records()):
-            yield [row.get(self.column) if isinstance(row, dict) else row[place] for row in rows]
+            yield [row.get(self.column) if isinstance(row, dict) else row[column] for row in rows]
 
     def _records(self) -> Iterator[Any]:
         """Rows: dictionaries of JSON lines with objects, lists of cells of the other formats."""
@@ -128,9 +117,9 @@ def open_source(path: Path, column: str | None = None, format: str | None = None
     if chosen == "parquet":
         schema = parquet_schema(content)
         names = unique_names(schema.names)
-        own = names[pick_column(schema.names, column, where)]
+        item_column = names[pick_column(schema.names, column, where)]
         fields = [field.with_name(name) for field, name in zip(schema, names, strict=True)]
-        return Source(path, chosen, own, ",", pyarrow.schema(fields, schema.metadata))
+        return Source(path, chosen, item_column, ",", pyarrow.schema(fields, schema.metadata))
     if chosen == "lines":
         if column is not None:
             raise CcrankError(
@@ -144,8 +133,10 @@ def open_source(path: Path, column: str | None = None, format: str | None = None
     if header is None:
         raise CcrankError(f"{where} contains no items")
     names = unique_names(map(encodable, header))
-    own = names[pick_column(header, column, where)]
-    return Source(path, chosen, own, separator, pyarrow.schema([(name, pyarrow.string()) for name in names]))
+    item_column = names[pick_column(header, column, where)]
+    return Source(
+        path, chosen, item_column, separator, pyarrow.schema([(name, pyarrow.string()) for name in names])
+    )
 
 
 def _plain(path: Path, format: str) -> Source:
@@ -179,15 +170,16 @@ def _open_json(content: Content, path: Path, column: str | None) -> Source:
         if column is not None:
             raise CcrankError(f"{path} holds plain texts, which have no field {column!r}; leave it out")
         return _plain(path, "jsonl")
-    own = schema.names[pick_column(schema.names, column, str(path))]
+    item_field = schema.names[pick_column(schema.names, column, str(path))]
     # A column that is empty throughout has no type of its own; items are texts, which keep the digits of numbers.
     fields = [
-        one.with_type(pyarrow.string())
-        if one.type == pyarrow.null() or (one.name == own and (texts or pyarrow.types.is_floating(one.type)))
-        else one
-        for one in schema
+        part.with_type(pyarrow.string())
+        if part.type == pyarrow.null()
+        or (part.name == item_field and (texts or pyarrow.types.is_floating(part.type)))
+        else part
+        for part in schema
     ]
-    return Source(path, "jsonl", own, ",", pyarrow.schema(fields))
+    return Source(path, "jsonl", item_field, ",", pyarrow.schema(fields))
 
 
 def _with_field(schema: Any, name: str, values: list[Any]) -> Any:
@@ -199,7 +191,7 @@ def _with_field(schema: Any, name: str, values: list[Any]) -> Any:
 
 
 def _first_misfit(schema: Any, name: str, values: list[Any]) -> int:
-    """The place of the first value that fits neither the schema nor the values before it; one of them must not."""
+    """The index of the first value that fits neither the schema nor the values before it; there must be one."""
 
     def misfits(count: int) -> bool:
         try:
@@ -208,7 +200,7 @@ def _first_misfit(schema: Any, name: str, values: list[Any]) -> int:
             return True
         return False
 
-    return bisect_left(range(len(values)), True, key=lambda place: misfits(place + 1))
+    return bisect_left(range(len(values)), True, key=lambda index: misfits(index + 1))
 
 
 def _batches(records: Iterator[Any]) -> Iterator[list[Any]]:
@@ -227,10 +219,11 @@ def _table(rows: list[Any], source: Source) -> Any:
 
     if source.format == "jsonl" and not source.plain:
         columns = [[row.get(name) for row in rows] for name in source.schema.names]
-        place = source.schema.names.index(source.column)
-        if source.schema.types[place] == pyarrow.string():
-            columns[place] = [
-                one if isinstance(one, str) else item_text(one, str(source.path)) for one in columns[place]
+        item_column = source.schema.names.index(source.column)
+        if source.schema.types[item_column] == pyarrow.string():
+            columns[item_column] = [
+                value if isinstance(value, str) else item_text(value, str(source.path))
+                for value in columns[item_column]
             ]
     else:
         columns = [[encodable(cell) for cell in cells] for cells in zip(*rows, strict=True)]

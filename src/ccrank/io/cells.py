@@ -58,9 +58,9 @@ def json_value(value: Any) -> Any:
     if isinstance(value, (bool, int)):
         return value
     if isinstance(value, Mapping):
-        return {cell_text(name): json_value(own) for name, own in value.items()}
+        return {cell_text(name): json_value(entry) for name, entry in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return [json_value(own) for own in value]
+        return [json_value(entry) for entry in value]
     return cell_text(value)
 
 

@@ -12,13 +12,13 @@ from typing import Any
 from ccrank.errors import CcrankError, needs_extra
 from ccrank.io.cells import cell_text, is_missing
 
-MOST_CHARACTERS = 32_767
+MAX_CHARACTERS = 32_767
 """Excel's limit for the text of one cell; openpyxl cuts longer ones without a word."""
 MAX_UNPACKED = 256 << 20
 """Bytes of a workbook's parts, unpacked: a hostile archive of kilobytes can unpack to gigabytes."""
 MAX_CELLS = 5_000_000
 """Cells of a sheet, the empty ones between others included: a single cell far to the right or below makes many."""
-MOST_DIGITS = 15
+MAX_DIGITS = 15
 """Excel keeps numbers as doubles; whole numbers with more digits are written as text, so that none is lost."""
 
 
@@ -47,7 +47,7 @@ def read_excel(content: bytes, where: str) -> list[tuple[Any, ...]]:
         return rows
     except CcrankError:
         raise
-    except Exception as error:  # a damaged zip, XML or sheet each raise an error of their own kind
+    except Exception as error:  # a damaged zip, XML or sheet raises various exceptions
         raise CcrankError(
             f"{where} cannot be read as an Excel file: {error}; is it a whole .xlsx, and without a password?"
         ) from None
@@ -66,9 +66,9 @@ def excel_bytes(columns: Sequence[Any], records: Iterable[Sequence[Any]]) -> byt
     for number, cells in enumerate([columns, *records], start=1):
         line = []
         for value in map(_excel_value, cells):
-            if isinstance(value, str) and len(value) > MOST_CHARACTERS:
+            if isinstance(value, str) and len(value) > MAX_CHARACTERS:
                 raise CcrankError(
-                    f"row {number} has a cell of {len(value):,} characters, and Excel holds {MOST_CHARACTERS:,}; "
+                    f"row {number} has a cell of {len(value):,} characters, and Excel holds {MAX_CHARACTERS:,}; "
                     "write .csv, .jsonl or .parquet instead"
                 )
             try:
@@ -79,7 +79,7 @@ def excel_bytes(columns: Sequence[Any], records: Iterable[Sequence[Any]]) -> byt
                     "write .csv, .jsonl or .parquet instead"
                 ) from None
             if isinstance(value, str):
-                cell.data_type = "s"  # a text that starts with = is no formula
+                cell.data_type = "s"  # a text that starts with = is not a formula
             line.append(cell)
         lines.append(line)
     # Only now that nothing can fail: a sheet that was begun has to be finished.
@@ -96,7 +96,7 @@ def _excel_value(value: Any) -> Any:
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if len(str(abs(value))) <= MOST_DIGITS else str(value)
+        return value if len(str(abs(value))) <= MAX_DIGITS else str(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(value)
     if isinstance(value, datetime.datetime):

@@ -48,13 +48,13 @@ def read_answers(path: str | Path, items: Sequence[str]) -> list[LabelRow]:
             "name another file with --labels"
         )
     known = frozenset(map(normal_form, items))
-    found: list[LabelRow] = []
+    answers: list[LabelRow] = []
     for where, row in lines:
         _checked(partial(_mixed, row), known, where)
         kind, item, value = row
         kind = kind.strip().lower()
-        found.append(("value" if kind == "grade" else kind, item, value))
-    return found
+        answers.append(("value" if kind == "grade" else kind, item, value))
+    return answers
 
 
 def write_labels(labels: Iterable[LabelRow], path: str | Path) -> None:
@@ -73,7 +73,7 @@ def possible_items(path: str | Path) -> frozenset[str]:
     for separator in (",", "\t"):
         rows = csv_rows(io.StringIO(text, newline=""), separator, str(path), strict=False)
         names.update(cell for _, cells in rows for cell in cells)
-    names.update(json.loads(found) for found in re.findall(r'"(?:[^"\\]|\\.)*"', text) if _is_json(found))
+    names.update(json.loads(word) for word in re.findall(r'"(?:[^"\\]|\\.)*"', text) if _is_json(word))
     return frozenset(normal_form(name) for name in names if name.strip())
 
 
@@ -108,8 +108,8 @@ def _json_entries(text: str, where: str) -> Entries:
     if isinstance(value, dict):
         yield where, partial(Labels.parse, value)
     elif isinstance(value, list):
-        for number, one in enumerate(value, start=1):
-            yield f"{where}, entry {number}", partial(Labels.parse, [one])
+        for number, entry in enumerate(value, start=1):
+            yield f"{where}, entry {number}", partial(Labels.parse, [entry])
     else:
         raise CcrankError(
             f"{where}: labels are a JSON object of items and values, or a list of orders, got {quoted(value)}"
@@ -146,16 +146,16 @@ def _line_labels(line: str) -> Labels:
 
 def _table_entries(text: str, delimiter: str, known: Set[str], where: str) -> Entries:
     row_labels: Callable[[Sequence[str]], Labels] | None = None
-    for place, row in _table_rows(text, delimiter, where):
+    for location, row in _table_rows(text, delimiter, where):
         if row_labels is None:
             header = tuple(cell.strip().lower() for cell in row)
             if normal_form(row[0]) in known and header not in _READERS:
                 row_labels = _two("value")
             else:
-                row_labels = _READERS.get(header) or _of_length(row, place)
+                row_labels = _READERS.get(header) or _of_length(row, location)
                 if not _is_value(row):
                     continue
-        yield place, partial(row_labels, row)
+        yield location, partial(row_labels, row)
 
 
 def _table_rows(text: str, delimiter: str, where: str) -> Iterator[tuple[str, list[str]]]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, TypeVar
 
 from ccrank.errors import CcrankError, needs_extra
 from ccrank.io.cells import cell_text, is_missing, item_text
@@ -31,17 +31,6 @@ FORMATS = ("lines", "csv", "tsv", "jsonl", "parquet", "xlsx")
 Line = TypeVar("Line")
 
 
-@dataclass(frozen=True)
-class _Table:
-    """What a file holds, before the column of items is chosen."""
-
-    columns: Sequence[str]
-    records: Sequence[tuple[Any, ...]]
-    blank: int = 0
-    separator: str = ","
-    source: Any = None
-
-
 def read_rows(
     source: str | Path | IO[str] | IO[bytes],
     column: str | None = None,
@@ -63,49 +52,34 @@ def read_rows(
                 )
         return _plain(line_items(content), 0, chosen, where)
     if chosen == "jsonl":
-        found = _read_json(content, column)
-        if isinstance(found, Rows):
+        rows = _read_json(content, column)
+        if not rows.columns:
             if id is not None:
                 raise CcrankError(f"{where} holds plain texts, which have no field {id!r}; leave it out")
-            return found
-        table = found
+            return rows
     elif chosen == "parquet":
-        table = _read_parquet(content)
+        rows = _read_parquet(content)
     elif chosen == "xlsx":
-        table = _read_sheet(content)
+        rows = _read_sheet(content)
     else:
-        table = _read_separated(content, chosen)
-    return _rows(table, column, id, chosen, where)
-
-
-def _rows(table: _Table, column: str | None, id: str | None, format: str, where: str) -> Rows:
-    item_column = pick_column(table.columns, column, where)
-    id_column = None if id is None else pick_column(table.columns, id, where)
-    name = str(table.columns[item_column])
+        rows = _read_separated(content, chosen)
+    item_column = pick_column(rows.columns, column, where)
+    id_column = None if id is None else pick_column(rows.columns, id, where)
+    name = str(rows.columns[item_column])
     texts = tuple(
         item_text(record[item_column], f"{where}, row {number} of column {name!r}")
-        for number, record in enumerate(table.records, start=1)
+        for number, record in enumerate(rows.records, start=1)
     )
     if all(text is None for text in texts):
         raise CcrankError(f"{where} contains no items: there is no text in column {name!r}")
-    return Rows(
-        texts,
-        tuple(table.columns),
-        table.records,
-        item_column,
-        id_column,
-        table.blank,
-        format,
-        table.separator,
-        table.source,
-    )
+    return replace(rows, texts=texts, item_column=item_column, id_column=id_column, format=chosen)
 
 
 def _plain(texts: Iterable[str | None], blank: int, format: str, where: str) -> Rows:
-    found, empty = _without_blanks(texts)
-    if not found:
+    items, empty = _without_blanks(texts)
+    if not items:
         raise CcrankError(f"{where} contains no items")
-    return Rows(tuple(found), blank=blank + empty, format=format)
+    return Rows(tuple(items), blank=blank + empty, format=format)
 
 
 def _content(source: str | Path | IO[str] | IO[bytes]) -> Content:
@@ -130,17 +104,18 @@ def _without_blanks(lines: Iterable[Line | None]) -> tuple[list[Line], int]:
     return kept, blank
 
 
-def _read_separated(content: Content, format: str) -> _Table:
+def _read_separated(content: Content, format: str) -> Rows:
+    """The rows, as the other readers give them too: the column of items is chosen later."""
     separator = separator_of(content, format)
     lines, blank = _without_blanks(table_records(content, separator))
     if not lines:
         raise CcrankError(f"{content.where} contains no items")
     if len(lines) == 1:
         raise CcrankError(f"{content.where} contains no items: it has a header and no rows")
-    return _Table(lines[0], list(map(tuple, lines[1:])), blank, separator)
+    return Rows((), tuple(lines[0]), [*map(tuple, lines[1:])], blank=blank, separator=separator)
 
 
-def _read_json(content: Content, column: str | None) -> _Table | Rows:
+def _read_json(content: Content, column: str | None) -> Rows:
     """Objects as rows, each key a column; texts alone as a plain list. A text among objects is an item without
     further columns."""
     where = content.where
@@ -151,15 +126,15 @@ def _read_json(content: Content, column: str | None) -> _Table | Rows:
             raise CcrankError(f"{where} holds plain texts, which have no field {column!r}; leave it out")
         return _plain((item_text(value, where) for _, _, value in values), blank, "jsonl", where)
     columns = list(dict.fromkeys(name for _, _, value in values if isinstance(value, dict) for name in value))
-    own = columns[pick_column(columns, column, where)]
-    objects = [value if isinstance(value, dict) else {own: value} for _, _, value in values]
+    item_field = columns[pick_column(columns, column, where)]
+    objects = [value if isinstance(value, dict) else {item_field: value} for _, _, value in values]
     # Written numbers and their like survive in the lines themselves; a line that is a text becomes an object.
     lines = [line if isinstance(value, dict) else None for _, line, value in values]
-    records = [tuple(one.get(name) for name in columns) for one in objects]
-    return _Table(columns, records, blank, source=lines)
+    records = [tuple(record.get(name) for name in columns) for record in objects]
+    return Rows((), tuple(columns), records, blank=blank, source=lines)
 
 
-def _read_parquet(content: Content) -> _Table:
+def _read_parquet(content: Content) -> Rows:
     with needs_extra("files", "a Parquet file"):
         import pyarrow
 
@@ -167,10 +142,10 @@ def _read_parquet(content: Content) -> _Table:
     table = pyarrow.concat_tables([schema.empty_table(), *parquet_tables(content)])
     with parquet_errors(content.where):
         values = [column.to_pylist() for column in table.columns]
-    return _Table(table.column_names, list(zip(*values, strict=True)), source=table)
+    return Rows((), tuple(table.column_names), list(zip(*values, strict=True)), source=table)
 
 
-def _read_sheet(content: Content) -> _Table:
+def _read_sheet(content: Content) -> Rows:
     with content.binary() as stream:
         cells = read_excel(stream.read(), content.where)
     lines, blank = _without_blanks(
@@ -178,6 +153,8 @@ def _read_sheet(content: Content) -> _Table:
     )
     if len(lines) < 2:
         raise CcrankError(f"{content.where} contains no items: the first sheet needs a header and rows")
-    width = max(place for cells in lines for place, cell in enumerate(cells, start=1) if not is_missing(cell))
+    width = max(
+        column for cells in lines for column, cell in enumerate(cells, start=1) if not is_missing(cell)
+    )
     padded = [(*cells, *[None] * (width - len(cells)))[:width] for cells in lines]
-    return _Table([cell_text(cell) for cell in padded[0]], padded[1:], blank)
+    return Rows((), tuple(map(cell_text, padded[0])), padded[1:], blank=blank)

@@ -45,18 +45,12 @@ def format_of(path: str | Path) -> str:
 
 @dataclass(frozen=True)
 class Content:
-    """What a file or stream holds, which can be read from its start as often as needed.
-
-    Parameters
-    ----------
-    held
-        The file's path, which is read in pieces, or all that was read of a stream.
-    where
-        Its name, for error messages.
-    """
+    """The content of a file or stream, which can be read from its start any number of times."""
 
     held: Path | bytes | str
+    """The path of a file, which is read in pieces, or the whole content of a stream."""
     where: str
+    """Its name, for error messages."""
 
     def binary(self) -> AbstractContextManager[IO[bytes]]:
         """The bytes, as a stream."""
@@ -97,7 +91,7 @@ def line_items(content: Content) -> Iterator[str | None]:
 
 
 def separator_of(content: Content, format: str) -> str:
-    """What stands between the cells of a CSV or TSV. A comma separates a CSV, unless the header has none and another
+    """The separator of a CSV or TSV. A comma separates a CSV, unless the header has none and another
     separator fits every line: each then has the same number of cells, more than one.
     """
     if format == "tsv":

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.task import Criterion, Task, normal_form
-from ccrank.util.text import quoted
+from ccrank.util.text import did_you_mean, quoted
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Rows:
     format: str = ""
     """One of `FORMATS`, or "frame"."""
     separator: str = ","
-    """What was found between the cells of a CSV."""
+    """Between the cells of a CSV."""
     source: Any = None
     """What keeps types and spelling: the pyarrow Table, the lines of JSON, or the frame."""
 
@@ -54,8 +53,8 @@ class Rows:
     @cached_property
     def places(self) -> tuple[int | None, ...]:
         """For each row, the place of its item among `items`."""
-        place = {normal_form(item): index for index, item in enumerate(self.items)}
-        return tuple(None if text is None else place[normal_form(text)] for text in self.texts)
+        index_of = {normal_form(item): index for index, item in enumerate(self.items)}
+        return tuple(None if text is None else index_of[normal_form(text)] for text in self.texts)
 
     @cached_property
     def names(self) -> list[str]:
@@ -69,7 +68,7 @@ class Rows:
 
     @property
     def repeated(self) -> int:
-        """The number of rows whose item stands in an earlier row too."""
+        """The number of rows that repeat the item of an earlier row."""
         return len(self.texts) - self.unranked - len(self.items)
 
     def task(self, criterion: Criterion, context: str | None = None, id: str = "task") -> Task:
@@ -113,15 +112,16 @@ def pick_column(columns: Sequence[Any], column: Any | None, where: str) -> int:
         if len(columns) != 1:
             raise CcrankError(f"{where}: several columns; name the one with the items: {named}")
         return 0
-    found = [place for place, name in enumerate(columns) if name == column]
-    found = found or [place for place, name in enumerate(columns) if str(name).strip() == str(column).strip()]
-    if len(found) > 1:
-        raise CcrankError(f"{where}: {len(found)} columns are called {column!r}; rename one")
-    if not found:
-        near = get_close_matches(str(column), [str(name) for name in columns], n=1)
-        guess = f"; did you mean {near[0]!r}?" if near else ""
-        raise CcrankError(f"{where}: there is no column {column!r}; there are {named}{guess}")
-    return found[0]
+    matches = [index for index, name in enumerate(columns) if name == column]
+    matches = matches or [
+        index for index, name in enumerate(columns) if str(name).strip() == str(column).strip()
+    ]
+    if len(matches) > 1:
+        raise CcrankError(f"{where}: {len(matches)} columns are called {column!r}; rename one")
+    if not matches:
+        guess = did_you_mean(str(column), map(str, columns))
+        raise CcrankError(f"{where}: there is no column {column!r}; {guess}there are {named}")
+    return matches[0]
 
 
 def unique_names(columns: Iterable[Any]) -> list[str]:
@@ -129,12 +129,12 @@ def unique_names(columns: Iterable[Any]) -> list[str]:
     names = [str(name) for name in columns]
     taken = set(names)
     seen: set[str] = set()
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name in seen:
             number = 2
             while f"{name}_{number}" in taken:
                 number += 1
-            names[place] = f"{name}_{number}"
-            taken.add(names[place])
+            names[index] = f"{name}_{number}"
+            taken.add(names[index])
         seen.add(name)
     return names

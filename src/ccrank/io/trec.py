@@ -51,29 +51,29 @@ def run_lines(query: str, documents: Sequence[tuple[str, float]], tag: str) -> I
 
 
 def with_first_stage(tasks: Iterable[Task], run: Run) -> list[Task]:
-    """The tasks with the scores of a run as those of their first stage.
+    """The tasks with the scores of a run as first-stage scores.
 
     A query is named by the task's id, or by `dataset/id` as in the runs of studies; a document by `document_ids`. One
     that the run of its query lacks was not found, and gets the lowest score of that run.
     """
-    by_task = {**{name.rpartition("/")[2]: own for name, own in run.items()}, **run}
-    found = []
+    by_task = {**{name.rpartition("/")[2]: scores for name, scores in run.items()}, **run}
+    with_scores = []
     for task in tasks:
-        own = by_task.get(safe(task.id))
+        scores = by_task.get(safe(task.id))
         names = document_ids(task)
-        if own is None:
+        if scores is None:
             raise CcrankError(
                 f"the run has no query {safe(task.id)!r}; it has {', '.join(map(repr, list(run)[:5]))} …; the id of a "
                 "task is the id of its query"
             )
-        if not any(name in own for name in names):
+        if not any(name in scores for name in names):
             raise CcrankError(
                 f"task {task.id!r}: the run has none of its documents, {', '.join(map(repr, names[:3]))} …; "
-                f"its documents are {', '.join(map(repr, list(own)[:3]))} …: give the tasks item_ids"
+                f"its documents are {', '.join(map(repr, list(scores)[:3]))} …: give the tasks item_ids"
             )
-        lowest = min(own.values())
-        found.append(replace(task, first_stage=tuple(own.get(name, lowest) for name in names)))
-    return found
+        lowest = min(scores.values())
+        with_scores.append(replace(task, first_stage=tuple(scores.get(name, lowest) for name in names)))
+    return with_scores
 
 
 def query_id(dataset: str, task: str) -> str:

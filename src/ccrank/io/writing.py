@@ -57,7 +57,7 @@ def encode_table(
             {encodable(name): json_value(cell) for name, cell in zip(names, cells, strict=True)}
             for cells in records
         )
-        return _json_bytes(json.dumps(one, ensure_ascii=False) for one in objects)
+        return _json_bytes(json.dumps(record, ensure_ascii=False) for record in objects)
     if format == "parquet":
         return _parquet_bytes(_arrow_table(names, records))
     raise CcrankError(f"unknown format {format!r}; known are {', '.join(TABLE_FORMATS)}")
@@ -97,9 +97,9 @@ def _extended(ranked: RankedRows) -> Any:
         import pyarrow
 
     table = ranked.rows.source.take(pyarrow.array(ranked.order, pyarrow.int64()))
-    for place, (name, values) in enumerate(ranked.added.items()):
-        # Ranks are whole even where no row has one; what is added beyond scores says itself what it is.
-        kind = (pyarrow.int64(), pyarrow.float64())[place] if place < 2 else None
+    for index, (name, values) in enumerate(ranked.added.items()):
+        # Ranks are integers even where no row has one; other added columns keep their type.
+        kind = (pyarrow.int64(), pyarrow.float64())[index] if index < 2 else None
         table = table.append_column(name, pyarrow.array(values, kind))
     return table
 
@@ -109,8 +109,8 @@ def _arrow_table(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Any:
         import pyarrow
 
     arrays = []
-    for place, name in enumerate(names):
-        values = [encodable(cell) if isinstance(cell := record[place], str) else cell for record in records]
+    for index, name in enumerate(names):
+        values = [encodable(cell) if isinstance(cell := record[index], str) else cell for record in records]
         try:
             arrays.append(pyarrow.array(values, from_pandas=True))
         except (pyarrow.ArrowException, ValueError, TypeError, OverflowError) as error:

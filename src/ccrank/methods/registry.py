@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from os import PathLike
@@ -26,6 +25,7 @@ from ccrank.models.reading import Request
 from ccrank.prompts import Form, Templates
 from ccrank.ranking import Answer
 from ccrank.task import Task
+from ccrank.util.text import did_you_mean
 
 Family = Literal["label-free", "prompting", "probing", "supervised", "baseline"]
 RankTasks = Callable[..., list[Answer]]
@@ -101,7 +101,7 @@ class Method:
             key = str(name).replace("-", "_")
             if key not in known:
                 raise CcrankError(
-                    f"{self.name} has no option {name!r}; {_did_you_mean(key, known)}it has "
+                    f"{self.name} has no option {name!r}; {did_you_mean(key, known)}it has "
                     f"{', '.join(sorted(known)) or 'none'} "
                     f"(see `ccrank methods {self.name}`)"
                 )
@@ -116,11 +116,6 @@ class Method:
         """The method's entry in a list of methods."""
         names = ("name", "summary", "family", "directed", "calls", "options")
         return {name: getattr(self, name) for name in names}
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]!r}? " if close else ""
 
 
 def _like(value: Any, default: Any, where: str) -> Any:
@@ -330,6 +325,11 @@ SAVED_PROBE = "probe"
 """The method that applies a saved probe."""
 
 
+def methods_without_states() -> list[str]:
+    """The methods that never read hidden states, so that models behind servers can run them on any task."""
+    return [name for name, method in METHODS.items() if method.reads_states is _never]
+
+
 def get_method(name: str) -> Method:
     """A method by its name."""
     check_kind("method", name, str, "the name of a method")
@@ -339,6 +339,6 @@ def get_method(name: str) -> Method:
         return METHODS[name]
     except KeyError:
         raise CcrankError(
-            f"unknown method {name!r}; {_did_you_mean(name, METHODS)}choose one of {', '.join(METHODS)} "
+            f"unknown method {name!r}; {did_you_mean(name, METHODS)}choose one of {', '.join(METHODS)} "
             "(see `ccrank methods`)"
         ) from None

@@ -14,11 +14,10 @@ import torch
 
 from ccrank.errors import CcrankError
 from ccrank.prompts import Piece, Prompt
-from ccrank.util.files import cache_folder, write_atomically
+from ccrank.util.files import cache_folder, remember
 
 if TYPE_CHECKING:
     from ccrank.models.reader import Reader
-
 
 FASTEST_ON_CPU = 1024
 """More tokens than this per pass do not make a CPU faster and exceed its caches."""
@@ -102,10 +101,7 @@ def expected_speed(parameters: int, rate: float) -> float:
     return ATTAINED * rate / (2 * max(1, parameters))
 
 
-SPEED_PROMPTS = 12
-
-
-SPEED_WORDS = 48
+SPEED_PROMPTS, SPEED_WORDS = 12, 48
 
 
 def measure_speed(reader: Reader) -> dict[str, Any]:
@@ -127,12 +123,7 @@ def measure_speed(reader: Reader) -> dict[str, Any]:
         "tokens_per_second": round(cost.computed_tokens / seconds, 1),
         **_where(reader),
     }
-    note = _speed_note(reader.name)
-    try:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(note, json.dumps(speed))
-    except (OSError, CcrankError):
-        pass  # a read-only cache costs time, not correctness
+    remember(_speed_note(reader.name), json.dumps(speed))
     return speed
 
 

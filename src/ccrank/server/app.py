@@ -10,7 +10,7 @@ from fastapi import FastAPI
 
 from ccrank.models.remote import OpenModel
 from ccrank.server.metrics import Metrics
-from ccrank.server.middleware import Gate
+from ccrank.server.middleware import RequestMiddleware
 from ccrank.server.responses import JSONReply, add_error_replies
 from ccrank.server.routes import health as health_routes
 from ccrank.server.routes import page as page_routes
@@ -51,7 +51,7 @@ def create_app(settings: ServerSettings, readers: Mapping[str, OpenModel] | None
         redoc_url=None,
     )
     add_error_replies(app, settings.log_items)
-    app.add_middleware(Gate, settings=settings, metrics=metrics)
+    app.add_middleware(RequestMiddleware, settings=settings, metrics=metrics)
     app.include_router(rank_routes.router)
     app.include_router(rerank_routes.router)
     app.include_router(health_routes.router)

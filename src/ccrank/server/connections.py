@@ -23,11 +23,11 @@ BACKLOG = 100
 MAX_HEAD_BYTES = 32 << 10
 MAX_HEADERS = 100
 FREE_CHUNKS, LEAST_CHUNK = 1000, 512
-"""A body may be sent in so many chunks of any size, and in further ones whose mean size is at least this."""
+"""Chunks of a body that may have any size, and the minimum mean size of further ones."""
 
 
 class BoundedConnection(h11.Connection):
-    """Refuses heads with many headers, and bodies in tiny chunks, each of which costs as much as a large one."""
+    """Refuses heads with many headers, and bodies in tiny chunks: each chunk costs as much as a large one."""
 
     def __init__(self) -> None:
         super().__init__(h11.SERVER, MAX_HEAD_BYTES)
@@ -49,7 +49,7 @@ class BoundedConnection(h11.Connection):
 
 
 def most_connections(settings: ServerSettings) -> int:
-    """How many connections may be open: those of the settings, or fewer where fewer files may be open."""
+    """Maximum open connections: as in the settings, or fewer if the process may open fewer files."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -87,8 +87,12 @@ def protocol_for(settings: ServerSettings) -> type[H11Protocol]:
             self.waits_since = self.loop.time()
             self._check = self.loop.call_later(CHECK_SECONDS, self._look)
             if len(self.connections) > most:
-                idle = [one for one in self.connections if isinstance(one, BoundedProtocol) and not one.busy]
-                oldest = min(idle, key=lambda one: one.waits_since or one.idle_since)
+                idle = [
+                    connection
+                    for connection in self.connections
+                    if isinstance(connection, BoundedProtocol) and not connection.busy
+                ]
+                oldest = min(idle, key=lambda connection: connection.waits_since or connection.idle_since)
                 oldest.transport.abort()
                 self.connections.discard(oldest)  # at once, for those that come in the same turn of the loop
 
@@ -112,7 +116,7 @@ def protocol_for(settings: ServerSettings) -> type[H11Protocol]:
             super().on_response_complete()
 
         def send_400_response(self, msg: str) -> None:
-            """Refuse what is no HTTP; after an answer, or within one, nothing more can be said."""
+            """Refuse what is not HTTP; once an answer has begun, only the connection can be closed."""
             if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
                 super().send_400_response(msg)
             else:

@@ -14,18 +14,15 @@ from pydantic import BaseModel, Field, ValidationError
 
 from ccrank.models.remote import OpenModel
 from ccrank.server.metrics import Metrics
-from ccrank.server.page_schemas import UnderstandBody
 from ccrank.server.responses import RequestError, explained, refusal_of
 from ccrank.server.routes.page import understanding
 from ccrank.server.routes.rerank import checked_texts, relevance_scores, reply_to
-from ccrank.server.schemas import RankBody, RerankBody, RerankReply
+from ccrank.server.schemas import RankBody, RerankBody, RerankReply, UnderstandBody
 from ccrank.server.settings import ServerSettings
 from ccrank.server.state import ServerState
 from ccrank.server.work.open_models import ServedModels, open_readers
-from ccrank.server.work.progress_events import Reports
-from ccrank.server.work.request_cancellation import Ticket
 from ccrank.server.work.run_request import RankWork
-from ccrank.server.work.worker_pool import Workers
+from ccrank.server.work.worker_pool import Reports, Ticket, Workers
 from ccrank.version import __version__
 
 INSTRUCTIONS = (

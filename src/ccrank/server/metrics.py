@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import (
     CollectorRegistry,
@@ -28,39 +29,28 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
-        own = self.registry
-        self.requests = Counter(
-            "ccrank_requests_total",
-            "Requests by method, route and status.",
-            ["method", "route", "status"],
-            registry=own,
+        counter = partial(Counter, registry=self.registry)
+        gauge = partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
+        self.requests = counter(
+            "ccrank_requests_total", "Requests by method, route and status.", ["method", "route", "status"]
         )
-        self.seconds = Histogram(
-            "ccrank_request_seconds",
-            "Seconds from a request to its answer.",
-            ["route"],
-            buckets=SECONDS,
-            registry=own,
+        self.seconds = histogram(
+            "ccrank_request_seconds", "Seconds from a request to its answer.", ["route"], buckets=SECONDS
         )
-        self.items = Counter("ccrank_items_total", "Items that were ranked.", ["route"], registry=own)
-        self.active = Gauge("ccrank_requests_active", "Requests that are worked on.", registry=own)
-        self.waiting = Gauge("ccrank_requests_waiting", "Requests that wait for a thread.", registry=own)
-        self.passes = Counter("ccrank_passes_total", "Forward passes.", ["model"], registry=own)
-        self.tokens = Counter(
-            "ccrank_tokens_total", "Tokens that the model computed.", ["model"], registry=own
+        self.items = counter("ccrank_items_total", "Items that were ranked.", ["route"])
+        self.active = gauge("ccrank_requests_active", "Requests that are worked on.")
+        self.waiting = gauge("ccrank_requests_waiting", "Requests that wait for a thread.")
+        self.passes = counter("ccrank_passes_total", "Forward passes.", ["model"])
+        self.tokens = counter("ccrank_tokens_total", "Tokens that the model computed.", ["model"])
+        self.pass_seconds = histogram(
+            "ccrank_pass_seconds", "Seconds of a forward pass.", ["model"], buckets=SECONDS
         )
-        self.pass_seconds = Histogram(
-            "ccrank_pass_seconds", "Seconds of a forward pass.", ["model"], buckets=SECONDS, registry=own
+        self.pass_requests = histogram(
+            "ccrank_pass_requests", "Requests that share a forward pass.", ["model"], buckets=COUNTS
         )
-        self.pass_requests = Histogram(
-            "ccrank_pass_requests",
-            "Requests that share a forward pass.",
-            ["model"],
-            buckets=COUNTS,
-            registry=own,
-        )
-        self.pass_tokens = Histogram(
-            "ccrank_pass_tokens", "Tokens of a forward pass.", ["model"], buckets=TOKENS, registry=own
+        self.pass_tokens = histogram(
+            "ccrank_pass_tokens", "Tokens of a forward pass.", ["model"], buckets=TOKENS
         )
 
     def watch(self, active: Callable[[], int], waiting: Callable[[], int]) -> None:

@@ -37,26 +37,16 @@ ANY_HOST, ANY_ADDRESS = "*", "IP"
 def allowed_hosts(bound: str, more: Sequence[str]) -> tuple[str, ...]:
     """The hosts that requests may name: this machine, the address that the server listens on, and others."""
     every = bound in ("", "0.0.0.0", "::")
-    own = ANY_ADDRESS if every else f"[{bound}]" if ":" in bound else bound.lower()
-    return tuple(dict.fromkeys([*ServerSettings().hosts, own, *(name.lower() for name in more)]))
+    listening = ANY_ADDRESS if every else f"[{bound}]" if ":" in bound else bound.lower()
+    return tuple(dict.fromkeys([*ServerSettings().hosts, listening, *(name.lower() for name in more)]))
 
 
 class DisconnectedError(Exception):
     """The client left before its body was complete."""
 
 
-class Gate:
-    """Checks hosts, origins and keys, bounds bodies, counts and logs requests.
-
-    Parameters
-    ----------
-    app
-        The application behind it.
-    settings
-        Keys and limits.
-    metrics
-        What is counted.
-    """
+class RequestMiddleware:
+    """Checks hosts, origins and keys, bounds bodies, counts and logs requests."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self.app, self.settings, self.metrics = app, settings, metrics

@@ -20,7 +20,7 @@ from ccrank.server.state import state_of
 MAX_FIELDS = 50
 """Fields of a body; each unknown one makes an error."""
 MAX_DEPTH = 16
-"""Lists and objects inside each other; labels need 4."""
+"""Maximum nesting; labels need 4."""
 VALUES_PER_ITEM = 10
 """Values that a body may hold for each item of the largest list: the item, and labels of it."""
 BRACES = bytes.maketrans(b"{}", b"[]")
@@ -53,17 +53,7 @@ class BodyRoute(APIRoute):
 
 
 class ParsedRequest(Request):
-    """A request whose body was read and parsed.
-
-    Parameters
-    ----------
-    request
-        The request.
-    body
-        Its body.
-    content
-        The JSON of the body.
-    """
+    """A request whose body was read and parsed."""
 
     def __init__(self, request: Request, body: bytes, content: Any) -> None:
         super().__init__(request.scope, request.receive)
@@ -120,7 +110,7 @@ def _structure(body: bytes, most: int) -> bytes | None:
 
 
 def _depth_exceeds(structure: bytes, most: int) -> bool:
-    """Whether the lists of valid JSON stand in more than `most` levels."""
+    """Whether valid JSON is nested more than `most` levels deep."""
     brackets = structure.replace(b",", b"")
     for _ in range(most):
         brackets = brackets.replace(b"[]", b"")

@@ -101,9 +101,9 @@ def refusal_of(error: BaseException, log_items: bool) -> RequestError:
         log.error("a request failed", exc_info=error)
     else:
         where = traceback.extract_tb(error.__traceback__)[-1:]
-        place = f" at {where[0].filename}:{where[0].lineno}" if where else ""
+        location = f" at {where[0].filename}:{where[0].lineno}" if where else ""
         log.error(
-            "a request failed: %s%s (its message is shown with --log-items)", type(error).__name__, place
+            "a request failed: %s%s (its message is shown with --log-items)", type(error).__name__, location
         )
     return RequestError(500, "internal_error", "the server failed; its log says where")
 

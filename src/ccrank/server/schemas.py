@@ -21,26 +21,18 @@ Texts = Annotated[list[str], Field(fail_fast=True)]
 Value = str | int | float | bool | None
 
 
-class RankBody(BaseModel):
-    """What to rank, as `ccrank.rank` takes it."""
+class ListBody(BaseModel):
+    """A list with the words of a criterion, and what is known about its items."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     items: Annotated[Texts, Field(min_length=2, description="The texts to rank; equal ones are tied.")]
-    by: Annotated[
-        str | None, Field(min_length=1, description="The criterion: size, cheapest, least risky …")
-    ] = None
-    query: Annotated[
-        str | None,
-        Field(min_length=1, description="In place of a criterion: what documents are relevant to."),
-    ] = None
     poles: Annotated[
         Texts | None,
         Field(min_length=2, max_length=2, description="Words for the low and the high pole."),
     ] = None
     comparative: Annotated[str | None, Field(description="How the higher item compares: larger.")] = None
     category: Annotated[str | None, Field(description="What the items are: country.")] = None
-    context: Annotated[str | None, Field(description="A text that the items are about.")] = None
     labels: Annotated[
         dict[str, Any] | list[Any] | None,
         Field(
@@ -48,11 +40,24 @@ class RankBody(BaseModel):
             "highest first."
         ),
     ] = None
+    model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None
+
+
+class RankBody(ListBody):
+    """What to rank, as `ccrank.rank` takes it."""
+
+    by: Annotated[
+        str | None, Field(min_length=1, description="The criterion: size, cheapest, least risky …")
+    ] = None
+    query: Annotated[
+        str | None,
+        Field(min_length=1, description="In place of a criterion: what documents are relevant to."),
+    ] = None
+    context: Annotated[str | None, Field(description="A text that the items are about.")] = None
     method: Annotated[str | None, Field(description="See /v1/methods.")] = None
     options: Annotated[
         dict[str, Value] | None, BeforeValidator(_few), Field(description="The method's own options.")
     ] = None
-    model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None
 
 
 class StreamBody(RankBody):
@@ -67,6 +72,22 @@ class StreamBody(RankBody):
             description="In a stream: read the list in steps, with events `partial` that hold the scores so far."
         ),
     ] = False
+
+
+class QuestionBody(ListBody):
+    """A list with what is known about it so far. The server keeps no answers: every request has all of them."""
+
+    by: Annotated[str, Field(min_length=1, description="The criterion.")]
+    skipped: Annotated[Texts | None, Field(description="Items that should not be asked about again.")] = None
+
+
+class UnderstandBody(BaseModel):
+    """A criterion as it is being typed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    by: Annotated[str, Field(min_length=1, max_length=1000, description="The criterion.")]
+    category: Annotated[str | None, Field(max_length=1000, description="What the items are: country.")] = None
 
 
 class Document(BaseModel):
@@ -91,7 +112,7 @@ class RerankBody(BaseModel):
         list[str | Document],
         Field(fail_fast=True, min_length=1, description="Texts, or objects with a text."),
     ]
-    top_n: Annotated[int | None, Field(ge=1, description="Only the first so many results.")] = None
+    top_n: Annotated[int | None, Field(ge=1, description="Maximum number of results.")] = None
     return_documents: Annotated[bool, Field(description="Whether results repeat the documents.")] = False
 
 

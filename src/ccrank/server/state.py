@@ -40,6 +40,6 @@ class ServerState:
 
 def state_of(request: HTTPConnection) -> ServerState:
     """The state of the application that serves a request."""
-    found = request.app.state.server
-    assert isinstance(found, ServerState)
-    return found
+    state = request.app.state.server
+    assert isinstance(state, ServerState)
+    return state

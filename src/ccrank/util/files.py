@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ else:
 _UMASK = threading.Lock()
 _CELL_LIMIT = threading.RLock()
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
-_LONGEST_CELL = 2**31 - 1  # the largest number that every platform takes
+_MAX_CELL = 2**31 - 1  # the largest number that every platform takes
 
 Content = bytes | str | Iterable[str] | Callable[[Path], Any]
 
@@ -131,7 +131,7 @@ def _next_row(rows: Iterator[list[str]]) -> list[str] | None:
     threads do not restore it for each other.
     """
     with _CELL_LIMIT:
-        limit = csv.field_size_limit(_LONGEST_CELL)
+        limit = csv.field_size_limit(_MAX_CELL)
         try:
             return next(rows, None)
         finally:
@@ -164,6 +164,13 @@ def write_atomically(path: str | Path, content: Content, *, sync: bool = False) 
             partial.unlink(missing_ok=True)
     except OSError as error:
         raise CcrankError(f"cannot write {target}: {error.strerror or error}") from None
+
+
+def remember(note: Path, text: str) -> None:
+    """Write a note into the cache folder; a cache that cannot be written costs time, not correctness."""
+    with suppress(OSError, CcrankError):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(note, text)
 
 
 def _write(path: Path, content: bytes | str | Iterable[str]) -> None:

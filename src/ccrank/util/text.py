@@ -41,13 +41,12 @@ def encodable(text: str) -> str:
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint for an unknown name, with a space at its end; empty if no known name is similar.
 
-    Examples
-    --------
     >>> did_you_mean("scalradj", ["scalaradj", "reviews"])
     "did you mean 'scalaradj'? "
     """
-    close = get_close_matches(name.lower(), known, n=1)
-    return f"did you mean {close[0]!r}? " if close else ""
+    folded = {other.lower(): other for other in known}
+    close = get_close_matches(name.lower(), folded, n=1)
+    return f"did you mean {folded[close[0]]!r}? " if close else ""
 
 
 def p_text(value: float) -> str:

@@ -41,15 +41,11 @@ def z_scores(values: Any, axis: int = -1, rounding: float = ROUNDING) -> Any:
 
 
 def z_scores_of_mean(mean: np.ndarray) -> np.ndarray:
-    """Z-scores of a mean of Z-scores; 0 where these cancel up to rounding.
+    """Z-scores of a mean of Z-scores (N,); 0 where these cancel up to rounding.
 
     Of two items each Z-score is ±1, and means of as many of both signs are common. Their rounding errors, relative to
     which they vary, would otherwise decide the order.
 
-    Shapes: mean (N,).
-
-    Examples
-    --------
     >>> z_scores_of_mean(np.array([5e-17, -5e-17])).tolist()
     [0.0, 0.0]
     """

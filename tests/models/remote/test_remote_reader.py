@@ -14,9 +14,9 @@ from tiny import tiny_model, tiny_reader
 
 from ccrank.api import rank, rank_tasks
 from ccrank.errors import CcrankError, UnavailableError
-from ccrank.methods.registry import METHODS
+from ccrank.methods.registry import METHODS, methods_without_states
 from ccrank.models import Reader, ReaderLike, ReadingCache
-from ccrank.models.remote import RemoteReader, remote_reader
+from ccrank.models.remote import RemoteReader
 from ccrank.prompts import Prompt
 from ccrank.reader_options import ReaderOptions
 from ccrank.task import Criterion, Task
@@ -149,7 +149,7 @@ def test_methods_without_states_give_the_same_ranking(kind: str) -> None:
     """Every method listed as one that works gives the scores of the local model."""
     with serving(tiny_reader(), kind) as one:
         reader = opened(one)
-        for method in remote_reader.METHODS:
+        for method in methods_without_states():
             task = QUERY if method in ("query-likelihood", "first-stage") else TASK
             options = METHOD_OPTIONS.get(method, {})
             [found] = rank_tasks([task], reader, method, options=options)
@@ -170,7 +170,7 @@ def test_auto_works_where_it_reads_no_states(stand_in: StandIn) -> None:
 def test_methods_say_whether_they_read_states() -> None:
     """The registry agrees with the list of methods that servers can run; `auto` depends on the lists."""
     with_states = {name for name, method in METHODS.items() if method.reads_states([TASK], {})}
-    assert with_states == METHODS.keys() - set(remote_reader.METHODS)
+    assert with_states == METHODS.keys() - set(methods_without_states())
     context = Task(TASK.criterion, TASK.items, context="Russia is large.")
     auto = METHODS["auto"].reads_states
     assert not auto([QUERY] * 5, {})
@@ -184,7 +184,7 @@ def test_methods_say_whether_they_read_states() -> None:
 def test_methods_with_states_refuse_servers(stand_in: StandIn) -> None:
     """Every other method is refused with the methods that work."""
     reader = opened(stand_in)
-    for method in METHODS.keys() - {*remote_reader.METHODS, "probe"}:
+    for method in METHODS.keys() - {*methods_without_states(), "probe"}:
         with pytest.raises(
             CcrankError, match=r"no hidden states; use --method poles .*likelihood, prompt-pair"
         ):

@@ -20,11 +20,11 @@ from ccrank.cli.commands.bench import StudyFlags, study_of
 from ccrank.cli.options import TemplateFlags
 from ccrank.errors import CcrankError
 from ccrank.io.taskfiles import write_tasks
+from ccrank.methods.registry import methods_without_states
 from ccrank.models import Reader, ReadingCache
 from ccrank.models.remote import client as remote_client
 from ccrank.models.remote import is_remote, open_model
 from ccrank.models.remote.client import KEY_VARIABLE
-from ccrank.models.remote.remote_reader import METHODS
 from ccrank.study.experiment.runner import StudyWatcher, run_study
 from ccrank.study.experiment.study import Study
 from ccrank.study.results import load_environment, load_failures, load_results
@@ -106,7 +106,7 @@ def test_methods_with_states_are_refused_before_anything_is_read(
     expected = (
         rf"openai:{stand_in.url} is behind a server.* triplet:same-task, sup-ccs:same-task need them; .*"
     )
-    with pytest.raises(CcrankError, match=expected + ", ".join(METHODS)):
+    with pytest.raises(CcrankError, match=expected + ", ".join(methods_without_states())):
         run_study(study, tmp_path / "out")
     assert stand_in.asked == []
     assert not (tmp_path / "out").exists()

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ccrank.cli.options import AsJson, parse_pairs
-from ccrank.cli.screen import out, print_json, print_json_line, simple_table
+from ccrank.cli.screen import print_facts, print_json, print_json_line, print_table
 
 app = typer.Typer(help="Datasets of ranking tasks with gold orders.", no_args_is_help=True)
 cache_app = typer.Typer(
@@ -47,14 +47,14 @@ def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(rows)
         return
-    table = simple_table("name", "kind", "tasks", "items", "in the paper", "what", numbers=(2, 3))
+    cells = []
     for row in rows:
         here = (
             (str(row["tasks"]), f"{row['items']:.2f}") if row["tasks"] is not None else ("not available", "")
         )
         paper = f"{row['paper_tasks']} / {row['paper_items']:.2f}" if row["paper_tasks"] else "–"
-        table.add_row(row["name"], row["kind"], *here, paper, row["summary"])
-    out().print(table)
+        cells.append([row["name"], row["kind"], *here, paper, row["summary"]])
+    print_table(cells, "name", "kind", "tasks", "items", "in the paper", "what", numbers=(2, 3))
 
 
 @app.command("show")
@@ -96,11 +96,7 @@ def show_command(
     if as_json:
         print_json({**card, "tasks": [task.to_json() for task in loaded[:tasks]]})
         return
-    table = simple_table("", "")
-    table.show_header = False
-    for key, value in card.items():
-        table.add_row(key, str(value))
-    out().print(table)
+    print_facts({key: str(value) for key, value in card.items()})
     for task in loaded[:tasks]:
         if task.query is not None:
             relevant = sum(value > 0 for value in task.values or ())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccrank.cli.options import AsJson, LoadedModelName, Plugins, Revision, method_names, open_reader
-from ccrank.cli.screen import out, print_json, simple_table, unwrapped
+from ccrank.cli.screen import out, print_json, print_table, unwrapped
 from ccrank.errors import CcrankError
 from ccrank.reader_options import ReaderOptions
 
@@ -36,12 +36,11 @@ def methods_command(
     if as_json:
         print_json([method.to_json() for method in chosen])
         return
-    table = simple_table("method", "what it does", "family", "directed", "model calls")
-    for method in chosen:
-        table.add_row(
-            method.name, method.summary, method.family, "yes" if method.directed else "no", method.calls
-        )
-    out().print(table)
+    rows = [
+        (method.name, method.summary, method.family, "yes" if method.directed else "no", method.calls)
+        for method in chosen
+    ]
+    print_table(rows, "method", "what it does", "family", "directed", "model calls")
     if name:
         out().print("\n" + unwrapped(inspect.getdoc(chosen[0].run) or ""), highlight=False)
         options = chosen[0].options
@@ -81,22 +80,18 @@ def cost_command(
     if as_json:
         print_json(rows)
         return
-    title = f"{model}, {context_tokens} tokens of context" if context_tokens else f"{model}, no context"
-    table = simple_table(
-        "items", "method", "calls", "prompt tokens", "distinct tokens", "share", numbers=(0, 2, 3, 4, 5)
-    )
-    for row in rows:
-        table.add_row(
+    out().print(f"{model}, {f'{context_tokens} tokens of' if context_tokens else 'no'} context", style="bold")
+    cells = [
+        (
             str(row["items"]),
             row["method"],
-            f"{row['calls']:,}",
-            f"{row['prompt_tokens']:,}",
-            f"{row['distinct_tokens']:,}",
+            *(f"{row[name]:,}" for name in ("calls", "prompt_tokens", "distinct_tokens")),
             f"{row['share']:.1%}",
         )
-    console = out()
-    console.print(title, style="bold")
-    console.print(table)
+        for row in rows
+    ]
+    names = ("items", "method", "calls", "prompt tokens", "distinct tokens", "share")
+    print_table(cells, *names, numbers=(0, 2, 3, 4, 5))
 
 
 def check_context(context_tokens: int, window: int | None) -> None:

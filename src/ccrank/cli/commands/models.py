@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ccrank.cli.options import AllowPickle, AsJson, ReaderFlags, Revision, with_flags
-from ccrank.cli.screen import Column, fitted_table, out, print_json, simple_table, spinner
+from ccrank.cli.screen import Column, fitted_table, out, print_facts, print_json, print_table, spinner
 
 if TYPE_CHECKING:
     from ccrank.models import Reader
@@ -28,32 +28,32 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """List models by size: memory, licence, speed and τ where measured, and whether they are on this machine."""
-    from ccrank.models.load.catalog import SHOWN, hub_rungs, named_rungs
+    from ccrank.models.load.catalog import SHOWN, hub_models, named_models
     from ccrank.models.load.known_models import names_for_several
 
-    rungs = hub_rungs() if hub else named_rungs()
+    entries = hub_models() if hub else named_models()
     if as_json:
         print_json(
             [
                 {
-                    "name": rung.name,
-                    "what": rung.what,
-                    "form": rung.form,
-                    "parameters": rung.parameters,
-                    "memory": {precision: rung.memory(precision) for precision in SHOWN},
-                    "context": rung.context,
-                    "licence": rung.licence,
-                    "gated": rung.gated,
-                    "hub": rung.hub or None,
-                    "precision": rung.precision or None,
-                    "default": rung.default,
-                    "language_model_head": rung.head,
-                    "speed": rung.speed,
-                    "tau": dict(rung.tau),
-                    "mean_tau": rung.mean_tau,
-                    "local": rung.local,
+                    "name": entry.name,
+                    "what": entry.what,
+                    "form": entry.form,
+                    "parameters": entry.parameters,
+                    "memory": {precision: entry.memory(precision) for precision in SHOWN},
+                    "context": entry.context,
+                    "licence": entry.licence,
+                    "gated": entry.gated,
+                    "hub": entry.hub or None,
+                    "precision": entry.precision or None,
+                    "default": entry.default,
+                    "language_model_head": entry.head,
+                    "speed": entry.speed,
+                    "tau": dict(entry.tau),
+                    "mean_tau": entry.mean_tau,
+                    "local": entry.local,
                 }
-                for rung in rungs
+                for entry in entries
             ]
         )
         return
@@ -69,21 +69,21 @@ def list_command(
     ]
     rows = [
         [
-            rung.name,
-            _count(rung.parameters),
-            *(f"{rung.memory(precision) / 2**30:.2f}" for precision in SHOWN),
-            rung.licence,
-            f"{rung.speed['tokens_per_second']:,.0f}" if rung.speed else "",
-            "" if rung.mean_tau is None else f"{rung.mean_tau:+.2f}",
-            "yes" if rung.local else "",
-            rung.what,
+            entry.name,
+            _count(entry.parameters),
+            *(f"{entry.memory(precision) / 2**30:.2f}" for precision in SHOWN),
+            entry.licence,
+            f"{entry.speed['tokens_per_second']:,.0f}" if entry.speed else "",
+            "" if entry.mean_tau is None else f"{entry.mean_tau:+.2f}",
+            "yes" if entry.local else "",
+            entry.what,
         ]
-        for rung in rungs
+        for entry in entries
     ]
     table, _ = fitted_table(columns, rows)
     out().print(table)
     if not hub:
-        default = next((f"{rung.name}, which is here" for rung in rungs if rung.default), "")
+        default = next((f"{entry.name}, which is here" for entry in entries if entry.default), "")
         fetched = " or else ".join(names_for_several()["default"])
         typer.echo(f"\ndefault stands for {default or f'{fetched}, the first that can be fetched'}.")
     typer.echo("\nGiB of the weights at each precision. --json has all columns; --hub lists more models.")
@@ -130,20 +130,19 @@ def check_command(
 def _show_verdict(name: str, verdict: Verdict, speed: Mapping[str, Any]) -> None:
     out().print(f"{name}: {verdict.message}")
     if verdict.sentences:
-        table = simple_table("language", "bits/character", "shuffled", "sentence")
-        for one in verdict.sentences:
-            table.add_row(
-                one.language,
-                f"{one.bits:.2f}",
-                f"{one.shuffled_bits:.2f}",
-                one.text.replace(" |", "").replace("|", ""),
+        rows = [
+            (
+                sentence.language,
+                f"{sentence.bits:.2f}",
+                f"{sentence.shuffled_bits:.2f}",
+                sentence.text.replace(" |", "").replace("|", ""),
             )
-        out().print(table)
+            for sentence in verdict.sentences
+        ]
+        print_table(rows, "language", "bits/character", "shuffled", "sentence")
     if verdict.gaps:
-        table = simple_table("language", "nats over other words", "sentence")
-        for gap in verdict.gaps:
-            table.add_row(gap.language, f"{gap.margin:+.1f}", gap.text)
-        out().print(table)
+        gaps = [(gap.language, f"{gap.margin:+.1f}", gap.text) for gap in verdict.gaps]
+        print_table(gaps, "language", "nats over other words", "sentence")
     facts = {
         "bits of sentences, of shuffled words": verdict.order,
         "bits of words read again, of new ones": verdict.copying,
@@ -199,7 +198,13 @@ def info_command(
         from ccrank.reader_options import ReaderOptions
 
         reader = open_model(name, ReaderOptions(allow_pickle=allow_pickle, revision=revision), say=say)
-    _show(reader.about() if reader.behind_server else _about(reader), as_json)
+        if reader.behind_server:
+            from ccrank.methods.registry import methods_without_states
+
+            facts = {**reader.about(), "methods": ", ".join(methods_without_states())}
+        else:
+            facts = _about(reader)
+    _show(facts, as_json)
 
 
 def _about(reader: Reader) -> dict[str, Any]:
@@ -227,25 +232,19 @@ def _about(reader: Reader) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> str:
-    """A table of facts is shown on one line."""
-    return (
-        ", ".join(f"{key} {one}" for key, one in value.items()) if isinstance(value, Mapping) else str(value)
-    )
-
-
 def _show(facts: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(facts)
         return
-    table = simple_table("", "")
+    shown = {}
     for key, value in facts.items():
         inner = (
-            {f"{key} {name}": one for name, one in value.items()}
+            {f"{key} {name}": entry for name, entry in value.items()}
             if isinstance(value, Mapping)
             else {key: value}
         )
-        for name, one in inner.items():
-            table.add_row(name.replace("_", " "), f"{one:,}" if type(one) is int else _plain(one))
-    table.show_header = False
-    out().print(table)
+        for name, entry in inner.items():
+            if isinstance(entry, Mapping):
+                entry = ", ".join(f"{part} {text}" for part, text in entry.items())
+            shown[name.replace("_", " ")] = f"{entry:,}" if type(entry) is int else str(entry)
+    print_facts(shown)

@@ -113,9 +113,8 @@ def serve_command(
     with spinner("starting") as say:
         with needs_extra("server", "ccrank serve"):
             from ccrank.server.app import create_app
-            from ccrank.server.logs import Throttle
             from ccrank.server.middleware import allowed_hosts
-            from ccrank.server.run import serve
+            from ccrank.server.run import Throttle, serve
             from ccrank.server.settings import ServerSettings
             from ccrank.server.work.open_models import open_readers
         settings = ServerSettings(

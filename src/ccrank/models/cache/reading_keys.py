@@ -80,7 +80,7 @@ def _listed(tokens: np.ndarray) -> str:
 
 
 def _spelled(inputs: Inputs, sequence: int) -> str:
-    """An input as written in a key: its tokens; of an encoder-decoder model those of both sides."""
+    """An input as written in a key: its tokens, for an encoder-decoder model on both sides."""
     tokens = tuple(inputs.tokens[sequence].tolist())
     if inputs.sources is None or inputs.source_of is None:
         return repr(tokens)
@@ -103,15 +103,15 @@ def vectors_of(
     for index, (group, asked, normaliser, states) in enumerate(
         zip(keys, points.asked.tolist(), points.normaliser.tolist(), points.states.tolist(), strict=True)
     ):
-        place = 0
+        column = 0
         if asked >= 0:
             entries[group[0]] = output.logits[starts[index] : starts[index + 1]]
-            place = 1
+            column = 1
         if normaliser:
-            entries[group[place]] = output.normalisers[index : index + 1]
-            place += 1
+            entries[group[column]] = output.normalisers[index : index + 1]
+            column += 1
         if states and output.states is not None:
-            entries.update(zip(group[place:], output.states[output.state_row[index]], strict=True))
+            entries.update(zip(group[column:], output.states[output.state_row[index]], strict=True))
     return entries
 
 
@@ -122,7 +122,7 @@ def merged(
     missing: np.ndarray,
     read: EngineOutput,
 ) -> EngineOutput:
-    """The outputs of all points: those of `missing` from `read`, the others from the cache's vectors."""
+    """The outputs of all points: from `read` where they were missing, else from the cache."""
     output = EngineOutput.empty(points)
     output.computed = read.computed
     output.store_part(missing, points.states[missing], read)

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from ccrank.errors import CcrankError
 from ccrank.util.files import cache_folder
 
 log = logging.getLogger(__name__)
+Result = TypeVar("Result")
 
 DEFAULT_LIMIT = 4 << 30
 _STALE_AFTER = 3600
@@ -54,7 +56,7 @@ class ReadingCache:
     def get(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
         """The stored, undamaged vectors of `keys`."""
         wanted = list(dict.fromkeys(keys))
-        found: dict[bytes, np.ndarray] = {}
+        vectors: dict[bytes, np.ndarray] = {}
         damaged: list[bytes] = []
         renew: list[bytes] = []
         now = int(time.time())
@@ -70,7 +72,7 @@ class ReadingCache:
                     if not typed or _checksum(key, value) != checksum or len(value) % 4:
                         damaged.append(key)
                         continue
-                    found[key] = np.frombuffer(value, dtype=np.float32)
+                    vectors[key] = np.frombuffer(value, dtype=np.float32)
                     if now - used > _STALE_AFTER:
                         renew.append(key)
             if renew or damaged:
@@ -83,7 +85,7 @@ class ReadingCache:
         self._with_database(read)
         if damaged:
             log.warning("%d damaged readings in %s will be recomputed", len(damaged), self.path)
-        return found
+        return vectors
 
     def put(self, entries: Mapping[bytes, np.ndarray]) -> None:
         """Store vectors; an existing entry with the same key is replaced."""
@@ -103,14 +105,12 @@ class ReadingCache:
 
     def info(self) -> CacheInfo:
         """The cache's location, size and limit."""
-        counts = [0]
 
-        def count(connection: sqlite3.Connection) -> None:
-            counts[0] = connection.execute("SELECT count(*) FROM readings").fetchone()[0]
+        def count(connection: sqlite3.Connection) -> int:
+            return int(connection.execute("SELECT count(*) FROM readings").fetchone()[0])
 
-        if self.path.exists():
-            self._with_database(count)
-        return CacheInfo(self.path, counts[0], self._size(), self.limit)
+        entries = self._with_database(count) if self.path.exists() else 0
+        return CacheInfo(self.path, entries or 0, self._size(), self.limit)
 
     def clear(self) -> int:
         """Delete all entries; returns the number of bytes freed."""
@@ -164,28 +164,29 @@ class ReadingCache:
                 # `execute` would stop after one step and free a single page; a script runs to completion.
         connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
 
-    def _with_database(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        """Run `work(connection)`; a file that is not a valid database is moved aside and recreated, once."""
+    def _with_database(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
+        """The result of `work(connection)`, None without a usable cache; a file that is not a valid database is
+        replaced, once."""
         if self._off:
-            return
+            return None
         with self._lock:
             for attempt in (1, 2):
                 try:
-                    work(self._open())
-                    return
-                    # The error message of a damaged schema may itself fail to decode.
+                    return work(self._open())
+                # The error message of a damaged schema may itself fail to decode.
                 except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                     if attempt == 2 or _environment_error(error):
                         self._disable(error)
-                        return
+                        return None
                     try:
                         self._start_new_file(error)
                     except OSError as failure:
                         self._disable(failure)
-                        return
+                        return None
                 except OSError as error:
                     self._disable(error)
-                    return
+                    return None
+        return None
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:

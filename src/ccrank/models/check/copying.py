@@ -68,9 +68,9 @@ def distant_copying(reader: Reader, words: str, first: float) -> tuple[float | N
     best, bits = 1.0, math.inf
     for factor in LARGER_BASES:
         with scaled_base(model, factor):
-            found = list_bits(apart, words, (2,))[0] / first
-        if found < bits:
-            best, bits = factor, found
+            copied = list_bits(apart, words, (2,))[0] / first
+        if copied < bits:
+            best, bits = factor, copied
         if bits <= CLEAR_DISTANT:
             break
     if not bits < BASE_HELPS * distant:

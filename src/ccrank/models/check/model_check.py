@@ -215,7 +215,7 @@ def _check_clozes(reader: Reader) -> Verdict:
             break
     if problem is not None and not read:
         raise problem
-    language, gaps = max(read, key=lambda one: _share_right(one[1]) - _least_clozes(one[0]))
+    language, gaps = max(read, key=lambda entry: _share_right(entry[1]) - _least_clozes(entry[0]))
     right, least = _share_right(gaps), _least_clozes(language)
     reasons = []
     if not all(math.isfinite(gap.margin) for gap in gaps):
@@ -310,11 +310,11 @@ def _sentences(reader: Reader, language: str, *, shuffled: bool = True) -> list[
         SentenceCheck(
             language,
             text,
-            float(bits[place, 0]) / len(rest),
-            float(bits[place, -1]) / len(rest),
-            int(readings.answer_tokens[place, 0]),
+            float(bits[index, 0]) / len(rest),
+            float(bits[index, -1]) / len(rest),
+            int(readings.answer_tokens[index, 0]),
         )
-        for place, (text, (_, rest)) in enumerate(zip(_texts()[language]["sentences"], texts, strict=True))
+        for index, (text, (_, rest)) in enumerate(zip(_texts()[language]["sentences"], texts, strict=True))
     ]
 
 
@@ -326,18 +326,18 @@ def _clozes(reader: Reader, language: str) -> list[ClozeCheck]:
     logits = reader.read(prompts, [answer for _, answer in rows], log_probabilities=True).logits
     assert logits is not None
     gains = logits - logits.mean(0)  # gaps × words
-    own = gains.diagonal()
+    gains_of_own = gains.diagonal()
     others = np.where(np.eye(len(rows), dtype=bool), -np.inf, gains).max(1)
     return [
         ClozeCheck(language, f"{before}{blank}{answer}", float(margin))
-        for (before, answer), margin in zip(rows, own - others, strict=True)
+        for (before, answer), margin in zip(rows, gains_of_own - others, strict=True)
     ]
 
 
 def in_random_order(text: str) -> str:
     """The words of a text (pairs of characters, if it has no blanks) in another order, always the same one."""
     joint = "" if _unspaced(text) else " "
-    words = text.split(" ") if joint else [text[place : place + 2] for place in range(0, len(text), 2)]
+    words = text.split(" ") if joint else [text[start : start + 2] for start in range(0, len(text), 2)]
     order = list(words)
     generator = random.Random(0)
     while order == words:
@@ -388,8 +388,8 @@ def figures_of(loaded: LoadedModel) -> Mapping[str, Any] | None:
 
 def _difference(figures: Mapping[str, Any], sentences: Sequence[SentenceCheck]) -> float:
     """The largest relative difference of the bits of a sentence from what is stored."""
-    found = np.array([[sentence.bits, sentence.shuffled_bits] for sentence in sentences])
-    return float(np.max(np.abs(found.T / np.array([figures["bits"], figures["shuffled_bits"]]) - 1)))
+    measured = np.array([[sentence.bits, sentence.shuffled_bits] for sentence in sentences])
+    return float(np.max(np.abs(measured.T / np.array([figures["bits"], figures["shuffled_bits"]]) - 1)))
 
 
 @cache

@@ -20,7 +20,7 @@ from ccrank.errors import CcrankError, ModelWarning
 from ccrank.models.check.model_check import ClozeCheck, SentenceCheck, Verdict, check_model, figures_of
 from ccrank.models.load.known_models import StatusCallback
 from ccrank.models.load.weights import remembered_sha256
-from ccrank.util.files import cache_folder, write_atomically
+from ccrank.util.files import cache_folder, remember
 
 if TYPE_CHECKING:
     from ccrank.models.reader import Reader
@@ -58,14 +58,10 @@ def verdict_of(reader: Reader, *, again: bool = False, say: StatusCallback = lam
     if stored is not None:
         return stored
     say(f"checking {reader.name} (once)")
-    found = check_model(reader)
-    verdict = Verdict(**{**found.__dict__, "made_with": made_with})
+    checked = check_model(reader)
+    verdict = Verdict(**{**checked.__dict__, "made_with": made_with})
     if reader.loaded.folder is not None:
-        try:
-            note.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(note, json.dumps(asdict(verdict), ensure_ascii=False, indent=1))
-        except (OSError, CcrankError):
-            pass  # a read-only cache costs time, not correctness
+        remember(note, json.dumps(asdict(verdict), ensure_ascii=False, indent=1))
     return verdict
 
 

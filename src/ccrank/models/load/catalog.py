@@ -6,17 +6,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ccrank.models.capacity import available_memory, known_speed
 from ccrank.models.load.known_models import KnownModel, choices_of, known_models
 from ccrank.models.load.loading import families
 from ccrank.models.load.transformers_settings import choose_device, choose_dtype
 from ccrank.reader_options import ReaderOptions
-
-if TYPE_CHECKING:
-    pass
-
 
 AUTO = "auto"
 BYTES = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5}
@@ -26,8 +22,8 @@ ROOM = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Rung(KnownModel):
-    """A model on the ladder; its name is what `--model` takes."""
+class CatalogEntry(KnownModel):
+    """A model of the catalog; its name is what `--model` takes."""
 
     form: str = "causal"
     local: bool = False
@@ -47,11 +43,11 @@ class Rung(KnownModel):
         return int(self.parameters * BYTES[precision])
 
 
-def named_rungs() -> list[Rung]:
+def named_models() -> list[CatalogEntry]:
     """The models with short names, the smallest first."""
     default = default_model()
-    rungs = [
-        Rung(
+    entries = [
+        CatalogEntry(
             **{field.name: getattr(model, field.name) for field in fields(model)},
             form="causal" if model.head else "masked",
             local=is_local(model),
@@ -60,13 +56,13 @@ def named_rungs() -> list[Rung]:
         )
         for model in known_models().values()
     ]
-    return sorted(rungs, key=lambda rung: rung.parameters)
+    return sorted(entries, key=lambda entry: entry.parameters)
 
 
-def hub_rungs() -> list[Rung]:
+def hub_models() -> list[CatalogEntry]:
     """The ids on the hub of the families that are tested, the smallest first."""
-    rungs = [
-        Rung(
+    entries = [
+        CatalogEntry(
             entry["id"],
             "; ".join(text for text in (family.get("quirk"), entry.get("note"), gate) if text),
             entry["licence"],
@@ -83,7 +79,7 @@ def hub_rungs() -> list[Rung]:
         for entry in family.get("hub", ())
         for gate in ["gated on the hub" if entry.get("gated") else ""]
     ]
-    return sorted(rungs, key=lambda rung: rung.parameters)
+    return sorted(entries, key=lambda entry: entry.parameters)
 
 
 def best_model(options: ReaderOptions | None = None) -> tuple[str, str]:
@@ -97,15 +93,17 @@ def best_model(options: ReaderOptions | None = None) -> tuple[str, str]:
     if precision not in BYTES:
         precision = str(choose_dtype(chosen.dtype, device)).removeprefix("torch.")
     room = available_memory(device)
-    hub = {rung.hub for rung in named_rungs() if rung.local}
-    rungs = [*named_rungs(), *(rung for rung in hub_rungs() if rung.hub not in hub)]
-    here = [rung for rung in rungs if rung.local and rung.head and rung.form == "causal"]
-    fitting = [rung for rung in here if ROOM * rung.memory(precision) <= room]
+    hub = {entry.hub for entry in named_models() if entry.local}
+    entries = [*named_models(), *(entry for entry in hub_models() if entry.hub not in hub)]
+    here = [entry for entry in entries if entry.local and entry.head and entry.form == "causal"]
+    fitting = [entry for entry in here if ROOM * entry.memory(precision) <= room]
     stated = f"{_gigabytes(room)} free, {precision}"
     if not fitting:
         reason = "no model on disk fits" if here else "no model is on disk"
         return "default", f"auto: default, because {reason} ({stated})"
-    best = max(fitting, key=lambda rung: (rung.mean_tau is not None, rung.mean_tau or 0.0, rung.parameters))
+    best = max(
+        fitting, key=lambda entry: (entry.mean_tau is not None, entry.mean_tau or 0.0, entry.parameters)
+    )
     others = f"of {len(fitting)} on disk that fit" if len(fitting) > 1 else "the only one on disk that fits"
     if best.mean_tau is None:
         reason = f"the largest {others}" if len(fitting) > 1 else others

@@ -1,4 +1,4 @@
-"""Rendering a model's chat template, which is a program by whoever made the model, in a process of its own.
+"""Rendering a model's chat template, a program by the model's author, in a separate process.
 
 The sandbox of `transformers` keeps a template away from files, but lets it loop for days and fill the memory. Here the
 system ends the process that renders it when it has used its share of either.

@@ -24,6 +24,7 @@ from ccrank.models.load.weights import CONVERTED_BY, remembered_sha256
 def convert_gguf(path: Path, into: Path, say: StatusCallback) -> None:
     """Convert a GGUF file once to a folder of float32 safetensors with its tokenizer, which loads much faster."""
     import torch
+    from gguf import GGUFReader
     from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -50,7 +51,8 @@ def convert_gguf(path: Path, into: Path, say: StatusCallback) -> None:
                 "if the file is incomplete, download it again"
             ) from None
     tokenizer.save_pretrained(into)
-    fields = _gguf_fields(path)
+    stored = GGUFReader(path)
+    fields: Mapping[str, Any] = stored.fields
     verify_tokenizer(fields, into)
     config = model.config.to_dict()
     # Keys that depend on the machine or the date are removed: the same weights must have the same identity everywhere.
@@ -70,27 +72,19 @@ def convert_gguf(path: Path, into: Path, say: StatusCallback) -> None:
     made_from = {
         "file": path.name,
         "sha256": remembered_sha256(path.resolve()),
-        "precision": _gguf_precision(path),
+        "precision": _gguf_precision(stored),
     }
     note = {"converted_by": versions, "made_from": made_from}
     (into / CONVERTED_BY).write_text(json.dumps(note, indent=1))
     (into / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True, default=str))
 
 
-def _gguf_fields(path: Path) -> Mapping[str, Any]:
-    from gguf import GGUFReader
+def _gguf_precision(reader: Any) -> str:
+    """The quantization type that the file states, such as Q4_K_M, or else the type of most weights."""
+    from gguf import LlamaFileType
 
-    fields: Mapping[str, Any] = GGUFReader(path).fields
-    return fields
-
-
-def _gguf_precision(path: Path) -> str:
-    """The type of the file as it states it, such as Q4_K_M, or else that of most of its weights."""
-    from gguf import GGUFReader, LlamaFileType
-
-    reader = GGUFReader(path)
     stated = reader.fields.get("general.file_type")
-    if stated is not None and stated.contents() in {one.value for one in LlamaFileType}:
+    if stated is not None and stated.contents() in {kind.value for kind in LlamaFileType}:
         return str(LlamaFileType(stated.contents()).name).removeprefix("MOSTLY_")
     counts: Counter[str] = Counter()
     for tensor in reader.tensors:
@@ -171,14 +165,14 @@ def merged(text: str, ranks: Mapping[str, int]) -> list[str]:
     pieces = list(text)
     while True:
         pairs = [
-            (ranks[left + right], place)
-            for place, (left, right) in enumerate(pairwise(pieces))
+            (ranks[left + right], index)
+            for index, (left, right) in enumerate(pairwise(pieces))
             if left + right in ranks
         ]
         if not pairs:
             return pieces
-        _, place = min(pairs)
-        pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+        _, index = min(pairs)
+        pieces[index : index + 2] = [pieces[index] + pieces[index + 1]]
 
 
 def _agrees(folder: Path, ranks: Mapping[str, int]) -> bool:

@@ -44,7 +44,7 @@ BESIDE_WEIGHTS = 64 << 20
 def on_disk(name: str) -> Path | None:
     """The folder of a model that is stored here; None if it must be downloaded or converted first.
 
-    A name that can be no model raises an error. Nothing is downloaded.
+    A name that cannot be a model raises an error. Nothing is downloaded.
     """
     if choices := choices_of(name):
         stored = [
@@ -237,7 +237,7 @@ def _from_hub(
         raise CcrankError(f"{wanted} is not available from the hub: {reason}") from None
     except (OSError, broken_connection) as error:
         raise CcrankError(f"{wanted} is not available from the hub: {error}") from None
-    # Another commit has other weights than those that the short name stands for.
+    # The short name means one commit; others have other weights.
     listed = known if known is not None and known.revision in ("", folder.name) else None
     _verify_snapshot(folder, listed)
     return FoundModel(listed.name if listed else repo, folder, "hub", repo, folder.name, known=listed)
@@ -251,9 +251,9 @@ def _verify_snapshot(folder: Path, known: KnownModel | None) -> None:
         stated = {file.name} if file.parent.name == "blobs" and SHA256.fullmatch(file.name) else set()
         if known is not None and known.sha256 and path.name == known.file:
             stated.add(known.sha256)
-        if stated and stated != {found := remembered_sha256(file)}:
+        if stated and stated != {digest := remembered_sha256(file)}:
             raise CcrankError(
-                f"{path} has sha256 {found}, not {min(stated - {found})}: the download is damaged or was replaced; "
+                f"{path} has sha256 {digest}, not {min(stated - {digest})}: the download is damaged or was replaced; "
                 f"delete the folder {folder.parent.parent}"
             )
 

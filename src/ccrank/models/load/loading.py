@@ -65,8 +65,8 @@ class LoadedModel:
         if self.form != "causal" or token is None:
             return ()
         declared = getattr(self.model.config, "ccrank_bos", None)
-        own = self.tokenizer("x", add_special_tokens=True)["input_ids"][:1] == [token]
-        return (token,) if own or declared or self.family.get("bos") else ()
+        adds_it = self.tokenizer("x", add_special_tokens=True)["input_ids"][:1] == [token]
+        return (token,) if adds_it or declared or self.family.get("bos") else ()
 
     @property
     def window(self) -> int | None:

@@ -74,13 +74,13 @@ def quantization(kind: str, device: torch.device, dtype: torch.dtype) -> tuple[A
     if kind == "no":
         return None, ""
     usable = ON_CUDA if device.type == "cuda" else tuple(PACKAGES)
-    found = next((name for name in usable if _installed(name)), None)
-    if found is None:
+    package = next((name for name in usable if _installed(name)), None)
+    if package is None:
         names = " or ".join(PACKAGES[name] for name in usable)
         raise CcrankError(
             f"--quantize {kind} on {device.type} needs the package {names}: pip install {PACKAGES[usable[0]]}"
         )
-    return _configuration(found, kind, device, dtype), f"{kind}-{PACKAGES[found]}"
+    return _configuration(package, kind, device, dtype), f"{kind}-{PACKAGES[package]}"
 
 
 def _installed(module: str) -> bool:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from ccrank.errors import CcrankError
 from ccrank.models.load.known_models import FoundModel
-from ccrank.util.files import cache_folder, write_atomically
+from ccrank.util.files import cache_folder, remember
 
 PRECISIONS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """How safetensors names them, and how everyone else does."""
@@ -143,9 +143,9 @@ def check_sha256(path: Path, expected: str) -> None:
     """Raise an error if a file is missing or its SHA-256 differs."""
     if not path.is_file():
         raise CcrankError(f"{path.name} is missing from the download")
-    if (found := file_sha256(path)) != expected:
+    if (digest := file_sha256(path)) != expected:
         raise CcrankError(
-            f"{path.name} has sha256 {found}, not {expected}: the download is damaged or was replaced"
+            f"{path.name} has sha256 {digest}, not {expected}: the download is damaged or was replaced"
         )
 
 
@@ -172,10 +172,6 @@ def remembered_sha256(path: Path) -> str:
             return known
     except OSError:
         pass
-    found = file_sha256(path)
-    try:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(note, found)
-    except (OSError, CcrankError):
-        pass  # a read-only cache costs time, not correctness
-    return found
+    digest = file_sha256(path)
+    remember(note, digest)
+    return digest

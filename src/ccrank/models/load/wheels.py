@@ -77,9 +77,9 @@ def _copy(archive: zipfile.ZipFile, name: str, target: IO[bytes], most: int) -> 
 
 
 def _member(archive: zipfile.ZipFile, pattern: str) -> str:
-    found = fnmatch.filter(archive.namelist(), pattern)
-    if len(found) != 1:
+    names = fnmatch.filter(archive.namelist(), pattern)
+    if len(names) != 1:
         raise CcrankError(
-            f"{archive.filename} contains {len(found)} files that match {pattern}, expected one"
+            f"{archive.filename} contains {len(names)} files that match {pattern}, expected one"
         )
-    return found[0]
+    return names[0]

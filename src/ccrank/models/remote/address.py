@@ -54,13 +54,13 @@ class Address:
                 f"scheme {parts.scheme!r} and the host {host!r}"
             )
         where = f"[{host}]" if ":" in host else host
-        place = where if port is None else f"{where}:{port}"
+        authority = where if port is None else f"{where}:{port}"
         credentials = ""
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             credentials = f"Basic {b64encode(pair.encode()).decode()}"
         return cls(
-            f"{parts.scheme}://{place}{parts.path.rstrip('/') or '/v1'}",
+            f"{parts.scheme}://{authority}{parts.path.rstrip('/') or '/v1'}",
             parts.fragment or None,
             parts.query,
             credentials,
@@ -93,10 +93,10 @@ def check_options(models: Sequence[str], options: ReaderOptions) -> None:
     """
     remote = [shown_name(model) for model in models if is_remote(model)]
     others = len(remote) < len(models)
-    for one in fields(ReaderOptions) if remote else ():
-        value = getattr(options, one.name)
-        if value != one.default and (one.name in IN_PROMPTS or not others):
+    for option in fields(ReaderOptions) if remote else ():
+        value = getattr(options, option.name)
+        if value != option.default and (option.name in IN_PROMPTS or not others):
             raise CcrankError(
-                f"--{one.name.replace('_', '-')} ({one.name}={value!r}) is for models that ccrank loads itself, and "
-                f"{remote[0]} is behind a server: remove it"
+                f"--{option.name.replace('_', '-')} ({option.name}={value!r}) is for models that ccrank loads itself, "
+                f"and {remote[0]} is behind a server: remove it"
             )

@@ -94,9 +94,9 @@ class _Request(urllib.request.Request):
     given_up = False
     connection: socket.socket | None = None
 
-    def connected(self, found: socket.socket) -> None:
+    def connected(self, sock: socket.socket) -> None:
         """Remember the connection."""
-        self.connection = found
+        self.connection = sock
         if self.given_up:
             self.give_up()
 
@@ -114,15 +114,15 @@ class _Connecting(urllib.request.AbstractHTTPHandler):
 
     def do_open(self, http_class: Any, req: Any, **http_conn_args: Any) -> Any:
         def connection(*arguments: Any, **more: Any) -> Any:
-            found = http_class(*arguments, **more)
-            connect = found.connect
+            http = http_class(*arguments, **more)
+            connect = http.connect
 
             def connected() -> None:
                 connect()
-                req.connected(found.sock)
+                req.connected(http.sock)
 
-            found.connect = connected
-            return found
+            http.connect = connected
+            return http
 
         return super().do_open(connection, req, **http_conn_args)
 
@@ -196,15 +196,15 @@ class Client:
         def run() -> None:
             while not stopped.is_set():
                 try:
-                    place, job = todo.get_nowait()
+                    index, job = todo.get_nowait()
                 except queue.Empty:
                     return
                 try:
                     with checked_by(stop):
-                        done.put((place, work(job)))
+                        done.put((index, work(job)))
                 except BaseException as error:
                     # First, since others fail as soon as they are stopped: the error that counts is this one.
-                    done.put((place, error))
+                    done.put((index, error))
                     stopped.set()
 
         # Nobody waits for these threads, so that an interrupted command ends at once, whatever the server does.
@@ -212,10 +212,10 @@ class Client:
             threading.Thread(target=run, name=f"ccrank-request-{number}", daemon=True).start()
         try:
             for _ in jobs:
-                place, result = _awaited(done)
+                index, result = _awaited(done)
                 if isinstance(result, BaseException):
                     raise result
-                yield place, result
+                yield index, result
         finally:
             stopped.set()
 
@@ -238,9 +238,9 @@ class Client:
                 check()
             attempt += 1
             try:
-                found = json.loads(self._answer(_Request(sent_to, data, self._headers()), most))
+                value = json.loads(self._answer(_Request(sent_to, data, self._headers()), most))
                 self._found = True
-                return found
+                return value
             except urllib.error.HTTPError as error:
                 self._found = True
                 problem = f"answered {error.code}{self._reason(error)}"
@@ -253,9 +253,7 @@ class Client:
             except (ValueError, RecursionError) as error:
                 self._found = True
                 deep = isinstance(error, RecursionError)
-                problem = (
-                    f"answered with {'JSON that is nested too deep' if deep else 'something that is no JSON'}"
-                )
+                problem = f"answered with {'JSON that is nested too deep' if deep else 'something that is not JSON'}"
             except LOST as error:
                 cause = error.reason if isinstance(error, urllib.error.URLError) else error
                 problem = f"gave no answer ({one_line(self.hidden(str(cause) or type(cause).__name__), 120)})"
@@ -297,29 +295,29 @@ class Client:
 
         threading.Thread(target=run, name="ccrank-attempt", daemon=True).start()
         try:
-            found = _awaited(done, self.timeout)
+            result = _awaited(done, self.timeout)
         finally:
             request.give_up()
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        if isinstance(result, BaseException):
+            raise result
+        return result
 
     def _headers(self) -> dict[str, str]:
-        found = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "ccrank"}
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "ccrank"}
         if self.address.credentials:
-            found["Authorization"] = self.address.credentials
+            headers["Authorization"] = self.address.credentials
         elif self._key:
-            found["Authorization"] = f"Bearer {self._key}"
-        return found
+            headers["Authorization"] = f"Bearer {self._key}"
+        return headers
 
     def _reason(self, error: urllib.error.HTTPError) -> str:
         """What the body of an error says, as an addition to its status."""
         try:
             body = json.loads(error.body)  # type: ignore[attr-defined]
-            found = body.get("error", body) if isinstance(body, dict) else body
-            if isinstance(found, dict):
-                found = found.get("message") or found.get("detail") or found
-            return f": {one_line(self.hidden(str(found)), 300)}"
+            reason = body.get("error", body) if isinstance(body, dict) else body
+            if isinstance(reason, dict):
+                reason = reason.get("message") or reason.get("detail") or reason
+            return f": {one_line(self.hidden(str(reason)), 300)}"
         except (ValueError, RecursionError):
             return ""
 
@@ -374,7 +372,9 @@ def _whole(reply: Any, most: int) -> bytes:
     body: bytes = reply.read(most + 1)
     length = reply.headers.get("Content-Length")
     if len(body) > most:
-        raise BadAnswerError(f"the server's answer has more than {most:,} bytes; it is no answer to ccrank")
+        raise BadAnswerError(
+            f"the server's answer has more than {most:,} bytes; this is not an answer of the API"
+        )
     if length is not None and len(body) < int(length):
         raise http.client.IncompleteRead(body, int(length) - len(body))
     return body

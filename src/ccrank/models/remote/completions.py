@@ -1,7 +1,6 @@
 """What servers answer, in one form: models, tokens, and tokens with log-probabilities.
 
-Nothing that a server says is trusted: every number and every shape that ccrank uses is checked here. The rest is not
-looked at.
+Servers are not trusted: every number and shape that ccrank uses is checked here. The rest is ignored.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def models(reply: Any) -> list[dict[str, Any]]:
 
 
 def token_pieces(reply: Any) -> list[tuple[int, str | list[Any] | None]]:
-    """The tokens of a text, each with its own text, or its bytes if they are no text, where the server gives them."""
+    """The tokens of a text, each with its text (or bytes that are not valid text), where the server gives it."""
     tokens = reply.get("tokens") if isinstance(reply, dict) else None
     if not isinstance(tokens, list):
         raise _bad("tokens", tokens)

@@ -76,15 +76,17 @@ class ForcedScoring:
         """The way in which the server generates given tokens with their log-probabilities; None if it does not."""
         prompt = tokens.encode(PROBE)
         for top in TOPS:
-            one = cls(client, model, tokens, top, batch)
+            scoring = cls(client, model, tokens, top, batch)
             try:
-                [first] = one.next_tokens([prompt], prompt[-1], top)
-                usable = first is not None and first.token == prompt[-1] and one._agrees(prompt, first.top)
+                [first] = scoring.next_tokens([prompt], prompt[-1], top)
+                usable = (
+                    first is not None and first.token == prompt[-1] and scoring._agrees(prompt, first.top)
+                )
             except RefusedError as error:
                 if error.concerns_address:
                     raise
                 continue
-            return replace(one, grammar=one._takes_grammar(prompt)) if usable else None
+            return replace(scoring, grammar=scoring._takes_grammar(prompt)) if usable else None
         return None
 
     def _agrees(self, prompt: Ids, listed: Mapping[Token, float]) -> bool:
@@ -122,7 +124,7 @@ class ForcedScoring:
         """See `Scoring.score`."""
         texts = list(dict.fromkeys(text for request in asked for text in request.texts))
         ids = dict(zip(texts, self.tokens.encode_all(texts), strict=True))
-        found: list[tuple[Ids, tuple[Tail, ...]]] = []
+        tails_of_requests: list[tuple[Ids, tuple[Tail, ...]]] = []
         needed: dict[Ids, dict[int, None]] = {}
         spelled: Spelled = {}
         for request in asked:
@@ -130,7 +132,7 @@ class ForcedScoring:
             tails = tails_of(request, prompt, whole)
             size = len(whole[0]) - len(tails[0])
             stem = whole[0][:size]
-            found.append((stem, tails))
+            tails_of_requests.append((stem, tails))
             for answer, tokens in zip(request.answers, whole, strict=True):
                 for place in range(size, len(tokens)):
                     needed.setdefault(tokens[:place], {})[tokens[place]] = None
@@ -141,7 +143,7 @@ class ForcedScoring:
         self._spell(spelled, known, lambda share: report(share / 3))
         self._read_rest(needed, known, lambda share: report((1 + share) / 3))
         self._read_rest(needed, known, lambda share: report((2 + share) / 3))
-        return [_scored(stem, tails, known) for stem, tails in found]
+        return [_scored(stem, tails, known) for stem, tails in tails_of_requests]
 
     def next_tokens(self, prompts: Sequence[Ids], token: int, top: int) -> list[Position | None]:
         """The next token after each prompt."""
@@ -182,8 +184,8 @@ class ForcedScoring:
             ]
             rest: Spelled = {}
             replies = self.client.each(lambda job: self.spelled(*job), jobs)
-            for done, (place, tokens_read) in enumerate(replies, start=1):
-                stems, tail, text = jobs[place]
+            for done, (index, tokens_read) in enumerate(replies, start=1):
+                stems, tail, text = jobs[index]
                 for stem, read in zip(stems, tokens_read, strict=True):
                     taken, length = self._take(read, stem, tail, known)
                     if taken < len(tail) - 2 and length is not None:
@@ -227,9 +229,9 @@ class ForcedScoring:
         ]
         read = self.client.each(lambda job: self.next_tokens(*job), jobs)
         partial: list[tuple[Ids, int]] = []
-        for done, (place, found) in enumerate(read, start=1):
-            prompts, token, _ = jobs[place]
-            for before, position in zip(prompts, found, strict=True):
+        for done, (index, positions_read) in enumerate(read, start=1):
+            prompts, token, _ = jobs[index]
+            for before, position in zip(prompts, positions_read, strict=True):
                 if position is None:
                     partial.append((before, token))
                     continue
@@ -252,9 +254,9 @@ class ForcedScoring:
 
         prompts = list(dict.fromkeys(before for before, _ in wanted))
         tops = {
-            prompts[place]: found.top
-            for place, found in self.client.each(listed, prompts)
-            if found is not None
+            prompts[index]: position.top
+            for index, position in self.client.each(listed, prompts)
+            if position is not None
         }
         for before, token in wanted:
             if token not in tops.get(before, {}):

@@ -27,18 +27,6 @@ from ccrank.models.remote.server import ChangedError, GuessedTokens, ModelServer
 from ccrank.prompts import Form, Prompt, broken_up, plain_answers, plain_prompts
 from ccrank.reader_options import ReaderOptions
 
-METHODS = (
-    "poles",
-    "likelihood",
-    "prompt-pair",
-    "prompt-point",
-    "prompt-list",
-    "query-likelihood",
-    "frequency",
-    "length",
-    "first-stage",
-)
-"""The methods that need no hidden states."""
 BLOCK = 1024
 """Texts that are sent before their readings are stored."""
 _SPECIAL = re.compile(
@@ -181,8 +169,8 @@ class RemoteReader:
         rows: list[np.ndarray] = []
         cost = Cost()
         for block in _blocks(_asked(prompts, answers)):
-            found, spent = self._read_block(block, per_token, progress)
-            rows += found
+            block_rows, spent = self._read_block(block, per_token, progress)
+            rows += block_rows
             cost += spent
         self.spent += cost
         return _readings(rows, [len(texts) for texts in answers], cost)
@@ -209,7 +197,6 @@ class RemoteReader:
             "prompts_in_a_request": server.batch,
             "requests_at_once": server.client.requests,
             "timeout": server.client.timeout,
-            "methods": ", ".join(METHODS),
             "identity": self.loaded.identity,
         }
 
@@ -258,8 +245,8 @@ def no_states(name: str) -> CcrankError:
     """The error of what needs hidden states."""
     return CcrankError(
         f"{name} is behind a server, which gives log-probabilities and no hidden states; use --method poles "
-        f"(method='poles'), or another of {', '.join(METHODS)}; auto, axis, probes and labels need the model "
-        "itself: --model with a hub id, a folder or a .gguf file"
+        "(method='poles'), likelihood, prompt-pair or another that reads none; auto, axis, probes and labels need the "
+        "model itself: --model with a hub id, a folder or a .gguf file"
     )
 
 

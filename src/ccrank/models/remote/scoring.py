@@ -2,8 +2,8 @@
 
 - `EchoScoring`: the server repeats a prompt with an answer, and says how likely each token was. vLLM and SGLang do so
   with `echo`. An answer costs a pass over its prompt.
-- `LikeliestScoring`: some servers give a short list of likely next tokens and no more: neither those of the prompt, nor
-  of a given token, nor a tokenizer. An answer is then spelled out token by token, each the longest listed one that
+- `LikeliestScoring`: some servers only list the most likely next tokens: no log-probabilities of the prompt or of a
+  given token, and no tokenizer. An answer is then spelled out token by token, each the longest listed one that
   continues it. An answer that is not on the lists has no score, which is an error.
 """
 
@@ -145,8 +145,8 @@ class EchoScoring:
         texts = list(dict.fromkeys(text for request in asked for text in request.texts))
         groups = list(batches(texts, self.batch))
         read: dict[str, list[Position]] = {}
-        for done, (place, found) in enumerate(self.client.each(self.read, groups), start=1):
-            read.update(zip(groups[place], found, strict=True))
+        for done, (index, positions_read) in enumerate(self.client.each(self.read, groups), start=1):
+            read.update(zip(groups[index], positions_read, strict=True))
             report(done / len(groups))
         return [self._scored(request, read) for request in asked]
 
@@ -160,7 +160,7 @@ class EchoScoring:
             "temperature": 0,
             **self.form,
         }
-        found = []
+        tokens_of_texts = []
         for choice in choices(self.client.post("/completions", body), len(texts)):
             read = positions(choice)
             read = read[: len(read) - self.generated]
@@ -169,8 +169,8 @@ class EchoScoring:
                 read = [replace(position, token=token) for token, position in zip(ids, read, strict=True)]
             else:
                 read = [_distinguished(position) for position in read]
-            found.append(read)
-        return found
+            tokens_of_texts.append(read)
+        return tokens_of_texts
 
     def _scored(self, asked: AnswerRequest, read: Mapping[str, list[Position]]) -> AnswerScores:
         prompt, *whole = ([position.token for position in read[text]] for text in asked.texts)
@@ -234,8 +234,8 @@ class LikeliestScoring:
         spelled: list[list[list[str]]] = [[[] for _ in request.answers] for request in asked]
         while left := self._next_texts(asked, spelled):
             groups = list(batches([text for text in left if text not in listed], self.batch))
-            for place, found in self.client.each(self.read, groups):
-                for text, position in zip(groups[place], found, strict=True):
+            for index, positions_read in self.client.each(self.read, groups):
+                for text, position in zip(groups[index], positions_read, strict=True):
                     top = {} if position is None else position.top
                     listed[text] = {token: value for token, value in top.items() if isinstance(token, str)}
             for request, answers in zip(asked, spelled, strict=True):

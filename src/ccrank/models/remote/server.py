@@ -54,13 +54,13 @@ class ServerTokens:
     def found(cls, client: Client, model: str) -> ServerTokens | None:
         """The server's tokenizer; None if it has none."""
         for route in ROUTES:
-            one = cls(client, model, route)
+            tokens = cls(client, model, route)
             try:
-                short, long = one.encode("one two"), one.encode("one two three four")
+                short, long = tokens.encode("one two"), tokens.encode("one two three four")
             except CcrankError:
                 continue
             if 0 < len(short) < len(long):
-                return one
+                return tokens
         return None
 
     def encode(self, text: str, special: bool = True) -> tuple[int, ...]:
@@ -86,8 +86,8 @@ class ServerTokens:
     def encode_all(self, texts: Sequence[str], special: bool = True) -> list[tuple[int, ...]]:
         """The tokens of each text."""
         encoded: list[tuple[int, ...]] = [()] * len(texts)
-        for place, tokens in self.client.each(lambda text: self.encode(text, special), texts):
-            encoded[place] = tokens
+        for index, tokens in self.client.each(lambda text: self.encode(text, special), texts):
+            encoded[index] = tokens
         return encoded
 
     def count(self, texts: Sequence[str]) -> list[int]:
@@ -100,7 +100,7 @@ class ServerTokens:
 BATCH = 16
 """Prompts in a request, where the server takes several."""
 VOLATILE = ("created", "modified_at", "permission")
-"""What servers say of a model that changes from start to start."""
+"""Metadata that change when a server restarts."""
 TEXTS = ("The capital of France is", "She opened the door and", "1, 2, 3, 4,", "def main():\n    ")
 """The next tokens after these show whether the weights are the same."""
 SAME_WEIGHTS = 0.02
@@ -120,9 +120,9 @@ class ModelServer:
 
     client: Client
     model: str
-    """The name that the server takes."""
+    """The served name."""
     facts: Mapping[str, Any]
-    """What the server says of the model."""
+    """The server's metadata of the model."""
     batch: int
     tokens: Counting
     scoring: Scoring
@@ -214,7 +214,7 @@ class ModelServer:
 
 
 def served_model(client: Client) -> tuple[str, Mapping[str, Any]]:
-    """The name of the model as the server takes it, and what it says of it."""
+    """The served name of the model, and its metadata."""
     wanted = client.address.model
     try:
         facts = models(client.get("/models"))

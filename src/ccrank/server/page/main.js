@@ -3,7 +3,7 @@
 import { call, key, plain, rank, Trouble } from "./api.js";
 import { announce, byId, fill, h, sentence, show } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
-import { select, startTabs, startTheme } from "./frame.js";
+import { select, startTabs, startTheme } from "./tabs.js";
 import { items, missing, request, setFields, sourceTable, startInput } from "./input.js";
 import { labelsOfMove, onTheWire, withLabels } from "./labels.js";
 import { clearPanels, criteriaPanel, methodsPanel } from "./panels.js";
@@ -11,7 +11,7 @@ import { clearRows, showRows, startRows } from "./rows.js";
 import { fromFragment } from "./share.js";
 import { showSignals } from "./signals.js";
 import { now } from "./state.js";
-import { startTake, tools } from "./take.js";
+import { startExport, tools } from "./export.js";
 import { showTeach } from "./teach.js";
 
 /** @typedef {import("./types.js").Ranking} Ranking */
@@ -364,7 +364,7 @@ field("key").addEventListener("change", () => {
 });
 byId("items").addEventListener("input", () => (fromLink = null));
 byId("cancel").addEventListener("click", () => now.running?.abort());
-startTake();
+startExport();
 addEventListener("hashchange", openLink);
 document.documentElement.dataset.ready = "yes";
 await Promise.all([openLink(), about()]);

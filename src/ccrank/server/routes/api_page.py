@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from starlette.responses import Response
 
-from ccrank.server.routes.page_files import HEADERS, POLICY, TYPES
+from ccrank.server.routes.page_files import page_of
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "/v1/rank": {"items": ["Russia", "Canada", "Chad", "Monaco"], "by": "size", "category": "country"},
@@ -47,14 +47,12 @@ def api_page(schema: Mapping[str, Any]) -> Response:
         for path, methods in schema["paths"].items()
         for method, about in methods.items()
     )
-    headers = {**HEADERS, "Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
-    page = PAGE.format(schema["info"]["version"], routes)
-    return Response(str(escape(page)).encode(), headers={**headers, "Content-Type": TYPES[".html"]})
+    return page_of(PAGE.format(schema["info"]["version"], routes))
 
 
 def _route(path: str, method: str, about: Mapping[str, Any], schema: Mapping[str, Any]) -> Markup:
     paragraphs = Markup("").join(
-        Markup("<p>{}</p>").format(one) for one in about["description"].split("\n\n")
+        Markup("<p>{}</p>").format(paragraph) for paragraph in about["description"].split("\n\n")
     )
     fields = Markup("").join(
         FIELD.format(name, kind, "" if needed else ", optional", description)

@@ -28,9 +28,9 @@ async def healthz(request: Request) -> Response:
         "passes stalled": state.models.stalled(state.settings.timeout),
         "worker stuck": state.workers.stuck,
     }
-    found = [reason for reason, holds in reasons.items() if holds]
-    content = {"status": "failed" if found else "ok", "reasons": found, "version": __version__}
-    return JSONReply(content, 503 if found else 200)
+    holding = [reason for reason, holds in reasons.items() if holds]
+    content = {"status": "failed" if holding else "ok", "reasons": holding, "version": __version__}
+    return JSONReply(content, 503 if holding else 200)
 
 
 @router.get("/readyz", responses={503: {"description": "No new work is taken."}})
@@ -46,8 +46,8 @@ async def readyz(request: Request) -> Response:
         "queue full": state.workers.full,
         "model failed": not ready,
     }
-    found = [reason for reason, holds in reasons.items() if holds]
-    return JSONReply({"ready": not found, "reasons": found}, 503 if found else 200)
+    holding = [reason for reason, holds in reasons.items() if holds]
+    return JSONReply({"ready": not holding, "reasons": holding}, 503 if holding else 200)
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

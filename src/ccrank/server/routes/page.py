@@ -11,15 +11,15 @@ from starlette.responses import Response
 
 from ccrank.criteria import criterion_of
 from ccrank.criteria.lexicon import poles_of
-from ccrank.server.page_schemas import QuestionBody, UnderstandBody
 from ccrank.server.parsing import BodyRoute
 from ccrank.server.responses import JSONReply, json_bytes
 from ccrank.server.routes.api_page import api_page
 from ccrank.server.routes.page_files import page_reply, report_index, report_reply, reports_in
 from ccrank.server.routes.rank import ERRORS
+from ccrank.server.schemas import QuestionBody, UnderstandBody
 from ccrank.server.state import ServerState, state_of
 from ccrank.server.work.active_labels import TeachWork
-from ccrank.server.work.request_cancellation import Ticket
+from ccrank.server.work.worker_pool import Ticket
 from ccrank.version import __version__
 
 router = APIRouter(route_class=BodyRoute)
@@ -76,16 +76,16 @@ def understand(body: UnderstandBody) -> Response:
 def understanding(phrase: str, category: str | None) -> Mapping[str, Any]:
     """What a phrase means: the JSON of `Understood`, any doubt about it, and pairs of words for the poles."""
     criterion = criterion_of(phrase, category=category)
-    found = criterion.understood
-    assert found is not None
+    meaning = criterion.understood
+    assert meaning is not None
     words = poles_of(criterion)
-    low, high = found.poles
+    low, high = meaning.poles
     pairs = [(low, high), *zip(words.low, words.high, strict=False)]
     return {
-        **found.to_json(),
-        "name": found.name,
-        "last": found.last,
-        "warning": found.warning,
+        **meaning.to_json(),
+        "name": meaning.name,
+        "last": meaning.last,
+        "warning": meaning.warning,
         "suggestions": [list(pair) for pair in dict.fromkeys(pairs)],
     }
 

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -32,14 +32,26 @@ REPORT_POLICY = (
     "script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 """A report is self-contained and has a stricter policy of its own; in a sandbox it is a stranger to this server."""
-HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
 DEEPEST = 3
 """Folders below the one of --reports in which reports are looked for."""
+
+
+def headers_for(kind: str, policy: str = POLICY) -> dict[str, str]:
+    """The headers of a file of this type, which the browser asks for each time: names do not change with contents."""
+    return {
+        "Content-Type": kind,
+        "Content-Security-Policy": policy,
+        "Cache-Control": "no-cache",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+    }
+
+
+def page_of(html: Markup) -> Response:
+    """A page that is made here."""
+    return Response(str(html).encode(), headers=headers_for(TYPES[".html"]))
 
 
 @dataclass(frozen=True)
@@ -55,15 +67,15 @@ class PageFile:
 @cache
 def page_files() -> dict[str, PageFile]:
     """The files of the page by name."""
-    found = {}
+    files = {}
     for file in resources.files("ccrank.server").joinpath("page").iterdir():
         suffix = Path(file.name).suffix
         if suffix in TYPES:
             content = file.read_bytes()
-            found[file.name] = PageFile(
+            files[file.name] = PageFile(
                 content, TYPES[suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"'
             )
-    return found
+    return files
 
 
 def page_reply(request: Request, name: str) -> Response:
@@ -71,14 +83,7 @@ def page_reply(request: Request, name: str) -> Response:
     file = page_files().get(name)
     if file is None:
         raise RequestError(404, "not_found", f"the page has no file {name[:100]!r}")
-    # The names of the files do not change with their contents, so the browser asks each time whether they did.
-    headers = {
-        **HEADERS,
-        "ETag": file.tag,
-        "Cache-Control": "no-cache",
-        "Content-Security-Policy": POLICY,
-        "Content-Type": file.type,
-    }
+    headers = {**headers_for(file.type), "ETag": file.tag}
     known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
     if file.tag in known:
         return Response(status_code=304, headers=headers)
@@ -92,8 +97,8 @@ def reports_in(folder: Path | None) -> dict[str, Path]:
     """
     if folder is None:
         return {}
-    found = (path for depth in range(DEEPEST + 1) for path in folder.glob("*/" * depth + "*.html"))
-    paths = sorted(path for path in found if _inside(path, folder) and path.is_file())
+    candidates = (path for depth in range(DEEPEST + 1) for path in folder.glob("*/" * depth + "*.html"))
+    paths = sorted(path for path in candidates if _inside(path, folder) and path.is_file())
     return {
         os.fsencode(path.relative_to(folder).as_posix()).decode("utf-8", "replace"): path for path in paths
     }
@@ -116,13 +121,7 @@ def report_reply(folder: Path | None, name: str) -> Response:
         content = None
     if content is None:
         raise RequestError(404, "not_found", "there is no such report; /reports/ lists them")
-    headers = {
-        **HEADERS,
-        "Cache-Control": "no-cache",
-        "Content-Security-Policy": REPORT_POLICY,
-        "Content-Type": TYPES[".html"],
-    }
-    return Response(content, headers=headers)
+    return Response(content, headers=headers_for(TYPES[".html"], REPORT_POLICY))
 
 
 def report_index(folder: Path | None) -> Response:
@@ -140,5 +139,4 @@ def report_index(folder: Path | None) -> Response:
         '<h1>Reports of studies</h1><ul class="reports">{}</ul>{}<p><a href="../">Back to the page</a></p>'
         "</div></main></body></html>"
     ).format(rows, Markup("") if names else empty)
-    headers = {**HEADERS, "Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
-    return Response(str(escape(page)).encode(), headers={**headers, "Content-Type": TYPES[".html"]})
+    return page_of(page)

@@ -15,9 +15,8 @@ from ccrank.server.responses import JSONReply, json_bytes, refusal_of
 from ccrank.server.schemas import ErrorReply, StreamBody
 from ccrank.server.state import state_of
 from ccrank.server.work.active_labels import watched
-from ccrank.server.work.progress_events import Reports
-from ccrank.server.work.request_cancellation import Ticket
 from ccrank.server.work.run_request import RankWork, served_methods
+from ccrank.server.work.worker_pool import Reports, Ticket
 
 router = APIRouter(route_class=BodyRoute)
 ERRORS: dict[int | str, dict[str, Any]] = {

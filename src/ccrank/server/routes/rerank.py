@@ -22,8 +22,8 @@ from ccrank.server.routes.rank import ERRORS
 from ccrank.server.schemas import Document, RerankBody, RerankReply, RerankResult
 from ccrank.server.settings import ServerSettings
 from ccrank.server.state import state_of
-from ccrank.server.work.request_cancellation import Ticket
 from ccrank.server.work.run_request import check_texts
+from ccrank.server.work.worker_pool import Ticket
 from ccrank.task import Task, is_blank, normal_form
 
 ANSWERS: dict[int | str, dict[str, Any]] = {
@@ -33,7 +33,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 router = APIRouter(route_class=BodyRoute)
 METHOD = "query-likelihood"
 FILLER = ("An empty page.", "A blank page.")
-"""A ranking needs two documents. A document's score does not depend on the others, so these stand in."""
+"""A ranking needs two documents. These fill up a shorter list: a document's score does not depend on the others."""
 
 
 @router.post("/v2/rerank", responses=ANSWERS, response_class=JSONReply)
@@ -60,7 +60,7 @@ async def rerank(request: Request, body: RerankBody) -> Response:
 
 def checked_texts(body: RerankBody, settings: ServerSettings) -> list[str]:
     """The documents of a request that the server takes."""
-    texts = [one if isinstance(one, str) else one.text for one in body.documents]
+    texts = [document if isinstance(document, str) else document.text for document in body.documents]
     check_texts(settings, texts, query=body.query)
     if is_blank(body.query):
         raise CcrankError("the query is empty; send a question or keywords")
@@ -102,7 +102,7 @@ def relevance_scores(
     fillers = [text for text in FILLER if text not in distinct][: max(0, 2 - len(distinct))]
     task = Task.of_query(query, (*distinct.values(), *fillers), id="reranking")
     [ranking] = rank_tasks([task], reader, METHOD, progress=progress)
-    found = dict(zip([*distinct, *fillers], expit(ranking.scores), strict=True))
+    score_of = dict(zip([*distinct, *fillers], expit(ranking.scores), strict=True))
     for index, text in enumerate(documents):
-        scores[index] = found.get(normal_form(text), 0.0)
+        scores[index] = score_of.get(normal_form(text), 0.0)
     return scores, ranking.cost

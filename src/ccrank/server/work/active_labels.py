@@ -22,8 +22,8 @@ from ccrank.models.remote.remote_reader import no_states
 from ccrank.prompts import load_templates
 from ccrank.ranking import Answer, Ranking
 from ccrank.request import DEFAULT_METHOD, PreparedTask
-from ccrank.server.page_schemas import QuestionBody
 from ccrank.server.responses import RequestError
+from ccrank.server.schemas import QuestionBody
 from ccrank.server.settings import ServerSettings
 from ccrank.server.work.run_request import RankWork, request_of
 from ccrank.task import Task, Understood, normal_form

@@ -1,20 +1,20 @@
-"""From the body of a request to a ranking."""
+"""From the body of a request to a ranking: texts and options of bounded size, and not too much work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ccrank.errors import CcrankError
 from ccrank.io import rows_of_items
 from ccrank.methods.registry import METHODS, SAVED_PROBE, Method
 from ccrank.models.remote import OpenModel
 from ccrank.ranking import Ranking
 from ccrank.request import RankRequest
-from ccrank.server.method_options import checked_options, prompts_needed
-from ccrank.server.page_schemas import QuestionBody
 from ccrank.server.responses import RequestError
-from ccrank.server.schemas import RankBody
+from ccrank.server.schemas import QuestionBody, RankBody
 from ccrank.server.settings import ServerSettings
+from ccrank.task import is_finite_number
 
 
 def served_methods() -> dict[str, Method]:
@@ -60,16 +60,76 @@ def request_of(body: RankBody | QuestionBody, settings: ServerSettings) -> RankR
     return RankRequest(items=rows_of_items(body.items), **given)
 
 
-class RankWork:
-    """A checked request to rank, ready to run.
+RANGES: dict[str, tuple[float, float]] = {
+    "seeds": (1, 32),
+    "epochs": (1, 2000),
+    "shuffles": (1, 64),
+    "window": (2, 100),
+    "passage": (16, 8192),
+    "pairs": (1, 1000),
+    "seed": (0, 2**31 - 1),
+    "ridge": (1e-6, 1e6),
+    "learning_rate": (1e-6, 10),
+    "margin": (1e-6, 1e3),
+    "weight_decay": (0, 1e3),
+}
+"""The values that an option may have. Some multiply the work; others make numbers that are not finite."""
+WORDS_OR_NUMBERS = ("pairs", "layer")
+"""Options whose default is a word and that take a whole number too."""
+MAX_TEXT = 200
+"""Characters of an option that is a text."""
 
-    Parameters
-    ----------
-    body
-        The request.
-    settings
-        The limits.
-    """
+
+def checked_options(method: Method, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, parsed; an error for a wrong type or an extreme value."""
+    if "labels" in given:
+        raise CcrankError('labels are not an option; send them as "labels" beside the items')
+    for name, value in given.items():
+        if isinstance(value, str) and len(value) > MAX_TEXT:
+            raise CcrankError(
+                f"option {name[:40]!r} has {len(value):,} characters; it takes up to {MAX_TEXT}"
+            )
+    parsed = method.parse_options(given)
+    for name, value in parsed.items():
+        _check_type(f"{method.name}: {name}", name, value, method.options[name])
+        number = value
+        if isinstance(value, str) and name in WORDS_OR_NUMBERS and value.lstrip("-").isdecimal():
+            number = int(value[:20])
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            low, high = RANGES.get(name, (-1e6, 1e6))
+            if not low <= number <= high:
+                raise CcrankError(f"{method.name}: {name} is {number!r:.40}; it takes {low:g} to {high:g}")
+    return parsed
+
+
+def _check_type(where: str, name: str, value: Any, default: Any) -> None:
+    if isinstance(value, bool) or isinstance(default, bool):
+        fits = isinstance(value, bool) and isinstance(default, bool)
+    elif isinstance(default, int):
+        fits = isinstance(value, int)
+    elif isinstance(default, float):
+        fits = is_finite_number(value)
+    elif name in WORDS_OR_NUMBERS:
+        fits = isinstance(value, str | int)
+    else:
+        fits = isinstance(value, str) or (value is None and default is None)
+    if not fits:
+        raise CcrankError(f"{where} takes no {value!r:.40}; its default is {default!r}")
+
+
+def prompts_needed(method: Method, options: Mapping[str, Any], count: int) -> float:
+    """About how many prompts a method reads for a list."""
+    repeats = options.get(method.repeats_option or "", 1)
+    pairs = str(options.get("pairs", "auto"))
+    if pairs == "all":
+        return float(count * (count - 1))
+    if pairs.isdecimal():
+        return float(2 * count * int(pairs))
+    return float(method.prompts(count) * repeats)
+
+
+class RankWork:
+    """A checked request to rank, ready to run."""
 
     def __init__(self, body: RankBody, settings: ServerSettings) -> None:
         self.request = request_of(body, settings)

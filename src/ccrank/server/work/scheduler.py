@@ -24,14 +24,14 @@ from ccrank.models.engine.layout import Sorted
 from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
 from ccrank.models.tokenize.ragged import ranges
 from ccrank.models.tokenize.splice import common_prefix
-from ccrank.server.work.request_cancellation import Cancelled, Ticket
+from ccrank.server.work.worker_pool import Cancelled, Ticket
 from ccrank.util.cancellation import POLL_SECONDS
 
 log = logging.getLogger(__name__)
 
-LEAST_SHARE = 256
-"""Tokens that a job gets of a pass at least while others wait: cutting a job finer repeats the prefixes that its
-prompts share, and most jobs are smaller than this."""
+MIN_SHARE = 256
+"""Minimum tokens of a job in a pass that others share: smaller parts would compute the prefixes of its prompts again,
+and most jobs are smaller than this."""
 MIN_STALL_SECONDS = 60.0
 """A shorter pass is never taken for one that hangs."""
 STALL_FACTOR = 10.0
@@ -51,7 +51,7 @@ class Job:
         self.place = 0
         """How many inputs of `order` were taken."""
         self.by_input = np.argsort(points.sequence, kind="stable")
-        """The points, those of the first input first."""
+        """Indices of the points, sorted by input."""
         self.edges = np.searchsorted(points.sequence[self.by_input], np.arange(len(inputs) + 1))
         """Where the points of each input start in `by_input`."""
         if inputs.sources is None or inputs.source_of is None:
@@ -77,7 +77,7 @@ class Job:
         return tokens
 
     def take(self, tokens: int) -> tuple[list[int], int]:
-        """The next inputs of about so many distinct tokens, at least one; and their distinct tokens.
+        """The next inputs, at least one, of about `tokens` distinct tokens; and the number of their distinct tokens.
 
         Like rows of a tree, a share grows up to twice the prefix that the next share would have to compute again.
         """
@@ -116,17 +116,7 @@ class Pass:
 
 
 class Scheduler:
-    """The thread that runs a model's forward passes.
-
-    Parameters
-    ----------
-    engine
-        Runs the passes; its `budget` is the size of a pass.
-    threads
-        Torch's threads in a pass; None keeps torch's default.
-    report
-        Called after each pass.
-    """
+    """The thread that runs a model's forward passes."""
 
     def __init__(
         self,
@@ -261,7 +251,7 @@ class Scheduler:
         shares: dict[int, Share] = {}
         budget = self.engine.budget
         while waiting and budget > 0:
-            quantum = max(LEAST_SHARE, budget // len(waiting))
+            quantum = max(MIN_SHARE, budget // len(waiting))
             for job in waiting:
                 taken, size = job.take(min(quantum, max(budget, 1)))
                 shares.setdefault(id(job), Share(job, [])).inputs.extend(taken)
@@ -292,7 +282,7 @@ class Scheduler:
                 return
             self._fail(shares[0].job, error)
             return
-        # Before the requests learn of it: whoever has an answer finds its passes in the metrics.
+        # Before the requests are told, so that the metrics include the passes of every answer that was sent.
         seconds = time.monotonic() - start
         self._longest = max(self._longest, seconds)
         self._busy_since = time.monotonic()
@@ -302,7 +292,7 @@ class Scheduler:
 
     def _fail(self, job: Job, error: Exception) -> None:
         with self._changed:
-            self._jobs = [one for one in self._jobs if one is not job]
+            self._jobs = [waiting for waiting in self._jobs if waiting is not job]
         job.news.put(error)
 
     def _read(self, shares: Sequence[Share]) -> int:
@@ -311,7 +301,7 @@ class Scheduler:
         numbers = [np.sort(share.inputs) for share in shares]
         parts = [share.job.points_of(inputs) for share, inputs in zip(shares, numbers, strict=True)]
         read = self.engine.run(
-            Inputs.joined([share.job.inputs.take(own) for share, own in zip(shares, numbers, strict=True)]),
+            Inputs.joined([share.job.inputs.take(part) for share, part in zip(shares, numbers, strict=True)]),
             Points.joined([points for _, points in parts], [len(inputs) for inputs in numbers]),
             layers,
         ).collect()
@@ -326,15 +316,7 @@ class Scheduler:
 
 
 class SharedEngine:
-    """Stands in for a reader's engine: hands its work to a scheduler, on behalf of one request.
-
-    Parameters
-    ----------
-    scheduler
-        Runs the passes.
-    ticket
-        The request.
-    """
+    """Stands in for a reader's engine: hands its work to a scheduler, on behalf of one request."""
 
     def __init__(self, scheduler: Scheduler, ticket: Ticket) -> None:
         self.scheduler, self.ticket = scheduler, ticket

@@ -1,10 +1,15 @@
-"""Running requests in threads: who is let in, who waits, and how work ends early."""
+"""Running requests in threads: who is let in, who waits, and how work ends early.
+
+A ticket is a flag that the work looks at: the scheduler between two passes, and every long loop of a method through
+`ccrank.util.cancellation.check`. Nothing is interrupted from outside, so that no lock can be left behind.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -13,9 +18,7 @@ from starlette.requests import Request
 
 from ccrank.server.responses import RETRY_AFTER, RequestError
 from ccrank.server.settings import ServerSettings
-from ccrank.server.work.progress_events import Reports
-from ccrank.server.work.request_cancellation import Ticket, TimedOut
-from ccrank.util.cancellation import Stopped
+from ccrank.util.cancellation import Stopped, checked_by
 
 T = TypeVar("T")
 EVENT_SECONDS = 0.1
@@ -26,14 +29,79 @@ MAX_OVERDUE_SECONDS = 60.0
 """Work that must end does so at its next check, seconds later at most; after this time its thread hangs."""
 
 
-class Workers:
-    """Threads that work on requests, and the queue before them.
+class Cancelled(Stopped):
+    """The client is gone, or the server stops."""
 
-    Parameters
-    ----------
-    settings
-        How many requests are worked on, how many wait, and for how long.
-    """
+
+class TimedOut(Stopped):
+    """The deadline has passed."""
+
+
+class Ticket:
+    """One request's right to be worked on: it ends at the deadline, or when it is cancelled."""
+
+    def __init__(self, seconds: float) -> None:
+        self.deadline = time.monotonic() + seconds
+        self.begun = False
+        """Whether a thread works on it, or did."""
+        self._cancelled_at = math.inf
+
+    def cancel(self, at: float | None = None) -> None:
+        """Stop the work at its first check from now on, or from a later time on."""
+        self._cancelled_at = min(self._cancelled_at, time.monotonic() if at is None else at)
+
+    @property
+    def overdue(self) -> float:
+        """For how many seconds the work, if it has begun, has not ended although it must."""
+        late = time.monotonic() - min(self._cancelled_at, self.deadline)
+        return max(0.0, late) if self.begun else 0.0
+
+    def reason_to_stop(self) -> type[Stopped] | None:
+        """Why the work must stop; None if it may go on."""
+        now = time.monotonic()
+        if now >= self._cancelled_at:
+            return Cancelled
+        return TimedOut if now > self.deadline else None
+
+    def check(self) -> None:
+        """Raise `Stopped` if the work must stop."""
+        if (reason := self.reason_to_stop()) is not None:
+            raise reason
+
+    def run(self, work: Callable[[], T]) -> T:
+        """Do the work in this thread, until it is done or a check finds that it must stop."""
+        self.check()
+        self.begun = True
+        with checked_by(self.check):
+            return work()
+
+
+class Reports:
+    """Tokens and scores so far; the event loop looks at them from time to time."""
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        """Tokens read so far."""
+        self.total: int | None = None
+        """About how many will be read, where that is known."""
+        self.scores: Mapping[str, float] | None = None
+        """Scores of the items read so far, where they were asked for."""
+
+    def __call__(self, tokens: int) -> None:
+        self.tokens += tokens
+
+    def progress(self) -> dict[str, int | None]:
+        """How far the work is."""
+        total = None if self.total is None else max(self.total, self.tokens)
+        return {"done": self.tokens, "total": total}
+
+    def partial(self, scores: Mapping[str, float]) -> None:
+        """Take the scores so far."""
+        self.scores = scores
+
+
+class Workers:
+    """Threads that work on requests, and the queue before them."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
@@ -68,7 +136,7 @@ class Workers:
         return not alive or any(ticket.overdue > MAX_OVERDUE_SECONDS for ticket in [*self.tickets])
 
     def drain(self, seconds: float) -> None:
-        """Cancel all work that has not ended in so many seconds; called when the server is about to stop."""
+        """Cancel all work that takes longer than this; called when the server is about to stop."""
         self._drained_at = time.monotonic() + seconds
         for ticket in [*self.tickets]:
             ticket.cancel(self._drained_at)
@@ -107,8 +175,10 @@ class Workers:
         ticket = Ticket(self.settings.timeout)
         reports = Reports()
         shown, scores = -1, None
-        future = asyncio.ensure_future(self._start(ticket, lambda own: work(own, reports)))
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may interest nobody
+        future = asyncio.ensure_future(
+            self._start(ticket, lambda ticket_of_thread: work(ticket_of_thread, reports))
+        )
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it
         try:
             while not future.done():
                 if reports.tokens != shown:

@@ -8,10 +8,10 @@ from itertools import groupby
 from operator import attrgetter
 
 from ccrank.errors import CcrankError
+from ccrank.methods.registry import methods_without_states
 from ccrank.models import ReadingCache
 from ccrank.models.load.known_models import StatusCallback
 from ccrank.models.remote import Address, Client, RemoteReader, is_remote
-from ccrank.models.remote.remote_reader import METHODS
 from ccrank.models.remote.server import served_model
 from ccrank.study.experiment.method_spec import MethodSpec
 from ccrank.study.experiment.study import Study
@@ -78,7 +78,7 @@ def check_methods(study: Study, sets: Mapping[str, TaskSet], left_out: Sequence[
             remedy = ", or add --skip-unsupported (skip_unsupported = true in a study's file)"
             raise CcrankError(
                 f"{model} is behind a server, which gives no hidden states, and {', '.join(map(str, methods))} "
-                f"need{'s' if len(methods) == 1 else ''} them; give --methods of {', '.join(METHODS)}"
+                f"need{'s' if len(methods) == 1 else ''} them; give --methods of {', '.join(methods_without_states())}"
                 f"{'' if everything else remedy}"
             )
 

@@ -1,4 +1,4 @@
-/** Taking a ranking away: CSV, JSON and a link. */
+/** Exports of a ranking: CSV, JSON and a link. */
 
 import { oneLine, writeCsv } from "./csv.js";
 import { announce, byId, h, show } from "./dom.js";
@@ -70,7 +70,7 @@ export async function share() {
   setTimeout(() => (byId("share").textContent = "Copy link"), 2500);
 }
 
-export function startTake() {
+export function startExport() {
   byId("share").addEventListener("click", share);
   byId("csv").addEventListener("click", () => now.ranking && download(`${fileName()}.csv`, "text/csv;charset=utf-8", csvOf(now.ranking)));
   byId("json").addEventListener("click", () => now.ranking && download(`${fileName()}.json`, "application/json", `${JSON.stringify(now.ranking, null, 2)}\n`));
