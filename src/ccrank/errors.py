@@ -70,7 +70,7 @@ def isolate_failures(
 ) -> list[Output]:
     """Process all members together; if that fails, find those that fail individually and process the rest together.
 
-    A model that cannot be read at all is no member's fault: that error is raised.
+    An `UnavailableError` is raised: no member causes it.
     """
     if not members:
         return []

@@ -111,8 +111,8 @@ def test_each_step_is_asked_for_once():
 
 def test_the_trees_of_many_candidates_are_not_kept():
     """A stream has other candidates in every block: their trees would fill the memory."""
-    module._remembered.cache_clear()
+    module._tree.cache_clear()
     for block in range(3):
         answer_tree(tuple((block, number) for number in range(100)))
-    assert module._remembered.cache_info().currsize == 0
+    assert module._tree.cache_info().currsize == 0
     assert answer_tree(((1,), (2,))) is answer_tree(((1,), (2,)))

@@ -44,20 +44,20 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
             titles.append(Column(one_line(str(ranking.rows.columns[id_column])), most=40))
         cells = []
         for entry in ranking.entries(top, reverse):
-            own = []
+            extra = []
             if doubt is not None:
                 span = f"{doubt.rank_low[entry.index]}–{doubt.rank_high[entry.index]}"
-                own = [f"{doubt.deviation[entry.index]:.2f}", span]
-            own += [f"{scores[ranking.task.items[entry.index]]:+.2f}" for scores in columns.values()]
+                extra = [f"{doubt.deviation[entry.index]:.2f}", span]
+            extra += [f"{scores[ranking.task.items[entry.index]]:+.2f}" for scores in columns.values()]
             if ranking.rows is not None and id_column is not None:
-                own.append(one_line(cell_text(ranking.rows.records[entry.row][id_column])))
+                extra.append(one_line(cell_text(ranking.rows.records[entry.row][id_column])))
             cells.append(
                 [
                     str(entry.rank),
                     one_line(entry.item),
                     f"{entry.score:.2f}",
                     bar(entry.score, low, high),
-                    *own,
+                    *extra,
                 ]
             )
         console.print(fitted_table(titles, cells)[0])

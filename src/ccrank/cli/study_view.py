@@ -66,91 +66,69 @@ def study_view() -> Iterator[StudyWatcher]:
     # The watcher's class imports torch; the command has shown a status message for that by now.
     from ccrank.study.experiment.runner import StudyWatcher
 
-    class Lines(StudyWatcher):
-        """One line for each unit."""
+    console = err()
+    live = console.is_terminal
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(12),
+        TextColumn("{task.fields[note]}", markup=False),
+    )
+    progress = Progress(*columns, console=console, transient=True, disable=not live)
+    pace = Pace()
+
+    class View(StudyWatcher):
+        """Two bars on a terminal, the study and the current reading; elsewhere a line for each unit."""
 
         def __init__(self) -> None:
-            self.pace = Pace()
+            self.whole: TaskID = progress.add_task("study", total=None, note="")
+            self.part: TaskID = progress.add_task("unit", total=None, note="", visible=False)
+            self.unit, self.read = "", 0
 
         def begin(self, units: int, done: int, weight: float) -> None:
-            self.pace.units, self.pace.done, self.pace.weight = units, done, weight
+            pace.units, pace.done, pace.weight = units, done, weight
             self.line(f"{counted(units, 'unit')}, {done} of them done before")
+            progress.update(self.whole, total=weight or 1.0, completed=0.0 if weight else 1.0)
+            self.advance(0.0)
 
         def say(self, words: str) -> None:
-            if not words.startswith(("loading", "looking")):
+            if words.startswith(("loading", "looking")):
+                progress.update(self.part, note=words, visible=True, total=None)
+            else:
                 self.line(words)
 
         def expect(self, model: str, units: int, seconds: float) -> None:
             if seconds > SLOW:
                 self.line(f"{counted(units, 'unit')} on {model}: about {duration(seconds)} on this machine")
 
-        def finish(self, unit: Unit, outcome: Outcome, seconds: float, weight: float, spent: Cost) -> None:
-            self.advance(weight, spent)
-            self.line(describe(self.pace, unit, outcome, seconds))
-
-        def advance(self, weight: float, spent: Cost) -> None:
-            self.pace.spend(spent)
-            self.pace.done += 1
-            self.pace.done_weight += weight
-
-        def line(self, words: str) -> None:
-            sys.stderr.write(f"ccrank: {words}\n")
-            sys.stderr.flush()
-
-    class Live(Lines):
-        """Two bars: the study, and the current reading."""
-
-        def __init__(self, progress: Progress) -> None:
-            super().__init__()
-            self.progress = progress
-            self.whole: TaskID = progress.add_task("study", total=None, note="")
-            self.part: TaskID = progress.add_task("unit", total=None, note="", visible=False)
-            self.unit, self.read = "", 0
-
-        def begin(self, units: int, done: int, weight: float) -> None:
-            super().begin(units, done, weight)
-            self.progress.update(self.whole, total=weight or 1.0, completed=0.0 if weight else 1.0)
-            self._note()
-
-        def say(self, words: str) -> None:
-            if words.startswith(("loading", "looking")):
-                self.progress.update(self.part, note=words, visible=True, total=None)
-            else:
-                self.line(words)
-
         def start(self, unit: Unit) -> None:
             self.unit, self.read = str(unit), 0
-            self.progress.reset(self.part, total=None, visible=True, note=self.unit)
+            progress.reset(self.part, total=None, visible=True, note=self.unit)
 
         def reading(self, tokens: int) -> None:
             self.read += tokens
-            self.progress.update(self.part, note=f"{self.read:,} tokens · {self.unit}")
+            progress.update(self.part, note=f"{self.read:,} tokens · {self.unit}")
 
         def finish(self, unit: Unit, outcome: Outcome, seconds: float, weight: float, spent: Cost) -> None:
-            self.advance(weight, spent)
-            self.progress.update(self.whole, advance=weight)
-            self._note()
+            pace.spend(spent)
+            pace.done += 1
+            pace.done_weight += weight
+            self.advance(weight)
+            if not live:
+                self.line(describe(pace, unit, outcome, seconds))
+
+        def advance(self, weight: float) -> None:
+            note = f"{pace.done}/{pace.units} units · {pace.rates} · {pace.left} left"
+            progress.update(self.whole, advance=weight, note=note)
 
         def line(self, words: str) -> None:
-            self.progress.console.print(words, markup=False, highlight=False)
+            if live:
+                progress.console.print(words, markup=False, highlight=False)
+            else:
+                sys.stderr.write(f"ccrank: {words}\n")
+                sys.stderr.flush()
 
-        def _note(self) -> None:
-            pace = self.pace
-            self.progress.update(
-                self.whole, note=f"{pace.done}/{pace.units} units · {pace.rates} · {pace.left} left"
-            )
-
-    console = err()
-    if not console.is_terminal:
-        yield Lines()
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(12),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
-        yield Live(progress)
+    with progress:
+        yield View()
 
 
 def describe(pace: Pace, unit: Unit, outcome: Outcome, seconds: float) -> str:

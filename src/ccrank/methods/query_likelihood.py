@@ -286,7 +286,7 @@ def _room(task: Task, bare: Sequence[Prompt], reader: ReaderLike, passage: int) 
 
 
 def query_likelihood_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `query-likelihood`; a criterion without a query stands for one of its length."""
+    """The prompts of `query-likelihood`; a task without a query is counted with a query as long as its criterion."""
     query = (task.query or task.criterion.name).strip()
     prompts = [_prompt(task, item.strip(), name, form, templates) for item in task.items for name in WORDINGS]
     prompts = [_without_document(_prompt(task, "", name, form, templates)) for name in WORDINGS] + prompts

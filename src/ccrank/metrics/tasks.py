@@ -90,7 +90,7 @@ def macro_mean_with_interval(
 
     # scipy 1.15 renamed the argument that takes a generator.
     argument = "rng" if "rng" in inspect.signature(stats.bootstrap).parameters else "random_state"
-    found = stats.bootstrap(
+    result = stats.bootstrap(
         drawn,
         lambda *samples, axis: (single + sum(sample.mean(axis=axis) for sample in samples)) / len(observed),
         method="percentile",
@@ -101,7 +101,7 @@ def macro_mean_with_interval(
         paired=False,
         **{argument: generator},
     )
-    return Estimate(mean, float(found.confidence_interval.low), float(found.confidence_interval.high))
+    return Estimate(mean, float(result.confidence_interval.low), float(result.confidence_interval.high))
 
 
 def paired_test(

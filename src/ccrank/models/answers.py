@@ -55,14 +55,10 @@ class AnswerTree:
 
 def answer_tree(answers: tuple[Prefix, ...]) -> AnswerTree:
     """The tree of a list of candidates."""
-    return _remembered(answers) if len(answers) <= MAX_REMEMBERED else _tree(answers)
+    return (_tree if len(answers) <= MAX_REMEMBERED else _tree.__wrapped__)(answers)
 
 
 @lru_cache(maxsize=4096)
-def _remembered(answers: tuple[Prefix, ...]) -> AnswerTree:
-    return _tree(answers)
-
-
 def _tree(answers: tuple[Prefix, ...]) -> AnswerTree:
     steps: dict[Prefix, dict[int, int]] = {}
     for answer in answers:
@@ -84,11 +80,11 @@ def _tree(answers: tuple[Prefix, ...]) -> AnswerTree:
 
 def _next_longer(answers: tuple[Prefix, ...]) -> dict[int, list[int]]:
     """Answer → the answers that continue it with no other answer in between."""
-    place = {answer: index for index, answer in enumerate(answers)}
+    index_of = {answer: index for index, answer in enumerate(answers)}
     longer: dict[int, list[int]] = {}
-    for answer, index in place.items():
+    for answer, index in index_of.items():
         for length in range(len(answer) - 1, 0, -1):
-            if (shorter := place.get(answer[:length])) is not None:
+            if (shorter := index_of.get(answer[:length])) is not None:
                 longer.setdefault(shorter, []).append(index)
                 break
     return longer

@@ -112,7 +112,7 @@ def parse_layers(layer: str | int, model: HasDepth) -> list[int]:
     if layer == "auto":
         return middle_and_late(model.depth)
     try:
-        numbers = [int(one) for one in str(layer).split(",")]
+        numbers = [int(number) for number in str(layer).split(",")]
     except ValueError:
         raise CcrankError(
             f"layer must be last, all, auto or a number from 0 to {model.depth}, not {layer!r}"

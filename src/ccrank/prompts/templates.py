@@ -230,8 +230,6 @@ def option_labels(count: int, items: Iterable[str] = ()) -> tuple[str, ...]:
     Items that are told apart by such letters themselves have numbers as well, since `"A" review C, "B" review A` would
     contradict itself; not if some end in those numbers.
 
-    Examples
-    --------
     >>> option_labels(3, ["review A", "review B", "review C"])
     ('1', '2', '3')
     """

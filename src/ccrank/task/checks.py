@@ -29,7 +29,9 @@ def normal_form(text: str) -> str:
 def _mark() -> re.Pattern[str]:
     """A character that has combining marks alone in its decomposition."""
     characters = (chr(code) for code in range(0x300, 0x1F000) if not 0xD800 <= code < 0xE000)
-    marks = (one for one in characters if all(map(unicodedata.combining, unicodedata.normalize("NFKD", one))))
+    marks = (
+        char for char in characters if all(map(unicodedata.combining, unicodedata.normalize("NFKD", char)))
+    )
     return re.compile(f"[{''.join(marks)}]")
 
 

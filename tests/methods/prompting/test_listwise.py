@@ -15,7 +15,7 @@ from scipy.stats import kendalltau
 from tiny import tiny_model
 
 from ccrank.errors import CcrankError
-from ccrank.methods.prompting.listwise import MOST_AT_ONCE, prompt_list, window_starts
+from ccrank.methods.prompting.listwise import MAX_OPTIONS, prompt_list, window_starts
 from ccrank.models import Reader
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
@@ -161,8 +161,8 @@ def test_windows_bring_the_best_to_the_head(count):
         return next(float(one[-3:]) for one in listed if one.startswith(f'"{label}"'))
 
     [answer] = prompt_list([make_task(count)], FakeReader(logit), TEMPLATES, shuffles=1)
-    best = np.argsort(-answer.scores)[: MOST_AT_ONCE // 2].tolist()
-    assert best == list(range(count - 1, count - 1 - MOST_AT_ONCE // 2, -1))
+    best = np.argsort(-answer.scores)[: MAX_OPTIONS // 2].tolist()
+    assert best == list(range(count - 1, count - 1 - MAX_OPTIONS // 2, -1))
 
 
 def test_letters_calibration_takes_a_liking_for_letters_out():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
 from ccrank.methods.prompting.asking import CONTENT_FREE
-from ccrank.methods.prompting.pairwise import MOST_FOR_ALL_PAIRS, prompt_pair
+from ccrank.methods.prompting.pairwise import MAX_ITEMS_OF_ALL_PAIRS, prompt_pair
 from ccrank.prompts import load_templates
 
 TEMPLATES = load_templates()
@@ -209,7 +209,7 @@ def test_more_opponents_than_items_are_all_pairs():
 
 def test_auto_changes_over_where_it_says():
     """50 items are asked in all pairs, 51 are sorted."""
-    for count, all_pairs in ((MOST_FOR_ALL_PAIRS, True), (MOST_FOR_ALL_PAIRS + 1, False)):
+    for count, all_pairs in ((MAX_ITEMS_OF_ALL_PAIRS, True), (MAX_ITEMS_OF_ALL_PAIRS + 1, False)):
         reader = FakeReader(lambda text, word: float(text < word))
         prompt_pair([make_task(count)], reader, TEMPLATES)
         assert (len(reader.asked) == count * (count - 1)) == all_pairs

@@ -104,7 +104,7 @@ def bench_command(
     with spinner("starting"), needs_extra("report", "ccrank bench"):
         from ccrank.study.experiment.runner import run_study
 
-        if run.report:  # what is missing is said before the study, not after it
+        if run.report:  # a missing package is an error before the study, not after it
             from ccrank.study.report.write_report import write_report
     study = study_of(folder, study_flags, templates, reader_flags.given())
     if run.estimate or len(study.models) > 1:

@@ -212,7 +212,7 @@ def _fitted(rows: Sequence[Mapping[str, Any]], fold: bool) -> tuple[Table, set[s
 
 
 def _relevance_cells(row: Mapping[str, Any]) -> list[str]:
-    """A row of a dataset with queries; the direction of a method that has none is not guessed."""
+    """A row of a dataset with queries; scores of methods without a direction are used as they are."""
     texts = {"method": _name(row), "95 %": interval_text(row["ndcg_10_low"], row["ndcg_10_high"])}
     return [
         column.cell(row) if isinstance(column, Measure) else texts[column.title]

@@ -229,7 +229,7 @@ def closest_to_anchors(candidates: Sequence[Sequence[np.ndarray]], anchors: Sequ
 
 
 def closest_layer(layers: Sequence[LayerFit], anchors: Mapping[int, np.ndarray]) -> LayerFit:
-    """The layer whose probes agree best with the anchors; its time is that of the fits of all layers."""
+    """The layer whose probes agree best with the anchors; its time includes the fits of all layers."""
     in_order = [anchors[fit.index] for fit in layers[0].tasks]
     chosen = layers[closest_to_anchors([[fit.scores for fit in layer.tasks] for layer in layers], in_order)]
     seconds = np.sum([[fit.seconds for fit in layer.tasks] for layer in layers], axis=0)

@@ -187,17 +187,19 @@ def read_states(
         for task in some:
             check_text(task)
         if paired:
-            found, costs = read_pair_states(some, reader, templates, layers, template or "pair", progress)
+            states_of_tasks, costs = read_pair_states(
+                some, reader, templates, layers, template or "pair", progress
+            )
         else:
-            found, costs = read_single_states(
+            states_of_tasks, costs = read_single_states(
                 some, reader, templates, layers, template or "single", position, progress
             )
-        for task, task_states in zip(some, found, strict=True):
+        for task, task_states in zip(some, states_of_tasks, strict=True):
             if not np.isfinite(task_states).all():
                 raise CcrankError(
                     f"task {task.id!r}: the model's states are not all finite numbers; try --dtype float32"
                 )
-        return found, costs
+        return states_of_tasks, costs
 
     for block in blocks(sizes, most):
         for index, (task_states, cost) in _each(block, tasks, read, states.failures, isolate):
@@ -219,7 +221,7 @@ def add_anchors(
 ) -> None:
     """Read the anchors of the tasks that have states, and add their cost to the tasks.
 
-    A task without anchors fails, since its layer cannot be chosen as those of others are. Blocks are as in
+    A task without anchors fails, since its layer cannot be chosen like the others. Blocks are as in
     `read_states`.
     """
     start = time.perf_counter()

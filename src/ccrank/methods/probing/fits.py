@@ -87,8 +87,6 @@ def fit_each(
 
     Shapes: states: one array (N, d) per task; gold: one array of values (N,) per task, higher = more.
 
-    Examples
-    --------
     >>> import numpy
     >>> states = [numpy.random.default_rng(0).normal(size=(n, 16)) for n in (5, 7)]
     >>> [scores.shape for scores in fit_each(states, "triplet").scores(states)]

@@ -17,7 +17,7 @@ from ccrank.util.files import write_atomically
 from ccrank.util.zscores import FLOAT32_ROUNDING, mean_and_deviation
 
 FORMAT = "ccrank-probe-1"
-MOST_VALUE = 1e30
+MAX_VALUE = 1e30
 """Larger values overflow, and NaN is not below it."""
 
 
@@ -150,8 +150,8 @@ class Probe:
                 f"{str(path)!r} is not a probe of a supported version: format {header.get('format')!r}"
             )
         try:
-            if not all((np.abs(value) < MOST_VALUE).all() for value in tensors.values()):
-                raise ValueError("it has values that are no numbers, or too large ones")
+            if not all((np.abs(value) < MAX_VALUE).all() for value in tensors.values()):
+                raise ValueError("it has values that are not numbers, or too large")
             about = dict(json.loads(header["about"]))
             if type(about.get("layer", 0)) is not int:
                 raise ValueError(f"its layer is {about['layer']!r}, not a number")

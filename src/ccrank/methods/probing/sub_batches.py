@@ -148,7 +148,7 @@ def minimise_sub_batches(
     order = sorted(range(len(counts)), key=lambda index: -counts[index])
     numbers = np.array([len(by_count[counts[index]]) for index in order])
     epoch_rows = _epoch_rows(method, [counts[index] for index in order], by_count, seeds, settings.epochs)
-    active = [int((numbers > place).sum()) for place in range(int(numbers.max(initial=0)))]
+    active = [int((numbers > step_of_epoch).sum()) for step_of_epoch in range(int(numbers.max(initial=0)))]
 
     index = torch.as_tensor(order, device=start.device)
     rows = rows[index]
@@ -165,10 +165,10 @@ def minimise_sub_batches(
         rate = -settings.learning_rate / (1 - 0.9**step)
         spread = ((1 - 0.999**step).rsqrt() / rate).to(start.dtype)[..., None, None]
         floor = (1e-8 / rate).to(start.dtype)[..., None, None]
-        for place, number in enumerate(active):
+        for step_of_epoch, number in enumerate(active):
             check()
             moving = parameters[:number]
-            states = rows[group[:number], chosen[place, :number]]  # (n, S, k, D)
+            states = rows[group[:number], chosen[step_of_epoch, :number]]  # (n, S, k, D)
             scores = torch.matmul(states, moving.unsqueeze(-1)).squeeze(-1).sigmoid()
             slopes = slopes_of(scores, settings.margin) * scores * (1 - scores)
             gradient = torch.matmul(slopes.unsqueeze(-2), states).squeeze(-2)
@@ -177,7 +177,9 @@ def minimise_sub_batches(
             first[:number].lerp_(gradient, 0.1)
             second[:number].mul_(0.999).addcmul_(gradient, gradient, value=0.001)
             # rate · first / (√second · correction + 1e-8), with the rate in the denominator: fewer passes.
-            scale = torch.addcmul(floor[place, :number], second[:number].sqrt(), spread[place, :number])
+            scale = torch.addcmul(
+                floor[step_of_epoch, :number], second[:number].sqrt(), spread[step_of_epoch, :number]
+            )
             moving.addcdiv_(first[:number], scale)
     ordered = torch.empty_like(start)
     ordered[index] = parameters.unsqueeze(1)

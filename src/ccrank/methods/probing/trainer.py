@@ -54,7 +54,7 @@ def initial_weights(seed: int, width: int) -> tuple[Tensor, Tensor]:
 def principal_directions(batch: PackedTasks, paired: bool) -> Tensor:
     """The first principal component of each training set's Z-scored states, (G, F, d), of length 1.
 
-    For pair states, that of x⁺ − x⁻. The sign is arbitrary; the largest entry is made positive.
+    For pair states, the component of x⁺ − x⁻. The sign is arbitrary; the largest entry is made positive.
     """
     used = batch.row_mask()
     groups, sets = used.shape[:2]

@@ -34,7 +34,7 @@ from ccrank.util.cancellation import check
 CONSENSUS = ("mean-rank", "kemeny")
 DIRECTIONS = {"none": "list", "descending": "list-directed", "ascending": "list-ascending"}
 """What the prompt says about the direction → its template."""
-MOST_AT_ONCE = 20
+MAX_OPTIONS = 20
 """Longer lists are ranked with sliding windows of this many options, from the end of the list to its start."""
 
 
@@ -55,7 +55,7 @@ class _Picking:
     @property
     def order(self) -> list[int]:
         """Item indices, best first."""
-        return [self.shown[place] for place in self.chosen]
+        return [self.shown[position] for position in self.chosen]
 
 
 def prompt_list(
@@ -67,7 +67,7 @@ def prompt_list(
     aggregate: str = "mean-rank",
     calibration: str = "none",
     direction: str = "none",
-    window: int = MOST_AT_ONCE,
+    window: int = MAX_OPTIONS,
     template: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -244,13 +244,13 @@ def _settle(picking: _Picking, table: np.ndarray) -> None:
     guesses."""
     left = list(picking.guess)
     for row in table:
-        best = max(left, key=lambda place: (row[place], -place))
+        best = max(left, key=lambda position: (row[position], -position))
         expected = left[0]
         picking.chosen.append(best)
         left.remove(best)
         if best != expected:
             # After a wrong guess the later rows are invalid. The row's own logits give the next guess.
-            left.sort(key=lambda place: (-row[place], place))
+            left.sort(key=lambda position: (-row[position], position))
             break
     if len(left) == 1:
         picking.chosen.append(left.pop())
@@ -263,13 +263,13 @@ def list_requests(task: Task, form: Form, templates: Templates) -> list[Request]
     Which items share a window is not known in advance, but their number is.
     """
     places = range(len(task.items))
-    windows = [places[start : start + MOST_AT_ONCE] for start in window_starts(len(places), MOST_AT_ONCE)]
+    windows = [places[start : start + MAX_OPTIONS] for start in window_starts(len(places), MAX_OPTIONS)]
     steps = [
         templates.list(task, window, range(taken), form)
         for window in windows
         for taken in range(len(window) - 1)
     ]
-    return [(steps, option_labels(min(len(places), MOST_AT_ONCE), task.items))]
+    return [(steps, option_labels(min(len(places), MAX_OPTIONS), task.items))]
 
 
 def describe_shuffles(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:

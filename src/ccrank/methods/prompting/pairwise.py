@@ -31,7 +31,7 @@ from ccrank.ranking import Answer
 from ccrank.task import Task
 
 AGGREGATIONS = ("wins", "margins", "bradley-terry", "kemeny")
-MOST_FOR_ALL_PAIRS = 50
+MAX_ITEMS_OF_ALL_PAIRS = 50
 ANCHOR_PAIRS = 50
 """Pairs, in both orders, that determine the calibration before sorting starts."""
 
@@ -72,7 +72,7 @@ def prompt_pair(
 
 def _plan(count: int, pairs: str | int, generator: np.random.Generator) -> list[tuple[int, int]] | None:
     """The ordered pairs to compare; None for a sort, which chooses them adaptively."""
-    if pairs == "sort" or (pairs == "auto" and count > MOST_FOR_ALL_PAIRS):
+    if pairs == "sort" or (pairs == "auto" and count > MAX_ITEMS_OF_ALL_PAIRS):
         return None
     if pairs in ("all", "auto"):
         return list(permutations(range(count), 2))
@@ -215,6 +215,6 @@ def describe_pairs(consistency: Mapping[str, float], details: Mapping[str, Any])
 
 def pairs_asked(count: int) -> float:
     """About how many ordered pairs of N items are asked by default: all, or those of a quick-sort."""
-    if count <= MOST_FOR_ALL_PAIRS:
+    if count <= MAX_ITEMS_OF_ALL_PAIRS:
         return count * (count - 1)
     return 1.39 * count * math.log2(count) + 2 * ANCHOR_PAIRS

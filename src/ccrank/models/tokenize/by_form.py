@@ -158,8 +158,8 @@ def tokenize_filling(
     for prompt, row, text, answers in zip(prompts, rows, texts, candidates, strict=True):
         spoken = [prompt.answer] if prompt.answer is not None else list(answers)
         tails = tuple(
-            tuple(one.ids[one.ids.index(sentinel_id) + 1 :])
-            for one in token_rows(
+            tuple(row_of_answer.ids[row_of_answer.ids.index(sentinel_id) + 1 :])
+            for row_of_answer in token_rows(
                 tokenizer, [f"{sentinel} {answer}" for answer in spoken], special=False, offsets=False
             )
         )

@@ -43,7 +43,7 @@ class PromptTokenizer:
     tokenizer: Any
     form: Form
     bos: tuple[int, ...] = ()
-    """Tokens that start every input of a causal model; the tokenizer adds those of the other forms."""
+    """Tokens that start every input of a causal model; for the other forms the tokenizer adds them."""
     decoder_start: tuple[int, ...] = ()
     window: int | None = None
     """The maximal input length in tokens."""
@@ -85,7 +85,7 @@ class PromptTokenizer:
             if spliced is not None and self._fits(spliced):
                 return spliced
         encoded = self._encoded(prepared, candidates, items)
-        return TokenizedPrompts.of([self._fit(*one) for one in zip(prepared, encoded, strict=True)])
+        return TokenizedPrompts.of([self._fit(*pair) for pair in zip(prepared, encoded, strict=True)])
 
     def _encoded(
         self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool
@@ -187,12 +187,12 @@ class PromptTokenizer:
             )
         shift = len(self.bos) if self.form == "causal" else 0
         kept = [index for index in range(len(encoded.tokens)) if index - shift not in dropped]
-        place = {index: position for position, index in enumerate(kept)}
+        new_index = {index: position for position, index in enumerate(kept)}
         return replace(
             encoded,
             tokens=tuple(encoded.tokens[index] for index in kept),
-            slot=encoded.slot if encoded.decoder else place[encoded.slot],
-            item=None if encoded.item is None else place.get(encoded.item),
+            slot=encoded.slot if encoded.decoder else new_index[encoded.slot],
+            item=None if encoded.item is None else new_index.get(encoded.item),
         )
 
 

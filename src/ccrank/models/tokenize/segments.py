@@ -84,8 +84,8 @@ def cut_prompts(prompts: Sequence[Prompt]) -> Cut:
         wording = wordings.get(prompt.answer)
         if wording is not None and wording.length == len(pieces) and wording.pick(pieces) == wording.fixed:
             row, mark = wording.row[:], NO_ITEM
-            for place, slot, before, after in wording.slots:
-                piece = pieces[place]
+            for index, slot, before, after in wording.slots:
+                piece = pieces[index]
                 text = piece.text
                 if not text or text.strip() != text or piece.role != "item":
                     break
@@ -115,24 +115,24 @@ def _wording(prompt: Prompt, row: list[int], kind: int) -> _Wording | None:
     """What a prompt, which has these segments, shares with those that differ in their items alone; None if its items
     are not in segments of their own."""
     pieces = prompt.pieces
-    places = [place for place, piece in enumerate(pieces) if piece.role == "item"]
-    others = [place for place, piece in enumerate(pieces) if piece.role != "item"]
+    places = [index for index, piece in enumerate(pieces) if piece.role == "item"]
+    others = [index for index, piece in enumerate(pieces) if piece.role != "item"]
     signs = [chr(ord(_PLACEHOLDERS) + number) for number in range(len(places))]
     filled = list(pieces)
-    for place, sign in zip(places, signs, strict=True):
-        filled[place] = Piece(sign, "item")
+    for index, sign in zip(places, signs, strict=True):
+        filled[index] = Piece(sign, "item")
     numbers: dict[str, int] = {}
-    found, _, _ = _cut(Prompt(tuple(filled), prompt.answer), numbers)
+    own_segments, _, _ = _cut(Prompt(tuple(filled), prompt.answer), numbers)
     texts = list(numbers)
     slots: list[tuple[int, int, str, str]] = []
-    for place, sign in zip(places, signs, strict=True):
-        inside = [slot for slot, number in enumerate(found) if sign in texts[number]]
+    for index, sign in zip(places, signs, strict=True):
+        inside = [slot for slot, number in enumerate(own_segments) if sign in texts[number]]
         if len(inside) != 1 or any(inside[0] == slot for _, slot, _, _ in slots):
             return None
-        before, _, after = texts[found[inside[0]]].partition(sign)
-        slots.append((place, inside[0], before, after))
-    usual = all(pieces[place].text and pieces[place].text.strip() == pieces[place].text for place in places)
-    if not usual or len(found) != len(row):
+        before, _, after = texts[own_segments[inside[0]]].partition(sign)
+        slots.append((index, inside[0], before, after))
+    usual = all(pieces[index].text and pieces[index].text.strip() == pieces[index].text for index in places)
+    if not usual or len(own_segments) != len(row):
         return None
     pick = itemgetter(*others)
     return _Wording(len(pieces), pick, pick(pieces), row, slots, kind)
@@ -198,7 +198,7 @@ def _cut(prompt: Prompt, numbers: dict[str, int]) -> tuple[list[int], PromptShap
 
 
 def _before_last_word(text: str) -> tuple[str, str]:
-    place = text.rstrip().rfind(" ")
-    if place < 1 or text[place - 1].isspace():
+    blank = text.rstrip().rfind(" ")
+    if blank < 1 or text[blank - 1].isspace():
         return "", text
-    return text[:place], text[place:]
+    return text[:blank], text[blank:]

@@ -60,11 +60,11 @@ def splice(
     at = np.full(len(prompts), -1, np.int64)
     if items:
         marks = np.array(cut.marks, np.int64)  # (P, 4)
-        place, found = edges[:-1] + marks[:, 0], _last_tokens(marks, texts, ends, words)
-        if (found < 0).any() or (found >= sizes[place]).any():
+        segment_of_item, last_token = edges[:-1] + marks[:, 0], _last_tokens(marks, texts, ends, words)
+        if (last_token < 0).any() or (last_token >= sizes[segment_of_item]).any():
             return None  # no such item, or a candidate merges with it
         before = starts_of(sizes)
-        at = before[place] - before[edges[:-1]] + found + len(bos)
+        at = before[segment_of_item] - before[edges[:-1]] + last_token + len(bos)
     spliced = TokenizedPrompts(Ragged(flat, starts), slots, at, chosen, tuple(tails.sets))
     return (
         spliced if _trials_agree(spliced, prompts, candidates, cut, kind_of, edges, words, len(bos)) else None
@@ -89,10 +89,10 @@ class _Tails:
         """For each prompt which of `sets` its answers are, and how many tokens of the prompt merge with them."""
         # Most prompts have the very same list of answers.
         lists: dict[int, Sequence[str]] = {id(answers): answers for answers in candidates}
-        place = dict(zip(lists, range(len(lists)), strict=True))
+        list_number = dict(zip(lists, range(len(lists)), strict=True))
         list_of = np.zeros(len(prompts), np.int64)
         if len(lists) > 1:
-            list_of = np.array([place[id(answers)] for answers in candidates], np.int64)
+            list_of = np.array([list_number[id(answers)] for answers in candidates], np.int64)
         none = np.array([not answers for answers in lists.values()], bool)
         separate: np.ndarray = np.array(
             [all(not answer[0].isspace() for answer in answers) for answers in lists.values()], bool
@@ -104,7 +104,7 @@ class _Tails:
         cases = (after + 1) * (len(lists) * len(cut.kinds)) + list_of * len(cut.kinds) + kind_of
         _, first, case_of = np.unique(cases, return_index=True, return_inverse=True)
         kinds = list(cut.kinds)
-        found = [
+        resolved = [
             self._resolved(
                 prompts[index],
                 () if filled[index] else candidates[index],
@@ -114,18 +114,18 @@ class _Tails:
             for index in first.tolist()
         ]
         return (
-            np.array([number for number, _ in found], np.int64)[case_of],
-            np.array([merged for _, merged in found], np.int64)[case_of],
+            np.array([number for number, _ in resolved], np.int64)[case_of],
+            np.array([merged for _, merged in resolved], np.int64)[case_of],
         )
 
     def _resolved(self, prompt: Prompt, answers: Sequence[str], lead: str, segment: int) -> tuple[int, int]:
         last = "" if segment < 0 or not answers else split_words(self.texts[segment])[-1]
         rows, _ = self.words.rows([last, *(f"{last}{lead}{answer}" for answer in answers)])
-        own, *full = (row.tolist() for row in rows)
-        stem = common_prefix([own, *full])
+        word, *full = (row.tolist() for row in rows)
+        stem = common_prefix([word, *full])
         tails = tuple(tuple(ids[stem:]) for ids in full)
         self.check(prompt, answers, tails)
-        return self.sets.setdefault(tails, len(self.sets)), len(own) - stem
+        return self.sets.setdefault(tails, len(self.sets)), len(word) - stem
 
 
 def common_prefix(rows: Sequence[Sequence[object]]) -> int:
@@ -146,17 +146,17 @@ def _last_tokens(marks: np.ndarray, texts: Sequence[str], ends: np.ndarray, word
     """
     segment, end = marks[:, 1], marks[:, 3]
     sizes = np.fromiter(map(len, texts), np.int64, len(texts))
-    found = np.where(end == 0, -1, ends[segment])
+    last = np.where(end == 0, -1, ends[segment])
     # Where text follows the item in its segment, or the last token is not the item's, offsets tell.
-    inside = np.flatnonzero((end > 0) & ((end < sizes[segment]) | (found < 0)))
+    inside = np.flatnonzero((end > 0) & ((end < sizes[segment]) | (last < 0)))
     cases, which = np.unique(marks[inside, 1:], axis=0, return_inverse=True)
     encoded = words.encode([texts[number] for number in cases[:, 0].tolist()])
     overlaps = [
-        _last_overlap(one.offsets, start, stop)
-        for one, (_, start, stop) in zip(encoded, cases.tolist(), strict=True)
+        _last_overlap(row.offsets, start, stop)
+        for row, (_, start, stop) in zip(encoded, cases.tolist(), strict=True)
     ]
-    found[inside] = np.array(overlaps, np.int64)[which.ravel()]
-    return found
+    last[inside] = np.array(overlaps, np.int64)[which.ravel()]
+    return last
 
 
 def _last_overlap(offsets: Sequence[tuple[int, int]], start: int, end: int) -> int:
@@ -197,4 +197,4 @@ def _trials_agree(
         for answer, tail in list(zip(candidates[index], tails, strict=True))[:count]:
             wholes.append(text + kinds[kind_of[index]].lead + answer)
             expected.append([*tokens, *tail])
-    return [one.ids for one in words.encode(wholes)] == expected
+    return [row.ids for row in words.encode(wholes)] == expected

@@ -22,7 +22,7 @@ class TokenizedPrompt:
     """The token ids of a prompt."""
 
     tokens: tuple[int, ...]
-    """All input tokens, including special ones; for an encoder-decoder model those of the encoder."""
+    """All input tokens, including special ones; for an encoder-decoder model the input of the encoder."""
     slot: int
     """The position that is read for the answer: in `tokens`, or in `decoder` for encoder-decoder models."""
     item: int | None

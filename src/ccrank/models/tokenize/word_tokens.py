@@ -35,7 +35,7 @@ def split_words(text: str) -> list[str]:
     >>> split_words("a  b c\\n d")
     ['a  b', ' c\\n d']
     """
-    edges = [0, *(found.start() for found in _CUT.finditer(text)), len(text)]
+    edges = [0, *(match.start() for match in _CUT.finditer(text)), len(text)]
     return [text[start:end] for start, end in itertools.pairwise(edges)]
 
 
@@ -48,11 +48,11 @@ def marked_words(texts: Sequence[str]) -> list[str]:
     # Are single blanks between other characters, or at the start of a text, its only white space?
     if plain and f" {_FIRST}" not in joined and " ".join(joined.split()) == joined:
         return joined.replace(_FIRST, _NEXT + _FIRST).replace(" ", f"{_NEXT} ").split(_NEXT)[1:]
-    found: list[str] = []
+    marked: list[str] = []
     for text in texts:
         first, *others = split_words(text)
-        found += (_FIRST + first, *others)
-    return found
+        marked += (_FIRST + first, *others)
+    return marked
 
 
 class _Table:
@@ -117,7 +117,7 @@ class WordTokens:
 
     @cached_property
     def separable(self) -> bool:
-        """Whether the tokens of any text are those of its words, one after another."""
+        """Whether the tokens of any text are the concatenated tokens of its words."""
         if not getattr(self.tokenizer, "is_fast", False):
             return False
         added = self.tokenizer.added_tokens_decoder.values()

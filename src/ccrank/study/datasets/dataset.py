@@ -109,7 +109,7 @@ def shuffled(order: Sequence[str], task_id: str) -> list[str]:
     while True:
         generator.shuffle(places)
         if abs(sum(1 if first < second else -1 for first, second in combinations(places, 2))) <= 1:
-            return [order[place] for place in places]
+            return [order[index] for index in places]
 
 
 def task_of_gold(
@@ -121,7 +121,7 @@ def task_of_gold(
 ) -> Task:
     """A task from gold values by item, or from items in gold order, highest first."""
     if not isinstance(gold, Mapping):
-        gold = {item: float(len(gold) - 1 - place) for place, item in enumerate(gold)}
+        gold = {item: float(len(gold) - 1 - index) for index, item in enumerate(gold)}
     order = sorted(gold, key=lambda item: -gold[item])
     items = shuffled(order, task_id)
     values = tuple(float(gold[item]) for item in items)

@@ -119,7 +119,7 @@ def _lettered(
 ) -> Task:
     """A context of the reviews under letters, in random order, each written as `line`; the items are "review A", ….
 
-    The order is not balanced against gold, as that of items is elsewhere: a method that follows the letters would then
+    Unlike items elsewhere, the order is not balanced against gold: a method that follows the letters would then
     have a |τ| below chance.
     """
     texts = sorted(gold, key=lambda text: -gold[text])

@@ -121,26 +121,26 @@ def run_probe(
     """Run a unit of a probe on states that were read before: rows for each layer, task and seed.
 
     The states belong to `sorted_tasks`, whose items are in canonical order; `orders` restores the original order. If
-    the states have anchors, the rows are those of the layer that agrees best with them.
+    the states have anchors, only the layer that agrees best with them has rows.
     """
     choice = unit.choice
     spec = ProbeSpec(choice.name, choice.seeds(seeds), settings, choice.protocol, device)
     layers, failures = fit_layers(sorted_tasks, states, spec, isolate=True)
     outcome = Outcome(failures={task_set.tasks[index].id: reason for index, reason in failures.items()})
     outcome.directions = directions_of(unit, task_set, layers, spec.seeds)
-    place = {index: position for position, index in enumerate(states.tasks)}
-    for one in layers:
-        for fit in one.tasks:
+    row_of_task = {index: position for position, index in enumerate(states.tasks)}
+    for layer in layers:
+        for fit in layer.tasks:
             agree = seeds_agree(fit.scores)
             for place_of_seed, (seed, values) in enumerate(zip(spec.seeds, fit.scores, strict=True)):
                 margins = None if fit.pairs is None else _margins(fit.pairs[place_of_seed], values)
                 scored = ScoredTask(
                     task_set.tasks[fit.index],
                     from_canonical(values, orders[fit.index]),
-                    one.layer,
+                    layer.layer,
                     seed,
                     agree,
-                    states.costs[place[fit.index]].distinct_tokens,
+                    states.costs[row_of_task[fit.index]].distinct_tokens,
                     states.seconds / len(states.tasks) + fit.seconds,
                     pair_margins=margins_from_canonical(margins, orders[fit.index]),
                     fold=fit.fold,
@@ -180,12 +180,12 @@ def row_of(unit: Unit, kind: str, scored: ScoredTask) -> dict[str, Any]:
     """One row of results; metrics are NaN for a task without gold."""
     task, count = scored.task, len(scored.task.items)
     # Grades of relevance have ties: `ccrank results` gives the metrics of retrieval instead, from the scores.
-    found = None if task.values is None or task.query is not None else evaluate(scored.scores, task.values)
+    metrics = None if task.values is None or task.query is not None else evaluate(scored.scores, task.values)
     margins = scored.pair_margins
     answers = 0 if margins is None else int(np.isfinite(margins).sum())
     agree = (
         math.nan
-        if found is None or margins is None or task.values is None
+        if metrics is None or margins is None or task.values is None
         else pair_accuracy(margins, task.values)
     )
     return {
@@ -198,10 +198,10 @@ def row_of(unit: Unit, kind: str, scored: ScoredTask) -> dict[str, Any]:
         "seed": scored.seed,
         "split": unit.choice.split,
         "fold": scored.fold,
-        "tau": math.nan if found is None else found.tau,
-        "abs_tau": math.nan if found is None else found.abs_tau,
-        "accuracy": math.nan if found is None else found.accuracy,
-        "free_accuracy": math.nan if found is None else found.free_accuracy,
+        "tau": math.nan if metrics is None else metrics.tau,
+        "abs_tau": math.nan if metrics is None else metrics.abs_tau,
+        "accuracy": math.nan if metrics is None else metrics.accuracy,
+        "free_accuracy": math.nan if metrics is None else metrics.free_accuracy,
         "chance_abs_tau": chance_abs_tau(count),
         "chance_free_accuracy": chance_free_accuracy(count),
         "pair_accuracy": agree,

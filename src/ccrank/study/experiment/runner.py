@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -20,7 +21,7 @@ from ccrank.models import Cost, Reader, ReadingCache
 from ccrank.models.capacity import tokens_per_second
 from ccrank.models.load.hub import stored_depth
 from ccrank.models.reader_like import parse_layers
-from ccrank.models.remote import OpenModel, RemoteReader, is_remote
+from ccrank.models.remote import OpenModel, is_remote
 from ccrank.models.remote.address import check_options
 from ccrank.prompts import Templates
 from ccrank.ranking import canonical
@@ -185,28 +186,22 @@ class _Run:
             self.broken.update(dict.fromkeys(units, reason_of(error)))
             return
         record_model(self.folder, name, reader, [method for method in self.left_out if method.model == name])
-        if reader.behind_server:
-            self._behind_server(units, reader)
-            return
-        tokens = sum(self.weights[unit] for unit in units) / CHARACTERS_PER_TOKEN
-        self.watcher.expect(name, len(units), tokens / tokens_per_second(reader.loaded.model))
-        for _, group in groupby(units, key=lambda unit: unit.group):
-            members = list(group)
-            if members[0].choice.probe:
-                self._probes(members, reader)
-            else:
-                for unit in members:
-                    self._guarded(unit, reader, lambda unit=unit: self._ask(unit, reader))  # type: ignore[misc]
-
-    def _behind_server(self, units: Sequence[Unit], reader: RemoteReader) -> None:
-        """The units of a model behind a server; if it can no longer be read, the rest fail at once."""
-        for place, unit in enumerate(units):
-            try:
-                self._guarded(unit, reader, lambda unit=unit: self._ask(unit, reader))  # type: ignore[misc]
-            except UnavailableError as error:
-                self.watcher.say(f"{unit}: {error}")
-                self.broken.update(dict.fromkeys(units[place:], reason_of(error)))
-                return
+        if not reader.behind_server:
+            tokens = sum(self.weights[unit] for unit in units) / CHARACTERS_PER_TOKEN
+            self.watcher.expect(name, len(units), tokens / tokens_per_second(reader.loaded.model))
+        try:
+            for _, group in groupby(units, key=attrgetter("group")):
+                members = list(group)
+                if members[0].choice.probe and reader.gives_states:
+                    self._probes(members, reader)
+                else:
+                    for unit in members:
+                        self._guarded(unit, reader, partial(self._ask, unit, reader))
+        except UnavailableError as error:
+            # A server that can no longer be read fails the rest at once.
+            rest = [unit for unit in units if unit not in self.broken and not self.folder.is_done(unit)]
+            self.watcher.say(f"{rest[0]}: {error}")
+            self.broken.update(dict.fromkeys(rest, reason_of(error)))
 
     def _ask(self, unit: Unit, reader: OpenModel) -> Outcome:
         options = unit.choice.parse_options(self.study.options.get(unit.choice.name, {}))
@@ -247,9 +242,9 @@ class _Run:
             )
 
         for unit in units:
-            self._guarded(unit, reader, lambda unit=unit: probe(unit))  # type: ignore[misc]
-        for one in shared:
-            one.close()
+            self._guarded(unit, reader, partial(probe, unit))
+        for task_states in shared:
+            task_states.close()
 
     def _guarded(self, unit: Unit, reader: OpenModel, work: Callable[[], Outcome]) -> None:
         """Run a unit and store it. One that fails as a whole is not stored, so that the next run repeats it."""

@@ -76,7 +76,7 @@ FAMILY_LOOKS: Mapping[str, FamilyLook] = {
 
 
 def look_of(family: str) -> FamilyLook:
-    """The style of a family; that of label-free methods for an unknown one."""
+    """The style of a family; an unknown one looks like label-free methods."""
     return FAMILY_LOOKS.get(family, FAMILY_LOOKS["label-free"])
 
 
@@ -141,7 +141,7 @@ def panels_by_model(
 ) -> tuple[Figure, list[Panel]]:
     """A panel for each model and name: the names of a model are in lines of up to `across`.
 
-    `heights` are those of the rest of the figure and of a line, in inches.
+    `heights`: of the rest of the figure and of one line of panels, in inches.
     """
     across = min(across, len(names))
     lines = -(-len(names) // across)
