@@ -112,7 +112,12 @@ def fitted_table(
     return table, {columns[index].title for index in kept}
 
 
-def print_table(rows: Iterable[Sequence[str]], *columns: str, numbers: Sequence[int] = ()) -> None:
+def print_table(
+    rows: Iterable[Sequence[str]],
+    *columns: str,
+    numbers: Sequence[int] = (),
+    console: Console | None = None,
+) -> None:
     """Print a borderless table whose cells wrap between words; the columns in `numbers` are right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
@@ -121,7 +126,7 @@ def print_table(rows: Iterable[Sequence[str]], *columns: str, numbers: Sequence[
         )
     for row in rows:
         table.add_row(*map(terminal_text, row))
-    out().print(table)
+    (console or out()).print(table)
 
 
 def print_facts(facts: Mapping[str, str]) -> None:

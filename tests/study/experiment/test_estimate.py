@@ -11,7 +11,7 @@ from tiny import save_model, tiny_reader
 from typer.testing import CliRunner
 
 from ccrank.cli.app import app
-from ccrank.models.load.catalog import hub_rungs
+from ccrank.models.load.catalog import hub_models
 from ccrank.study.experiment import estimate as estimates
 from ccrank.study.experiment.estimate import estimate, paper_models
 from ccrank.study.experiment.runner import run_study
@@ -46,7 +46,7 @@ def test_the_papers_models_have_as_many_weights_as_stated(name):
 def test_every_model_of_the_preset_has_a_known_size():
     """So that its estimate needs no network; three are the paper's, ten are on the list of models."""
     names = preset("paper-models")["models"]
-    listed = {rung.name for rung in hub_rungs()}
+    listed = {entry.name for entry in hub_models()}
     assert {name for name in names if name not in listed} == set(paper_models()) == set(ARCHITECTURES)
     assert len(names) == 13
     assert preset("paper-models")["methods"] == preset("paper")["methods"]

@@ -13,7 +13,7 @@ import typer
 from ccrank.cli import options as shared
 from ccrank.cli.commands.data import DataDir
 from ccrank.cli.options import flag
-from ccrank.cli.screen import counted, duration, err, out, simple_table, spinner
+from ccrank.cli.screen import counted, duration, err, out, print_table, spinner
 from ccrank.cli.study_view import study_view
 from ccrank.errors import CcrankError, needs_extra
 
@@ -139,9 +139,8 @@ def _show_estimate(folder: Path, study: Study, data_dir: Path | None) -> None:
         from ccrank.study.experiment.units import load_task_sets
 
         rows = estimate(study, load_task_sets(study, data_dir), folder)
-    table = simple_table("model", "units", "tokens", "parameters", "memory", "download", "time here")
-    for row in rows:
-        table.add_row(
+    cells = [
+        (
             row.model,
             f"{row.units:,}",
             f"{row.tokens / 1e6:,.1f} M",
@@ -150,7 +149,10 @@ def _show_estimate(folder: Path, study: Study, data_dir: Path | None) -> None:
             "–" if row.download == 0 else _gigabytes(row.download),
             "?" if row.seconds is None else duration(row.seconds),
         )
-    err().print(table)
+        for row in rows
+    ]
+    names = ("model", "units", "tokens", "parameters", "memory", "download", "time here")
+    print_table(cells, *names, console=err())
     seconds = sum(row.seconds or 0 for row in rows)
     total = _gigabytes(sum(row.download or 0 for row in rows))
     err().print(

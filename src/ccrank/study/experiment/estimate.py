@@ -11,7 +11,7 @@ from math import prod
 from pathlib import Path
 
 from ccrank.models.capacity import expected_speed, matmul_rate
-from ccrank.models.load.catalog import BYTES, ROOM, hub_rungs, named_rungs
+from ccrank.models.load.catalog import BYTES, ROOM, hub_models, named_models
 from ccrank.models.load.hub import on_disk
 from ccrank.models.load.known_models import choices_of
 from ccrank.models.load.transformers_settings import choose_device, choose_dtype
@@ -80,7 +80,9 @@ def estimate(study: Study, sets: Mapping[str, TaskSet], out: str | Path) -> list
 
 def parameters_of(name: str) -> int | None:
     """The number of weights: as listed, or counted in the files of a model on this machine, or as the hub says."""
-    listed = {rung.name: rung.parameters for rung in (*named_rungs(), *hub_rungs())} | dict(paper_models())
+    listed = {entry.name: entry.parameters for entry in (*named_models(), *hub_models())} | dict(
+        paper_models()
+    )
     for known in (name, *(model.name for model in choices_of(name))):
         if listed.get(known):
             return listed[known]
