@@ -50,6 +50,20 @@ def test_a_file_is_ranked_into_another(ccrank, model_folder, table, tmp_path):
         assert beside[0].read_text() == beside[1].read_text()
 
 
+@pytest.mark.parametrize(
+    ("most", "dtype", "said"), [(20, "float32", True), (20, "bfloat16", False), (31, "float32", False)]
+)
+def test_many_rows_in_float32_are_told_of_the_faster_precision(
+    most, dtype, said, ccrank, model_folder, table, monkeypatch
+):
+    """With what it costs; not where it is chosen already, nor for few rows."""
+    monkeypatch.setattr(stream_module, "MANY_ROWS", most)
+    how = ["--by", "size", "--method", "poles", "--model", model_folder, "--no-cache", "--dtype", dtype]
+    done = ccrank("rank", "--input", str(table), "--column", "text", *how, "--out", "streamed.csv")
+    assert done.code == 0, done.err
+    assert ("--dtype bfloat16 is faster" in done.err) == said
+
+
 def test_options_of_a_stream_reach_it(ccrank, model_folder, table):
     """--sample, --top, --refine and --method are used."""
     common = [

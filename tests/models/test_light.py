@@ -30,7 +30,8 @@ def opened(tmp_path, monkeypatch, family="llama", dtype="float32", **changes):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("path", ["tree", "padded", "one"])
 def test_readings_are_those_of_transformers(family, dtype, path, tmp_path, monkeypatch):
-    """Logits, log-probabilities and states of all layers are the same, whichever way prompts are packed."""
+    """Logits, log-probabilities and states of all layers are the same, whichever way prompts are packed; in bfloat16
+    they are about as near to those of float32."""
     full, light = opened(tmp_path, monkeypatch, family, dtype)
     assert isinstance(light.model, LightCausalLM)
     assert not isinstance(full.model, LightCausalLM)
@@ -41,12 +42,14 @@ def test_readings_are_those_of_transformers(family, dtype, path, tmp_path, monke
         full.window,
     )
     wanted = {"candidates": ["Yes", "No"], "layers": "all", "items": True, "log_probabilities": True}
-    expected, found = (
-        Reader(one, path=path).read(pair_prompts(TASK), **wanted) for one in (full, light)
-    )  # fmt: skip
-    tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == "float32" else {"rtol": 5e-2, "atol": 5e-2}
+    models = [full, light] + [load_model(str(full.folder), dtype="float32")] * (dtype == "bfloat16")
+    expected, found, *exact = (Reader(one, path=path).read(pair_prompts(TASK), **wanted) for one in models)
     for name in ("logits", "states", "item_states"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), **tolerance)
+        if exact:
+            far = [np.abs(getattr(one, name) - getattr(exact[0], name)).mean() for one in (expected, found)]
+            assert far[1] <= 1.5 * far[0]
+        else:
+            np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-5)
 
 
 def test_the_model_gives_the_logits_of_a_plain_forward_pass(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ccrank.errors import CcrankError
+from ccrank.models.load.products import linear
 from ccrank.prompts import Piece, Prompt
 from ccrank.util.files import cache_folder, remember
 
@@ -82,7 +83,8 @@ def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
     best = float("inf")
     for _ in range(REPEATS):
         start = time.perf_counter()
-        float((left @ left)[0, 0])  # reading a value waits for the GPU
+        with torch.inference_mode():
+            float(linear(left, left)[0, 0])  # reading a value waits for the GPU
         best = min(best, time.perf_counter() - start)
     return 2 * size**3 / best
 

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from ccrank.errors import CcrankError
 from ccrank.models.load.light_llama import LightCausalLM
+from ccrank.models.load.products import linear
 
 
 class _StopForward(Exception):  # noqa: N818 (control flow, not an error)
@@ -201,4 +202,4 @@ def _few_tokens(decoder: Any, token_ids: Tensor | slice) -> Callable[[Tensor], T
     if isinstance(token_ids, Tensor):
         token_ids = token_ids.to(decoder.weight.device)
     weight, bias = decoder.weight[token_ids], None if bias is None else bias[token_ids]
-    return lambda states: functional.linear(states.to(weight.device), weight, bias)
+    return lambda states: linear(states.to(weight.device), weight, bias)

@@ -179,7 +179,7 @@ def _by_level(shared: np.ndarray, depths: np.ndarray) -> list[tuple[np.ndarray, 
     ]
 
 
-ROW_TOKENS = 256
+ROW_TOKENS = 128
 """The length of a tree row: long enough to keep matrix products busy, short enough that attention stays cheap."""
 
 

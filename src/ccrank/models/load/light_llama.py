@@ -6,6 +6,7 @@ numbers are the same. It computes states and logits only: no generation, no key-
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from ccrank.models.load.products import UninitialisedLinear
 
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2"}
 """Class of `transformers` → model type."""
@@ -38,11 +41,17 @@ def expressible(config: SimpleNamespace) -> bool:
     )
 
 
-class UninitialisedLinear(nn.Linear):
-    """A matrix whose weights are given later, so that no random ones are drawn."""
+BLOCK = 64
+"""Queries that are computed at once where there is a mask."""
 
-    def reset_parameters(self) -> None:
-        """Nothing to do."""
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Queries, the keys that they attend to, and the mask between them (batch or 1, 1, queries, keys)."""
+
+    queries: slice
+    keys: Tensor
+    mask: Tensor
 
 
 class RMSNorm(nn.Module):
@@ -55,8 +64,10 @@ class RMSNorm(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         exact = states.to(torch.float32)
-        exact = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + self.epsilon)
-        return self.weight * exact.to(states.dtype)
+        length = torch.linalg.vector_norm(exact, dim=-1, keepdim=True)
+        inverse = length.square_().div_(exact.shape[-1]).add_(self.epsilon).rsqrt_()
+        normed: Tensor = (exact * inverse).to(states.dtype).mul_(self.weight)
+        return normed
 
 
 class Attention(nn.Module):
@@ -76,27 +87,31 @@ class Attention(nn.Module):
         self.v_proj = UninitialisedLinear(width, keys, bias=bias)
         self.o_proj = UninitialisedLinear(inner, width, bias=bias and not qwen)
 
-    def forward(self, states: Tensor, mask: Tensor | None, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(
+        self, states: Tensor, blocks: Sequence[Block] | None, rotation: tuple[Tensor, Tensor]
+    ) -> Tensor:
         batch, length, _ = states.shape
         query, key, value = (
-            project(states).view(batch, length, -1, self.head_width).transpose(1, 2)
+            project(states).view(batch, length, -1, self.head_width)
             for project in (self.q_proj, self.k_proj, self.v_proj)
-        )  # (batch, heads, length, head width)
-        query, key = _rotate(query, *rotation), _rotate(key, *rotation)
-        if mask is not None and self.groups > 1:
-            # With a mask, kernels take grouped heads only on some devices, so each key head is repeated.
-            key, value = (_repeated(one, self.groups) for one in (key, value))
-        mixed = functional.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=mask,
-            scale=self.head_width**-0.5,
-            is_causal=mask is None and length > 1,
-            **({"enable_gqa": True} if mask is None and self.groups > 1 else {}),
         )
+        query, key, value = (
+            one.transpose(1, 2) for one in (_rotate(query, *rotation), _rotate(key, *rotation), value)
+        )  # (batch, heads, length, head width)
+        if blocks is None:
+            mixed = functional.scaled_dot_product_attention(
+                query, key, value, is_causal=length > 1, enable_gqa=self.groups > 1
+            )
+        else:
+            mixed = torch.cat([self._attend(query, key, value, block) for block in blocks], dim=2)
         output: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
         return output
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, block: Block) -> Tensor:
+        keys, values = (_repeated(one[:, :, block.keys], self.groups) for one in (key, value))
+        return functional.scaled_dot_product_attention(
+            query[:, :, block.queries], keys, values, attn_mask=block.mask
+        )
 
 
 class FeedForward(nn.Module):
@@ -110,7 +125,8 @@ class FeedForward(nn.Module):
         self.down_proj = UninitialisedLinear(inner, width, bias=bias)
 
     def forward(self, states: Tensor) -> Tensor:
-        found: Tensor = self.down_proj(functional.silu(self.gate_proj(states)) * self.up_proj(states))
+        gates = functional.silu(self.gate_proj(states), inplace=True)
+        found: Tensor = self.down_proj(gates.mul_(self.up_proj(states)))
         return found
 
 
@@ -124,9 +140,11 @@ class Layer(nn.Module):
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def forward(self, states: Tensor, mask: Tensor | None, rotation: tuple[Tensor, Tensor]) -> Tensor:
-        states = states + self.self_attn(self.input_layernorm(states), mask, rotation)
-        found: Tensor = states + self.mlp(self.post_attention_layernorm(states))
+    def forward(
+        self, states: Tensor, blocks: Sequence[Block] | None, rotation: tuple[Tensor, Tensor]
+    ) -> Tensor:
+        states = self.self_attn(self.input_layernorm(states), blocks, rotation).add_(states)
+        found: Tensor = self.mlp(self.post_attention_layernorm(states)).add_(states)
         return found
 
 
@@ -161,18 +179,19 @@ class Stack(nn.Module):
             position_ids = torch.arange(input_ids.shape[1], device=input_ids.device)[None]
         rotation = self._rotation(position_ids, states.dtype)
         mask = _causal(attention_mask)
+        blocks = None if mask is None else _blocks(mask)
         for layer in self.layers:
-            states = layer(states, mask, rotation)
+            states = layer(states, blocks, rotation)
         return Output(self.norm(states))
 
     def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Cosines and sines (batch, 1, length, head width) of the rotary angles."""
+        """Cosines (batch, length, 1, head width) and sines (batch, length, 1, head width / 2) of the rotary angles."""
         # Not a buffer: casting a model to bfloat16 would cast the frequencies too.
         steps = torch.arange(0, self.head_width, 2, dtype=torch.float, device=positions.device)
         frequencies = 1.0 / (self.theta ** (steps / self.head_width))
-        angles = positions[..., None].float() * frequencies
-        angles = torch.cat((angles, angles), dim=-1)[:, None]
-        return angles.cos().to(dtype), angles.sin().to(dtype)
+        angles = (positions[..., None].float() * frequencies)[:, :, None]
+        cosines = angles.cos()
+        return torch.cat((cosines, cosines), dim=-1).to(dtype), angles.sin().to(dtype)
 
 
 class LightCausalLM(nn.Module):
@@ -224,17 +243,37 @@ class LightCausalLM(nn.Module):
 
 
 def _rotate(states: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    low, high = states.chunk(2, dim=-1)
-    return (states * cosines) + (torch.cat((-high, low), dim=-1) * sines)
+    (low, high), rotated = states.chunk(2, dim=-1), states * cosines
+    to_low, to_high = rotated.chunk(2, dim=-1)
+    to_low.addcmul_(high, sines, value=-1)
+    to_high.addcmul_(low, sines)
+    return rotated
 
 
 def _repeated(states: Tensor, times: int) -> Tensor:
+    """Each head several times: with a mask, kernels take grouped heads only on some devices."""
+    if times == 1:
+        return states
     batch, heads, length, width = states.shape
     return (
         states[:, :, None]
         .expand(batch, heads, times, length, width)
         .reshape(batch, heads * times, length, width)
     )
+
+
+def _blocks(mask: Tensor) -> list[Block]:
+    """Blocks of queries with only those keys that one of them attends to: in a tree these are few.
+
+    Shapes: mask (batch or 1, 1, length, length), additive or boolean.
+    """
+    seen = (mask if mask.dtype == torch.bool else mask == 0).any(dim=(0, 1))
+    blocks = []
+    for start in range(0, len(seen), BLOCK):
+        queries = slice(start, start + BLOCK)
+        keys = seen[queries].any(dim=0).nonzero()[:, 0]
+        blocks.append(Block(queries, keys, mask[:, :, queries][..., keys]))
+    return blocks
 
 
 def _causal(mask: Tensor | None) -> Tensor | None:

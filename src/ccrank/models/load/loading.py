@@ -13,6 +13,7 @@ from ccrank.errors import CcrankError
 from ccrank.models.load.hub import ANY_REVISION, find_model
 from ccrank.models.load.known_models import StatusCallback
 from ccrank.models.load.light import open_prepared, prepare
+from ccrank.models.load.products import use_fastest_products
 from ccrank.models.load.transformers_settings import (
     _placement,
     choose_device,
@@ -120,6 +121,7 @@ def load_model(
     # On a GPU, `transformers` chooses among attention kernels.
     light = where.type == "cpu" and quantized is None and placed is None
     if light and (opened := open_prepared(folder, files, precision)):
+        use_fastest_products(opened[0])
         identity = _identity(folder, files, opened[0])
         facts = weights_facts(found, files, _precision(opened[0]))
         return LoadedModel(name, folder, *opened, "causal", identity, weights=facts)
@@ -165,6 +167,8 @@ def load_model(
     model = model.eval()
     if light and not missing:
         prepare(folder, files, model, tokenizer)
+    if light:
+        use_fastest_products(model)
     identity = _identity(folder, files, model)
     if quantized_as:
         identity += f"-{quantized_as}"
