@@ -59,7 +59,7 @@ def test_many_rows_in_float32_are_told_of_the_faster_precision(
     """With what it costs; not where it is chosen already, nor for few rows."""
     monkeypatch.setattr(stream_module, "MANY_ROWS", most)
     how = ["--by", "size", "--method", "poles", "--model", model_folder, "--no-cache", "--dtype", dtype]
-    done = ccrank("rank", "--input", str(table), "--column", "text", *how, "--out", "streamed.csv")
+    done = ccrank("rank", "--input", str(table), "--column", "text", *how, "--out", "streamed.parquet")
     assert done.code == 0, done.err
     assert ("--dtype bfloat16 is faster" in done.err) == said
 

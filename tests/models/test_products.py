@@ -10,8 +10,7 @@ import torch
 from tiny import CAUSAL, MASKED, SEQ2SEQ, pair_prompts, save_model, tiny_model, tiny_reader
 from torch.nn import functional
 
-from ccrank.models import Reader, load_model
-from ccrank.models.load import products
+from ccrank.models import Reader, load_model, products
 from ccrank.task import Criterion, Task
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Chad", "Peru"), id="sizes")

@@ -165,8 +165,8 @@ class ReaderFlags:
     panel: ClassVar = READER_PANEL
     device: str | None = flag("auto, cpu, cuda, cuda:1, mps … \\[default: auto]")
     dtype: str | None = flag(
-        "auto, float32, bfloat16 or float16. bfloat16 is faster on a CPU that has instructions for it; it costs 0.006 ± "
-        "0.004 of Kendall's τ against gold values. \\[default: auto]"
+        "auto, float32, bfloat16 or float16. bfloat16 is faster on a CPU that has instructions for it; it costs "
+        "0.006 ± 0.004 of Kendall's τ against gold values. \\[default: auto]"
     )
     batch_tokens: str | None = flag(
         "Tokens per forward pass; auto uses what fits in memory and halves it when memory runs out. \\[default: auto]"

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ccrank.errors import CcrankError
-from ccrank.models.load.products import linear
+from ccrank.models.products import linear
 from ccrank.prompts import Piece, Prompt
 from ccrank.util.files import cache_folder, remember
 

@@ -118,8 +118,8 @@ def _view(reader: Reader) -> Iterator[Watcher]:
                 progress.reset(self.bar, description="scoring", total=rows, completed=done)
                 if rows - done > MANY_ROWS and reader.loaded.identity.endswith("-float32"):
                     sys.stderr.write(
-                        "ccrank: --dtype bfloat16 is faster on a CPU with instructions for it, and costs 0.006 ± 0.004 of "
-                        "Kendall's τ against gold values\n"
+                        "ccrank: --dtype bfloat16 is faster on a CPU with instructions for it, and costs 0.006 ± 0.004 "
+                        "of Kendall's τ against gold values\n"
                     )
 
             def advance(self, rows: int) -> None:

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from ccrank.errors import CcrankError
 from ccrank.models.load.light_llama import LightCausalLM
-from ccrank.models.load.products import linear
+from ccrank.models.products import linear
 
 
 class _StopForward(Exception):  # noqa: N818 (control flow, not an error)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccrank.models.load.products import UninitialisedLinear
+from ccrank.models.products import UninitialisedLinear
 
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2"}
 """Class of `transformers` → model type."""

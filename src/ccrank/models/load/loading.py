@@ -11,9 +11,9 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.models.load.hub import ANY_REVISION, find_model
-from ccrank.models.load.known_models import StatusCallback
+from ccrank.models.load.known_models import FoundModel, StatusCallback
 from ccrank.models.load.light import open_prepared, prepare
-from ccrank.models.load.products import use_fastest_products
+from ccrank.models.load.light_llama import LightCausalLM
 from ccrank.models.load.transformers_settings import (
     _placement,
     choose_device,
@@ -29,6 +29,7 @@ from ccrank.models.load.weights import (
     weights_facts,
     weights_identity,
 )
+from ccrank.models.products import use_fastest_products
 from ccrank.prompts import Form
 from ccrank.reader_options import SERVER_PREFIX
 from ccrank.util.files import parse_toml
@@ -121,10 +122,7 @@ def load_model(
     # On a GPU, `transformers` chooses among attention kernels.
     light = where.type == "cpu" and quantized is None and placed is None
     if light and (opened := open_prepared(folder, files, precision)):
-        use_fastest_products(opened[0])
-        identity = _identity(folder, files, opened[0])
-        facts = weights_facts(found, files, _precision(opened[0]))
-        return LoadedModel(name, folder, *opened, "causal", identity, weights=facts)
+        return _prepared(found, files, *opened)
     from transformers import AutoConfig
 
     with quiet_transformers():
@@ -165,8 +163,10 @@ def load_model(
     if placed is None:
         model = model.to(where)
     model = model.eval()
-    if light and not missing:
-        prepare(folder, files, model, tokenizer)
+    # The first load, too, gives the prepared model: the numbers of all loads are the same to the last bit.
+    prepared = light and not missing and prepare(folder, files, model, tokenizer)
+    if prepared and (opened := open_prepared(folder, files, precision)):
+        return _prepared(found, files, *opened)
     if light:
         use_fastest_products(model)
     identity = _identity(folder, files, model)
@@ -175,6 +175,13 @@ def load_model(
     computed_in = f"{_precision(model)}, weights {quantized_as}" if quantized_as else _precision(model)
     facts = weights_facts(found, files, computed_in)
     return LoadedModel(name, folder, model, tokenizer, form, identity, () if allow_new_head else head, facts)
+
+
+def _prepared(found: FoundModel, files: list[Path], model: LightCausalLM, tokenizer: Any) -> LoadedModel:
+    use_fastest_products(model)
+    identity = _identity(found.folder, files, model)
+    facts = weights_facts(found, files, _precision(model))
+    return LoadedModel(found.name, found.folder, model, tokenizer, "causal", identity, weights=facts)
 
 
 def _check_sizes(config: Any) -> None:
