@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 
-from ccrank.study.report.figures_bars import figure_across, figure_datasets, figure_main
+from ccrank.study.report.figures_bars import figure_across, figure_datasets, figure_main, single_values
 from ccrank.study.report.figures_points import (
     example_rows,
     figure_consistency,
@@ -21,7 +21,7 @@ from ccrank.study.report.figures_points import (
     figure_layers,
     figure_scales,
 )
-from ccrank.study.report.figures_style import FAMILY_LOOKS, image_bytes, spread
+from ccrank.study.report.figures_style import FAMILY_LOOKS, image_bytes, panels_by_model, spread
 from ccrank.study.report.write_report import DRAWINGS
 from ccrank.study.results.tables import kind_summary
 from ccrank.task import Task
@@ -104,6 +104,43 @@ def test_bars_of_the_main_figure_are_the_numbers_of_the_table(small: pd.DataFram
         )
         low, high = halve(all_rows["chance_low"]), halve(all_rows["chance_high"])
         assert spans == sorted({(round(a, 9), round(b, 9)) for a, b in zip(low, high, strict=True)})
+
+
+def test_single_answers_and_single_runs_are_in_the_main_figure(small: pd.DataFrame) -> None:
+    """Their means are marked in the panels of their measure: answers of pairs once, listwise runs one by one."""
+    pairs = small["method"] == "prompt-pair"
+    answered = small.assign(
+        free_pair_accuracy=(small["free_accuracy"] * 0.8).where(pairs),
+        chance_free_pair_accuracy=pd.Series(0.6, index=small.index).where(pairs),
+    )
+    runs = small[small["method"] == "prompt-list"].assign(split="single")
+    results = pd.concat([answered, runs], ignore_index=True)
+    values = single_values(results, ["model", "kind", "method"])
+    own = results[(results["method"] == "prompt-pair") & (results["kind"] == "facts")]
+    wanted = own.groupby("dataset")["free_pair_accuracy"].mean().mean()
+    [answers] = values.loc[(values["method"] == "prompt-pair") & (values["kind"] == "facts"), "value"]
+    assert answers == pytest.approx(wanted)
+    figure = figure_main(results)
+    assert figure is not None
+    marked = {
+        marker: [
+            line.get_xdata() for axes in figure.axes[:2] for line in axes.lines if line.get_marker() == marker
+        ]
+        for marker in ("s", "o")
+    }
+    assert answers in np.concatenate(marked["s"])
+    by_run = values[values["run"].astype(bool) & (values["kind"] == "facts")]
+    assert len(by_run) == 2 * small["seed"].nunique()
+    assert set(by_run["value"]) <= set(np.concatenate(marked["o"]))
+    assert {"single answers; line: coin flips", "single listwise runs"} <= set(texts(figure))
+
+
+def test_seven_datasets_are_two_even_lines(small: pd.DataFrame) -> None:
+    """Four and three, where six and one would leave the second line almost empty."""
+    names = [f"dataset-{number}" for number in range(7)]
+    figure, panels = panels_by_model(["m"], names, 6, (0.5, 1.5))
+    assert [panel.left for panel in panels] == [True, False, False, False, True, False, False]
+    assert len(figure.axes) == 8
 
 
 def test_dataset_panels_name_every_dataset_and_method(small: pd.DataFrame) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
@@ -37,6 +38,17 @@ MAX_DATASETS_ACROSS = 6
 
 _FREE = {"abs_tau": "Kendall's |τ|", "free_accuracy": "pairwise accuracy"}
 _SIGN_MARK: dict[str, Any] = {"ls": "", "marker": "D", "ms": 2.6, "mfc": "white", "mec": "0.1", "mew": 0.6}
+_ANSWER_MARK: dict[str, Any] = {
+    "ls": "",
+    "marker": "s",
+    "ms": 3.2,
+    "mfc": "white",
+    "mec": "#c2005b",
+    "mew": 0.9,
+}
+_RUN_MARK: dict[str, Any] = {"ls": "", "marker": "o", "ms": 2.2, "mfc": "#c2005b", "mec": "white", "mew": 0.3}
+SINGLE_RUNS = "single"
+"""The split of single runs of a method that joins several."""
 _SIGNED = {"abs_tau": "tau", "free_accuracy": "accuracy"}
 
 
@@ -50,18 +62,21 @@ def figure_main(results: pd.DataFrame) -> Figure | None:
     methods = _bar_methods(table, method_order(results))
     kinds = [kind for kind in KIND_NAMES if (table["kind"] == kind).any()]
     models = list(dict.fromkeys(results["model"]))
+    singles = single_values(results, ["model", "kind", "method"])
     rest, line_height = _heights(methods)
     figure, grid = panels(len(models), 2 * len(kinds), rest + line_height * len(models), sharey=True)
     for row, model in enumerate(models):
         for column, (kind, metric) in enumerate(product(kinds, ("free_accuracy", "abs_tau"))):
             axes = grid[row, column]
-            _bars(axes, table[(table["model"] == model) & (table["kind"] == kind)], methods, metric)
+            rows = table[(table["model"] == model) & (table["kind"] == kind)]
+            _bars(axes, rows, methods, metric)
+            _singles(axes, singles[(singles["model"] == model) & (singles["kind"] == kind)], methods, metric)
             if row == 0:
                 title(axes, KIND_NAMES[kind] if metric == "free_accuracy" else "")
             if row == len(models) - 1:
                 axes.set_xlabel(_FREE[metric])
         side_title(grid[row, -1], model)
-    _bar_legend(figure, table)
+    _bar_legend(figure, table, singles)
     return figure
 
 
@@ -73,12 +88,14 @@ def figure_datasets(results: pd.DataFrame, metric: str = "abs_tau") -> Figure | 
         return None
     table = summary(rows)
     methods = _bar_methods(table, method_order(results))
+    singles = single_values(results, ["model", "dataset", "method"])
     figure, grid = _panels_by_dataset(rows, _heights(methods), sharey=True)
     for panel in grid:
         _bars(panel.axes, _of_panel(table, panel), methods, metric)
+        _singles(panel.axes, _of_panel(singles, panel), methods, metric)
         if panel.bottom:
             panel.axes.set_xlabel(_FREE[metric])
-    _bar_legend(figure, table)
+    _bar_legend(figure, table, singles[singles["metric"] == metric])
     return figure
 
 
@@ -155,7 +172,7 @@ def _bars(axes: Axes, table: pd.DataFrame, methods: Sequence[str], metric: str) 
             rows["y"], rows[metric] - start, 0.62, start, color=look.colour, hatch=look.hatch, edgecolor="0.15", lw=0.4,
             zorder=2,
         )  # fmt: skip
-    _whiskers(axes, bars[metric], bars["y"], bars[f"{metric}_sd"])
+    _whiskers(axes, bars[metric], bars["y"] + 0.1, bars[f"{metric}_sd"])
     ceilings = table[table["ceiling"]]
     axes.vlines(
         ceilings[metric], ceilings["y"] - 0.48, ceilings["y"] + 0.48, color=CEILING_COLOUR, lw=1.4, ls=(0, (2, 1)),
@@ -166,16 +183,55 @@ def _bars(axes: Axes, table: pd.DataFrame, methods: Sequence[str], metric: str) 
     if halved:
         axes.set_xticks([0.5, 0.75, 1.0], ["0.5", "0.75", "1"])
     axes.set_xlim(start, 1.02)
-    _sign_marks(axes, directed[_SIGNED[metric]], directed["y"], start)
+    _sign_marks(axes, directed[_SIGNED[metric]], directed["y"] - 0.16, start)
+
+
+def single_values(results: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """What final orders are made of, by `keys`: the accuracy of single pairwise answers with its chance level, and the
+    |τ| and accuracy of each single listwise run. Means over datasets of their means over tasks."""
+    graded = results[results["tau"].notna()]
+    answers = main_setting(graded[graded["free_pair_accuracy"].notna()])
+    runs = graded[graded["split"] == SINGLE_RUNS]
+    by = [*dict.fromkeys([*keys, "dataset"])]
+
+    def means(rows: pd.DataFrame, value: str, metric: str, *more: str) -> pd.DataFrame:
+        columns = [value, "chance_free_pair_accuracy"]
+        table = (
+            rows.groupby([*by, *more], sort=False)[columns].mean().groupby([*keys, *more], sort=False).mean()
+        )
+        table.columns = ["value", "chance"]
+        return table.reset_index().assign(metric=metric, run=bool(more))
+
+    return pd.concat(
+        [
+            means(answers, "free_pair_accuracy", "free_accuracy"),
+            *(means(runs.assign(chance_free_pair_accuracy=math.nan), name, name, "seed") for name in _FREE),
+        ],
+        ignore_index=True,
+    )
+
+
+def _singles(axes: Axes, singles: pd.DataFrame, methods: Sequence[str], metric: str) -> None:
+    """Single answers as hollow squares, with their chance level as a line; single runs as dots. Both in the lower half
+    of a row."""
+    rows = singles[(singles["metric"] == metric) & singles["method"].isin(methods)]
+    y = rows["method"].map(_positions(methods)).astype(float) + 0.22
+    answers = ~rows["run"].astype(bool)
+    axes.plot(rows["value"][~answers], y[~answers], zorder=7, **_RUN_MARK)
+    axes.plot(rows["value"][answers], y[answers], zorder=7, **_ANSWER_MARK)
+    axes.vlines(
+        rows["chance"][answers], y[answers] - 0.14, y[answers] + 0.14, color="#ff9ac4", lw=1.6, zorder=6.5
+    )
 
 
 def _dumbbells(axes: Axes, table: pd.DataFrame, counterparts: Sequence[str]) -> None:
     y = table["method"].map(_counterpart).map(_positions(counterparts))
-    table = table.assign(y=y)
     _chance_bands(axes, y, table[["chance_low", "chance", "chance_high"]])
-    ends = table.groupby("y")["abs_tau"].agg(["min", "max"])
+    # Supervised ones a little below, so that the whiskers of both can be seen.
+    table = table.assign(row=y, y=y + 0.2 * (table["family"] == "supervised"))
+    ends = table.groupby("row")["abs_tau"].agg(["min", "max"])
     axes.hlines(ends.index, ends["min"], ends["max"], color="0.7", lw=0.6, zorder=2)
-    _whiskers(axes, table["abs_tau"], y, table["abs_tau_sd"])
+    _whiskers(axes, table["abs_tau"], table["y"], table["abs_tau_sd"])
     supervised = table[table["family"] == "supervised"]
     _sign_marks(axes, supervised["tau"], supervised["y"], 0.0)
     for family, rows in table.groupby("family", sort=False):
@@ -222,7 +278,7 @@ def _method_rows(axes: Axes, methods: Sequence[str]) -> None:
     axes.grid(axis="x", color=GRID_COLOUR, lw=0.5)
 
 
-def _bar_legend(figure: Figure, table: pd.DataFrame) -> None:
+def _bar_legend(figure: Figure, table: pd.DataFrame, singles: pd.DataFrame) -> None:
     handles: list[Patch | Line2D] = []
     for family in families_in(table[table["family"] != "supervised"]):
         look = look_of(family)
@@ -233,6 +289,11 @@ def _bar_legend(figure: Figure, table: pd.DataFrame) -> None:
         handles.append(ceiling)
     if table["directed"].any():
         handles.append(_signed_handle("signed, for directed methods"))
+    runs = singles["run"].astype(bool)
+    if not runs.all():
+        handles.append(Line2D([], [], label="single answers; line: coin flips", **_ANSWER_MARK))
+    if runs.any():
+        handles.append(Line2D([], [], label="single listwise runs", **_RUN_MARK))
     legend(figure, handles, columns=7 if len(handles) < 6 else 3)
 
 

@@ -37,7 +37,12 @@ MAX_DATASETS_BY_LAYER = 6
 MAX_METHODS_OF_CONSISTENCY = 12
 MIN_TASKS_OF_CONSISTENCY = 5
 
-_LINE_STYLES = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)), (0, (6, 2)), (0, (2, 2)))
+_LINE_STYLES = {"supervised": (0, (4, 1.5)), "baseline": (0, (5, 1, 1, 1))}
+"""By family; all others are solid."""
+OBJECTIVE_COLOURS = ("#08519c", "#e69f00", "#1b9e77", "#c44e00", "#a8459b", "#56b4e9", "#7a5c00", "#d4618c")
+"""Of the objectives in the order of their methods; neighbours differ in lightness."""
+LABEL_DECADES, SAME_COLUMN_DECADES = 0.6, 0.2
+"""The width of a label on the axis of cost, and how close the points of a column of labels are."""
 
 
 def example_rows(results: pd.DataFrame, tasks: StudyTasks) -> pd.DataFrame:
@@ -87,11 +92,21 @@ def figure_scales(results: pd.DataFrame, tasks: StudyTasks) -> Figure | None:
         axes.tick_params(axis="y", length=0)
         sign = "τ" if row["directed"] else "|τ|"
         value = row["tau"] if row["directed"] else row["abs_tau"]
-        title(axes, f"{one_line(row['dataset'], 18)}, by {one_line(task.criterion.name, 22)}")
+        title(axes, one_line(f"{one_line(row['dataset'], 18)}, by {task.criterion.name}", 30))
         axes.set_xlabel(f"{one_line(row['method'], 20)} score, {sign} = {value:.2f}", parse_math=False)
-    bar = figure.colorbar(points, ax=figure.axes, ticks=[0, 1], aspect=40, pad=0.01, fraction=0.02)
-    bar.ax.set_yticklabels(["lowest", "highest"])
-    bar.set_label("gold rank", labelpad=-22)
+    # Below the panels: beside them the bar would reach into the titles.
+    bar = figure.colorbar(
+        points,
+        ax=figure.axes,
+        ticks=[0, 1],
+        location="bottom",
+        aspect=50,
+        pad=0.02,
+        fraction=0.03,
+        shrink=0.4,
+    )
+    bar.ax.set_xticklabels(["lowest", "highest"])
+    bar.set_label("gold rank", labelpad=-8)
     return figure
 
 
@@ -140,23 +155,35 @@ Key = tuple[str, ...]
 
 
 def _line_styles(table: pd.DataFrame, order: list[str]) -> dict[Key, dict[str, Any]]:
-    """A colour by family, and within a family a dash pattern per method (and split, unless it is the main one)."""
+    """A colour by objective, which a probe shares with its supervised counterpart; a dash pattern by family; and a
+    hollow marker for a split other than the main one."""
     keys: dict[Key, str] = {}
     for method in order:
         for row in table[table["method"] == method].itertuples():
             keys[_line_key(row.method, row.split)] = row.family
-    counts: dict[str, int] = {}
-    styles: dict[Key, dict[str, Any]] = {}
-    for key, family in keys.items():
-        number = counts.get(family, 0)
-        counts[family] = number + 1
-        look = look_of(family)
-        styles[key] = {
-            **{"color": _shade("#8c8c8c" if family == "baseline" else look.colour, number), "lw": 1.2},
-            **{"ls": _LINE_STYLES[number % len(_LINE_STYLES)], "marker": look.marker},
-            **{"ms": 3, "mec": "0.15", "mew": 0.4},
+    objectives = dict.fromkeys(
+        key[0].removeprefix("sup-") for key, family in keys.items() if family != "baseline"
+    )
+    colours = {
+        name: OBJECTIVE_COLOURS[place % len(OBJECTIVE_COLOURS)] for place, name in enumerate(objectives)
+    }
+    greys = iter(("0.6", "0.25") * len(keys))
+    return {
+        key: {
+            "color": next(greys)
+            if family == "baseline"
+            else (colour := colours[key[0].removeprefix("sup-")]),
+            **{
+                "lw": 1.2,
+                "ls": _LINE_STYLES.get(family, "-"),
+                "marker": look_of(family).marker,
+                "ms": 3,
+                "mew": 0.5,
+            },
+            **({"mfc": "white", "mec": colour} if len(key) > 1 and family != "baseline" else {"mec": "0.15"}),
         }
-    return styles
+        for key, family in keys.items()
+    }
 
 
 def _shade(colour: str, number: int) -> str:
@@ -248,14 +275,22 @@ def figure_cost(results: pd.DataFrame) -> Figure | None:
 
 
 def _label_points(axes: Axes, x: np.ndarray, y: np.ndarray, names: list[str], gap: float) -> None:
-    """Labels to the right of each point; points with similar x share a column of labels."""
-    column = np.round(np.log10(x) * 3).astype(int)
+    """Labels to the right of each point. Points with similar x share a column of labels, which keeps clear of the
+    points that it would cover."""
+    place = np.log10(x)
+    order = np.argsort(place, kind="stable")
+    column = np.empty(len(x), dtype=int)
+    column[order] = np.cumsum(np.diff(place[order], prepend=place[order[0]]) > SAME_COLUMN_DECADES)
     for number in np.unique(column):
         members = np.flatnonzero(column == number)
-        for index, height in zip(members, spread(y[members].tolist(), gap), strict=True):
+        right = place[members].max()
+        covered = np.flatnonzero((column > number) & (place < right + LABEL_DECADES))
+        heights = spread([*y[members], *y[covered]], gap)[: len(members)]
+        for index, height in zip(members, heights, strict=True):
             axes.annotate(
                 one_line(names[index], 20), (x[index], y[index]), (float(x[members].max()) * 1.18, height),
                 textcoords="data", va="center", fontsize=6.5, parse_math=False,
+                bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.8},
                 arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.6", "shrinkA": 0, "shrinkB": 2},
             )  # fmt: skip
 

@@ -139,12 +139,12 @@ class Panel:
 def panels_by_model(
     models: Sequence[str], names: Sequence[str], across: int, heights: tuple[float, float], **options: Any
 ) -> tuple[Figure, list[Panel]]:
-    """A panel for each model and name: the names of a model are in lines of up to `across`.
+    """A panel for each model and name: the names of a model are in even lines of up to `across`.
 
     `heights`: of the rest of the figure and of one line of panels, in inches.
     """
-    across = min(across, len(names))
     lines = -(-len(names) // across)
+    across = -(-len(names) // lines)  # seven are four and three, not six and one
     rest, line_height = heights
     figure, grid = panels(lines * len(models), across, rest + line_height * lines * len(models), **options)
     for axes in grid.flat:
