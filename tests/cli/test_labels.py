@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from completion_server import serving
+from tiny import tiny_reader
 
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Monaco")
 
@@ -241,3 +243,34 @@ def test_labels_of_tasks_without_values(rank, tmp_path):
         result = rank(*given, "--labels", "tasks")
         assert result.code == 2
         assert "no task has values" in " ".join(result.err.split())
+
+
+def test_a_model_answers(ccrank, model_folder, rank):
+    """Its budget is said before it is asked, its answers are saved one by one, and the next run goes on from them."""
+    with serving(tiny_reader(), "ollama") as server:
+        server.chat = lambda body: (200, {"choices": [{"message": {"content": "A", "role": "assistant"}}]})
+        command = (
+            "label",
+            *ITEMS,
+            "--by",
+            "size",
+            "--model",
+            model_folder,
+            "--labels",
+            "asked.csv",
+            "--present",
+            "random",
+        )
+        annotator = ("--annotator", f"openai:{server.url}#tiny")
+        first = ccrank(*command, *annotator, "--calls", "2")
+        assert first.code == 0, first.err
+        assert "up to 2 calls of about " in first.err
+        assert "2 answers in asked.csv, which now has 2 rows" in first.out
+        second = ccrank(*command, *annotator, "--calls", "1", "--max-tokens", "5000")
+        assert "continuing with 2 answers in asked.csv" in second.out
+        assert "at most 5,000" in second.err
+    rows = [row.split(",") for row in Path("asked.csv").read_text().splitlines()[1:]]
+    assert [row[0] for row in rows] == ["pair"] * 3
+    assert len({frozenset(row[1:]) for row in rows}) == 3
+    assert rank(*ITEMS, "--by", "size", "--labels", "asked.csv").code == 0
+    assert "has the form openai:" in ccrank(*command, "--annotator", "openai:nothing").err

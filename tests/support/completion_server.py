@@ -102,6 +102,8 @@ class StandIn:
     """Required, if given."""
     twist: Callable[[str, Any], Any] = lambda path, found: found
     """Path and answer → the answer that is sent, which may be bytes."""
+    chat: Callable[[Any], tuple[int, Any]] | None = None
+    """What it answers to the body of a request for a chat."""
     dripping: str | None = None
     """Requests to paths that begin so get one byte after the other, without end."""
     drips: int = 0
@@ -143,6 +145,8 @@ class StandIn:
             return 200, {"tokens": [{"id": token, "piece": self.piece(token)} for token in ids]}
         if path == "/v1/completions":
             return self.complete(body)
+        if path == "/v1/chat/completions" and self.chat is not None:
+            return self.chat(body)
         return 404, {"error": {"message": f"no route {path}"}}
 
     def piece(self, token: int) -> str | list[int]:

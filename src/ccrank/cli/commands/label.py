@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ccrank.cli import options as shared
+from ccrank.cli.commands.label_annotator import AnnotatorFlags, answer_all
 from ccrank.cli.screen import counted, out, spinner
 from ccrank.errors import CcrankError
 from ccrank.util.text import one_line
@@ -20,7 +21,19 @@ if TYPE_CHECKING:
     from ccrank.ranking import Ranking
 
 HELP = "s skip, u undo, o show the order, q quit"
-SHOWN_FIRST = ("items", "by", "labels", "kind", "category", "poles", "file", "column", "model")
+SHOWN_FIRST = (
+    "items",
+    "by",
+    "labels",
+    "kind",
+    "annotator",
+    "calls",
+    "category",
+    "poles",
+    "file",
+    "column",
+    "model",
+)
 SHOWN = 5
 """Items at the top and at the bottom that are shown after each answer."""
 
@@ -39,6 +52,7 @@ def label_command(
     ] = "both",
     criterion: shared.CriterionFlags,
     source: shared.ItemFlags,
+    answering: AnnotatorFlags,
     model: shared.LoadedModelName = "default",
     reader_flags: shared.ReaderFlags,
     cache: shared.UseCache = True,
@@ -47,6 +61,8 @@ def label_command(
     """Label the most informative items, one question at a time.
 
     [bold]ccrank label --file requests.txt --by politeness --labels labels.csv[/bold]
+
+    [bold]ccrank label --file requests.txt --by politeness --annotator openai:https://api.example.com/v1#NAME[/bold]
 
     Answer with a grade from 1 to 5, or with 1 or 2 for the higher item; s skips the question, u undoes the last answer
     (and asks before it undoes one of an earlier session), o shows the order, q quits. Every answer is saved at once;
@@ -69,13 +85,18 @@ def label_command(
         from ccrank.api import ask_about
         from ccrank.methods.labelled.session import check_kind
 
-        asked = check_kind(kind)
+        asked = check_kind("pair" if answering.annotator else kind)
+        chat = answering.open()  # before the model: an address may be wrong
     _ = request.task  # mistakes in the items are said before the model is loaded
     reader = shared.open_reader(model, reader_flags.options(), cache)
     with spinner("reading the items"):
         session = ask_about(request, reader, asked, earlier)
     if earlier:
         out().print(f"continuing with {counted(len(earlier), 'answer')} in {labels}")
+    if chat is not None:
+        answer_all(session, chat, answering, labels)
+        show_order(session.ranking, SHOWN)
+        return
     out().print(HELP)
     converse(session, labels)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
-from ccrank.criteria.inflection import comparative_of
+from ccrank.criteria.comparison import comparison
 from ccrank.labels import Labels
 from ccrank.methods.labelfree.rankers import label_free_states
 from ccrank.methods.labelled.lists import with_labels
@@ -26,15 +26,13 @@ from ccrank.server.responses import RequestError
 from ccrank.server.schemas import QuestionBody
 from ccrank.server.settings import ServerSettings
 from ccrank.server.work.run_request import RankWork, request_of
-from ccrank.task import Task, Understood, normal_form
+from ccrank.task import Task, normal_form
 from ccrank.util.cancellation import held
 
 MOST_ITEMS = 3000
 """Of a longer list, the states take too much memory to be kept between answers."""
 MOST_BYTES = 512 << 20
 """Of the states that are kept; the lists that were asked about least recently go first."""
-AMOUNTS = {"low": "lower", "high": "higher", "few": "lower", "many": "higher"}
-"""Poles that are said of the criterion and not of the items, with their comparatives."""
 
 
 @dataclass
@@ -184,22 +182,9 @@ class TeachWork:
         found = lists.get(key, lambda: ReadList.read(self.task, reader))
         pair = found.question(self.labels, self.skipped)
         ranking = replace(found.ranking(self.labels), rows=self.request.rows)
-        asked = None if pair is None else {"question": question_about(found.task), "items": list(pair)}
+        asked = (
+            None
+            if pair is None
+            else {"question": f"Which is {comparison(found.task.criterion)}?", "items": list(pair)}
+        )
         return {"question": asked, "ranking": ranking.to_json()}
-
-
-def question_about(task: Task) -> str:
-    """The question about two items, in words: "Which is larger?"."""
-    understood = task.criterion.understood
-    assert understood is not None
-    return f"Which is {comparison(understood)}?"
-
-
-def comparison(understood: Understood) -> str:
-    """How the higher of two items compares with the other."""
-    high = understood.poles[1]
-    if not understood.comparative.startswith("more in terms of"):
-        return understood.comparative
-    if high in AMOUNTS:
-        return f"{AMOUNTS[high]} in {understood.name}"
-    return comparative_of(high)
