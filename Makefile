@@ -15,7 +15,7 @@ export CCRANK_DATA ?= $(abspath $(wildcard ../shared/data))
 JOBS ?= 2
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
-.PHONY: demo test test-studies coverage mutants wheel-test clients notebooks docs lint bench format clean recording page-tools reproduction dist lock test-latest test-lowest
+.PHONY: demo test test-studies figures examples coverage mutants wheel-test clients notebooks docs lint bench format clean recording page-tools reproduction dist lock test-latest test-lowest
 
 demo: $(VENV)/core
 	$(BIN)/ccrank rank pizza broccoli candy apple rice --by healthiness --category food
@@ -66,6 +66,15 @@ recording: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	$(BIN)/python docs/make_recording.py
 
+# The figures of the studies' pages, from the tables of these pages.
+figures: $(VENV)/dev
+	$(BIN)/python -m studies.common.figures
+
+# The outputs of the examples in README.md and docs/, as the default model prints them.
+examples: $(VENV)/dev
+	$(BIN)/ccrank models pull default
+	PYTHONPATH=tests/support $(BIN)/python tests/write_examples.py
+
 # TypeScript and axe-core, with which the tests check the page's types and accessibility; without them they do not.
 page-tools:
 	npm install --silent --no-fund --no-audit --prefix build/page-tools typescript@5.9.3 axe-core@4.14.0
@@ -84,14 +93,14 @@ bench: $(VENV)/dev
 	$(BIN)/python benchmarks/reading.py
 	$(BIN)/python benchmarks/probes.py
 
-# The numbers of studies/reproduction/README.md: the study, the sensitivity of probes, the claims about prompting, what pairwise answers
+# The numbers of studies/reproduction: the study, the sensitivity of probes, the claims about prompting, what pairwise answers
 # follow, then the page. All tasks take minutes on a GPU (DEVICE=cuda) and hours on a CPU. LIMIT=8 takes 8 tasks of each dataset,
 # and two seeds and shuffles for the claims about prompting, whose lists are the longest prompts; it leaves the page of docs/
 # alone: numbers and page are then in build/. A study that was interrupted is continued.
 DEVICE ?= auto
 STUDY ?= build/reproduction$(if $(LIMIT),-$(LIMIT))
 NUMBERS := $(if $(LIMIT),$(STUDY)/data,studies/reproduction/data)
-CLAIMS := $(if $(LIMIT),$(STUDY)/reproduction.md,studies/reproduction/README.md)
+CLAIMS := $(if $(LIMIT),$(STUDY)/details.md,studies/reproduction/details.md)
 FIGURE := $(if $(LIMIT),$(STUDY)/sensitivity,studies/reproduction/sensitivity)
 HOW := --dtype float32 --device $(DEVICE) $(if $(LIMIT),--limit $(LIMIT))
 FEWER := $(if $(LIMIT),--seeds 2 --shuffles 2)
@@ -100,7 +109,7 @@ TEXTS := $(wildcard $(patsubst %,$(CCRANK_DATA)/textcriteria/%.jsonl,$(CRITERIA)
 reproduction: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	mkdir -p $(NUMBERS)
-	$(if $(LIMIT),cp studies/reproduction/README.md $(CLAIMS))
+	$(if $(LIMIT),cp studies/reproduction/details.md $(CLAIMS))
 	@echo "1 of 5: the study, in $(STUDY)"
 	$(BIN)/ccrank bench --preset reproduction $(HOW) --out $(STUDY)
 	@echo "2 of 5: how far probes depend on their settings"

@@ -92,7 +92,9 @@ class Recording:
 
     def scroll(self, top: float) -> None:
         """Scroll to a place, once nothing moves any more."""
-        self.page.evaluate("() => Promise.all(document.getAnimations().map(one => one.finished)).then(() => 0)")
+        self.page.evaluate(
+            "() => Promise.all(document.getAnimations().map(one => one.finished)).then(() => 0)"
+        )
         self.page.evaluate("top => scrollTo(0, top)", top)
         self.watch(0.4)
 

@@ -34,7 +34,7 @@ def site_path(name: str) -> str | None:
         return "reference/changelog.md"
     if name.startswith("docs/"):
         return name.removeprefix("docs/")
-    return name if name.startswith("studies/") else None
+    return name if name.startswith(("studies/", "benchmarks/")) else None
 
 
 def relinked(text: str, source: str) -> str:
@@ -56,7 +56,7 @@ def relinked(text: str, source: str) -> str:
 def sources() -> Iterator[Path]:
     """The files that the site takes over as they are."""
     yield ROOT / "CHANGELOG.md"
-    for folder in (ROOT / "docs", ROOT / "studies"):
+    for folder in (ROOT / "docs", ROOT / "studies", ROOT / "benchmarks"):
         yield from (path for path in sorted(folder.rglob("*")) if path.suffix in COPIED)
 
 
@@ -116,7 +116,12 @@ def command_reference() -> str:
 
 def index_for_models(pages: dict[str, str]) -> str:
     """llms.txt: the title and the first sentence of each page, with its address."""
-    lines = ["# ccrank", "", "> Rank any list of items by any criterion with a language model, without labels.", ""]
+    lines = [
+        "# ccrank",
+        "",
+        "> Rank any list of items by any criterion with a language model, without labels.",
+        "",
+    ]
     for place, text in sorted(pages.items(), key=lambda one: (one[0].count("/"), one[0])):
         title = re.search(r"^# (.+)$", text, re.MULTILINE)
         paragraphs = [one for one in re.split(r"\n\s*\n", text) if one.strip() and one[0] not in "#<!`|-["]

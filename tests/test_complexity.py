@@ -19,7 +19,7 @@ from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
 from methods.probing.test_trainer import states_of
 
-PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "choose-a-method.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "methods.md"
 PROBES = ("ccs-pair", "ccs", "margin", "triplet", "ordreg")
 SIZES = (5, 10, 20)
 

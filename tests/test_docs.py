@@ -18,15 +18,33 @@ from ccrank.methods.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "AGENTS.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "studies").rglob("*.md")),
+    ROOT / "benchmarks" / "README.md",
 ]
 RECIPES = [
     *(ROOT / name for name in ("Makefile", "Dockerfile", "compose.yaml", "mkdocs.yml", "jsconfig.json")),
     *sorted((ROOT / ".github").rglob("*.yml")),
 ]
 FOLDERS = ("src", "tests", "benchmarks", "studies", "docs", "examples", "requirements")
+
+
+WORDS = {"docs/how-to": 700, "docs/explanation": 1_500}
+"""The most words of a page of a kind."""
+ALL_WORDS = 27_000
+GENERATED_PAGES = {"reference/cli.md", "reference/changelog.md"}
+"""By docs/make_site.py, so that the repository does not have them."""
+GENERATED = re.compile(r"<!-- generated: ([\w-]+) -->.*?<!-- end: \1 -->", re.DOTALL)
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def words_of(page: Path) -> int:
+    """The words and numbers of a page that are written by hand."""
+    return sum(bool(re.search(r"\w", word)) for word in GENERATED.sub("", page.read_text("utf-8")).split())
 
 
 def blocks(text: str, *languages: str) -> list[str]:
@@ -58,7 +76,7 @@ def unknown_flags(line: str) -> list[str]:
     return [word for word in words if re.match(r"--?[a-z]", word) and word.partition("=")[0] not in known]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_commands_exist(page: Path) -> None:
     """Every flag of every `ccrank` command in the documentation is one that the command has now."""
     assert {
@@ -73,7 +91,7 @@ def test_the_check_of_flags_notices() -> None:
     assert unknown_flags("ccrank bench --preset quick --out quick  # minutes") == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_imports_exist(page: Path) -> None:
     """Every name that an example of the documentation imports can be imported."""
     for block in blocks(page.read_text("utf-8"), "python"):
@@ -118,7 +136,7 @@ def python_files() -> list[Path]:
     return [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
 
 
-@pytest.mark.parametrize("page", [*PAGES, *RECIPES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, *RECIPES], ids=name_of)
 def test_named_files_exist(page: Path, python_files: list[Path]) -> None:
     """Pages, workflows and the Makefile name no file, folder or test that has moved."""
     assert missing_files(page.read_text("utf-8"), python_files) == set()
@@ -132,20 +150,45 @@ def test_the_check_of_files_notices(python_files: list[Path]) -> None:
     assert missing_files("`tests/test_docs.py::test_imports_exist`, tests/io", python_files) == set()
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
-def test_links_lead_somewhere(name: str) -> None:
-    """Relative links and pictures exist; the pages of docs/ are checked by `make docs`."""
-    links = re.findall(r"\]\(([^)#]+)", (ROOT / name).read_text("utf-8"))
-    assert [link for link in links if "://" not in link and not (ROOT / link).exists()] == []
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Relative links and pictures exist in the repository, or are pages that the site generates; `make docs` checks the
+    anchors."""
+    links = re.findall(r"\]\(([^)#]+)", page.read_text("utf-8"))
+    missing = {link for link in links if "://" not in link and not (page.parent / link).exists()}
+    assert {Path(link).name for link in missing} <= {Path(name).name for name in GENERATED_PAGES}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_pages_are_short(page: Path) -> None:
+    """A how-to has at most 700 words, an explanation 1,500, the README 150 lines."""
+    assert words_of(page) <= WORDS.get(name_of(page.parent), ALL_WORDS)
+    if name_of(page) == "README.md":
+        assert len(page.read_text("utf-8").splitlines()) <= 150
+
+
+def test_the_pages_together_are_short() -> None:
+    """What is written by hand in the docs and the studies: without what programs write."""
+    assert (
+        sum(
+            words_of(page)
+            for page in PAGES
+            if page.is_relative_to(ROOT / "docs") or page.is_relative_to(ROOT / "studies")
+        )
+        <= ALL_WORDS
+    )
 
 
 def test_every_page_is_in_the_navigation() -> None:
     """A page that mkdocs.yml does not list could not be found."""
     listed = re.findall(r"[\w/-]+\.md$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     pages = [page.relative_to(ROOT / "docs") for page in (ROOT / "docs").rglob("*.md")]
-    studies = [page.relative_to(ROOT) for page in (ROOT / "studies").rglob("*.md")]
-    generated = {"reference/cli.md", "reference/changelog.md"}
-    assert {*listed} == {page.as_posix() for page in (*pages, *studies)} | generated
+    studies = [
+        page.relative_to(ROOT)
+        for folder in ("studies", "benchmarks")
+        for page in (ROOT / folder).rglob("*.md")
+    ]
+    assert {*listed} == {page.as_posix() for page in (*pages, *studies)} | GENERATED_PAGES
 
 
 def test_the_public_names_are_documented() -> None:

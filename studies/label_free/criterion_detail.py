@@ -3,7 +3,7 @@ signals' agreement is worth.
 
     python -m studies.label_free.criterion_detail [--limit N] [--device DEVICE]
 
-Without exemplars, as in the study of studies/label_free/README.md.
+Without exemplars, as in the study of studies/label_free/details.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The numbers of studies/label_free/README.md about `auto`, from the folders of studies.
+"""The numbers of studies/label_free/details.md about `auto`, from the folders of studies.
 
     ccrank bench --preset reproduction --dtype float32 --out build/reproduction
     ccrank bench --datasets everyday,unseen.jsonl,worldlists --dtype float32 --out lists -o auto.exemplars=no \\
@@ -40,7 +40,7 @@ from studies.reproduction.tables import Data
 
 HERE = Path(__file__).parent
 DATA = HERE / "data" / "label_free.json"
-PAGE = HERE / "README.md"
+PAGE = HERE / "details.md"
 DATASETS = ("scalaradj", "wikilists", "worldlists", "everyday", "unseen", "reviews", "entsalience")
 METHODS = (
     "auto", "auto-exemplars", "auto-plain", "poles", "likelihood", "axis", "prompt-pair", "prompt-point", "prompt-list",

@@ -1,4 +1,4 @@
-"""The generated sections of README.md about single claims: a function for each, from data to Markdown."""
+"""The generated sections of details.md about single claims: a function for each, from data to Markdown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The numbers of studies/reproduction/README.md, from the folder of a study.
+"""The numbers of studies/reproduction/details.md, from the folder of a study.
 
     ccrank bench --preset reproduction --dtype float32 --device cuda --out FOLDER
     python -m studies.reproduction.numbers FOLDER [--data data/reproduction.json] [--page README.md]
@@ -35,7 +35,7 @@ from studies.sizes.sizes import read_csv
 
 HERE = Path(__file__).parent
 DATA = HERE / "data" / "reproduction.json"
-PAGE = HERE / "README.md"
+PAGE = HERE / "details.md"
 SIZES = HERE.parent / "sizes" / "sizes.csv"
 BESIDE = ("sensitivity", "claims_prompting", "pair_answers")
 """Files beside the data file, by the benchmarks of the same names."""

@@ -1,4 +1,4 @@
-"""The generated sections of README.md: tables from the numbers of a data file. Nothing is computed here
+"""The generated sections of details.md: tables from the numbers of a data file. Nothing is computed here
 except means over datasets.
 """
 
@@ -42,7 +42,9 @@ def section_text(name: str, data: Data) -> str:
 def setup(data: Data) -> str:
     """What was run on what."""
     about = data["about"]
-    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items() if version)
+    versions = ", ".join(
+        f"{name} {version}" for name, version in about["versions"].items() if version and name != "ccrank"
+    )
     where = ", ".join(about["gpu"] or []) if str(about["device"]).startswith("cuda") else about["device"]
     partial = (
         f"**Made from a part of the data: at most {about['limit']} tasks of each dataset.** The verdicts "

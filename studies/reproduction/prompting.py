@@ -1,4 +1,4 @@
-"""The generated sections of studies/reproduction/README.md about prompting: the tables of claims_prompting.py and of
+"""The generated sections of studies/reproduction/details.md about prompting: the tables of claims_prompting.py and of
 pair_answers.py."""
 
 from __future__ import annotations

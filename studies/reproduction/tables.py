@@ -1,4 +1,4 @@
-"""Tables of studies/reproduction/README.md: cells and rows from the numbers of a data file."""
+"""Tables of studies/reproduction/details.md: cells and rows from the numbers of a data file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One rule for the verdicts of studies/reproduction/README.md, and what each claim is judged by.
+"""One rule for the verdicts of studies/reproduction/details.md, and what each claim is judged by.
 
 Every claim is turned into findings: an effect whose positive sign is what the claim says, on one dataset, with its
 interval, Holm's p and the difference that could have been found, where there is a test. `RULE` is the rule in words.
@@ -58,7 +58,7 @@ class Finding:
         """support, oppose, excluded or open; see `RULE`."""
         if self.holm is None:
             return "support" if self.effect >= RELEVANT else "oppose" if self.effect <= -RELEVANT else "open"
-        if self.holm < LEVEL:
+        if self.effect and self.holm < LEVEL:
             return "support" if self.effect > 0 else "oppose"
         small = self.high is not None and self.high < RELEVANT
         powerful = self.detectable is not None and self.detectable <= RELEVANT

@@ -15,7 +15,7 @@ from ccrank.models.load.loading import families
 from ccrank.util.files import parse_toml
 
 FACTS = parse_toml(Path(__file__).with_name("architectures.toml"))
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "use-another-model.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "models.md"
 CLASSES = {
     "causal": transformers.AutoModelForCausalLM,
     "masked": transformers.AutoModelForMaskedLM,

@@ -1,4 +1,4 @@
-"""studies/label_free/README.md: its tables are those of its data, and the data are what the studies' results say."""
+"""studies/label_free/details.md: its tables are those of its data, and the data are what the studies' results say."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ def test_numbers_in_sentences_are_those_of_the_data() -> None:
     report, second = halves.loc["everyday", "report"]["auto"], halves.loc["unseen", "second"]["auto"]
     odd = f"(odd tasks {halves.loc['entsalience', 'odd']['auto']:.3f})"
     assert (
-        f"| reached | {named} {odd} | `everyday`, report: {report:.3f}; `unseen`, second: {second:.3f} |"
+        f"| `auto` | {named} {odd} | `everyday`, report: {report:.3f}; `unseen`, second: {second:.3f} |"
         in text
     )
     smoothed = halves["auto"] - halves["auto-plain"]

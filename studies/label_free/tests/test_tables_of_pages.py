@@ -81,30 +81,9 @@ def test_signed_results_of_the_readme(values: pd.DataFrame, with_exemplars: dict
             assert written(cell) == pytest.approx(wanted, abs=0.0051), (method, column)
 
 
-def test_free_results_of_the_readme(
-    values: pd.DataFrame, reproduction: dict, with_exemplars: dict[str, pd.Series]
-) -> None:
-    """|τ| of `auto` with exemplars, of the probe and of the principal component, and chance."""
-    [head, *rows] = rows_below((ROOT / "README.md").read_text(encoding="utf-8"), "| \\|τ\\| |")
-    assert len(rows) == 4
-    for name, *cells in rows:
-        for column, cell in zip(head[1:], cells, strict=True):
-            dataset = COLUMNS[column]
-            own = values[values["dataset"] == dataset]
-            if name == "chance":
-                wanted = with_exemplars[dataset]["chance"]
-            elif name != "`auto`":
-                wanted = own[f"|{re.findall(r'`([a-z-]+)`', name)[0]}|"].mean()
-            elif dataset == "entsalience":
-                wanted = reproduction[dataset, "auto"]["abs_tau"]
-            else:
-                wanted = with_exemplars[dataset]["abs_tau"]
-            assert written(cell) == pytest.approx(wanted, abs=0.0051), (name, column)
-
-
 def test_results_of_the_methods_page(values: pd.DataFrame, reproduction: dict) -> None:
     """Signed τ and |τ| of every method on every dataset, without exemplars."""
-    text = (ROOT / "docs" / "how-to" / "choose-a-method.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "methods.md").read_text(encoding="utf-8")
     [head, *rows] = rows_below(text[text.index("## How good it is") :], "| method |")
     compared = 0
     for name, *cells in rows:

@@ -107,11 +107,14 @@ def test_the_page_has_the_numbers_of_its_data() -> None:
 def test_claims_of_the_page_lead_to_sections_that_exist() -> None:
     """Each link of the table of claims is a heading of the page, and each section that is about a claim has numbers."""
     text = script.PAGE.read_text(encoding="utf-8")
+    claims = script.PAGE.with_name("README.md").read_text(encoding="utf-8")
     headings = {
         re.sub(r"[^\w\- ]", "", line.lower()).strip().replace(" ", "-")
         for line in re.findall(r"^## (.*)$", text, re.MULTILINE)
     }
-    assert set(re.findall(r"\]\(#([\w-]+)\)", text)) <= headings
+    linked = {*re.findall(r"\]\(#([\w-]+)\)", text), *re.findall(r"\]\(details\.md#([\w-]+)\)", claims)}
+    assert len(linked) > 10
+    assert linked <= headings
 
 
 def test_paired_tests_are_those_of_scipy(frame: pd.DataFrame, data: dict[str, Any]) -> None:
@@ -385,12 +388,12 @@ def test_a_limited_run_leaves_the_published_numbers_alone() -> None:
 
     limited = commands("LIMIT=2")
     assert [line for line in limited if "studies/" in line] == [
-        "cp studies/reproduction/README.md build/reproduction-2/reproduction.md"
+        "cp studies/reproduction/details.md build/reproduction-2/details.md"
     ]
     programs = {name for line in limited for name in re.findall(r"-m (studies[\w.]+)", line)}
     assert len(programs) == 4
     assert all((ROOT / f"{name.replace('.', '/')}.py").exists() for name in programs)
     assert all("--limit 2" in line for line in limited if "/python -m studies" in line and "--device" in line)
     full = "\n".join(commands())
-    assert "--data studies/reproduction/data/reproduction.json --page studies/reproduction/README.md" in full
+    assert "--data studies/reproduction/data/reproduction.json --page studies/reproduction/details.md" in full
     assert "--limit" not in full

@@ -143,7 +143,7 @@ def test_a_masked_model_is_read_at_its_mask():
 
 def test_every_row_of_the_page_names_tests_that_exist():
     """Each row has a test in its last column: of the probes under tests/methods/probing, of the prompts under tests."""
-    page = (ROOT / "docs" / "explanation" / "paper-choices.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "paper-choices.md").read_text(encoding="utf-8")
     tables = page.split("\n## ")
     assert len(tables) == 3
     for folder, table in zip(("tests/methods/probing", "tests"), tables[1:], strict=True):
