@@ -111,7 +111,7 @@ def output_to_show(out: list[str], err: list[str]) -> list[str]:
 
 def same_line(shown: str, printed: str) -> bool:
     """The same words, with numbers that differ by rounding at most; bars are left out."""
-    shown, printed = (re.sub(r"[▏-█▐▌]+", "", line).rstrip() for line in (shown, printed))
+    shown, printed = (re.sub(r"[█-▏▐]+", "", line).rstrip() for line in (shown, printed))
     numbers = [[float(one) for one in NUMBER.findall(line)] for line in (shown, printed)]
     return (
         NUMBER.sub("#", shown).split() == NUMBER.sub("#", printed).split()
