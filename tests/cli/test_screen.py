@@ -14,7 +14,8 @@ from ccrank.cli.screen import Column, bar, fitted_table, reading_progress, spell
 
 ROW = {
     "method": "sup-ccs-pair", "split": "leave-one-out", "layer": 30, "graded": 69, "tau": 0.5123, "tau_low": 0.41,
-    "tau_high": 0.61, "abs_tau": 0.5301, "abs_tau_sd": 0.021, "chance_abs_tau": 0.2112, "accuracy": 0.756,
+    "tau_high": 0.61, "abs_tau": 0.5301, "abs_tau_low": 0.44, "abs_tau_high": 0.62, "abs_tau_sd": 0.021,
+    "chance_abs_tau": 0.2112, "accuracy": 0.756,
     "free_accuracy": 0.77, "chance_free_accuracy": 0.6, "free_pair_accuracy": 0.71, "chance_free_pair_accuracy": 0.58,
     "consistency": 0.9, "seconds": 1.25, "distinct_tokens": 12345.0, "directed": True,
 }  # fmt: skip
