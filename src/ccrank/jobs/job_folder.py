@@ -37,13 +37,7 @@ _PARTIAL = re.compile(r"\.(.+)\.\w+\.part")
 
 
 class JobFolder:
-    """Finished parts of one job; every file is written whole or not at all.
-
-    Parameters
-    ----------
-    out
-        The output file; the folder's name is that of the file with `.job` added.
-    """
+    """Finished parts of one job; every file is written whole or not at all."""
 
     def __init__(self, out: Path) -> None:
         self.out = out

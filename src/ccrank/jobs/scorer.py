@@ -34,25 +34,16 @@ Engine = Callable[[Blocks], Scored]
 
 @dataclass(frozen=True)
 class BlockScorer:
-    """Scores items one block at a time; each score depends on the item and on the scale alone.
-
-    Parameters
-    ----------
-    task
-        The sample: the criterion, the context, and two items at least.
-    reader, templates
-        The model and the wording of the prompts.
-    scale
-        The scale of the sample, for a method of signals.
-    probe
-        The file of a probe with fixed normalisation, for a method of probes.
-    """
+    """Scores items one block at a time; each score depends on the item and on the scale alone."""
 
     task: Task
+    """The sample: the criterion, the context, and at least two items."""
     reader: Reader
     templates: Templates
     scale: SignalScale | None = None
+    """For a method of signals."""
     probe: Path | None = None
+    """For a method of probes: a file with fixed normalisation."""
 
     @classmethod
     def load(cls, folder: Path, task: Task, reader: Reader, templates: Templates) -> BlockScorer:

@@ -17,7 +17,7 @@ from ccrank.reader_options import ReaderOptions
 IN_FLIGHT = 2
 """Blocks that a worker has at a time: one that it computes and one that waits, so that it never idles."""
 MOST_ATTEMPTS = 4
-"""A block on which so many workers were lost is given up: it is likely to be the reason."""
+"""A block is given up after this many worker deaths: it is likely to cause them."""
 
 LOOPBACK = "127.0.0.1"
 MIN_VERSION = (2, 52)
@@ -137,24 +137,16 @@ def worker_plan(
 
 @dataclass
 class Pool:
-    """Workers, some of which may be lost at any time.
-
-    Parameters
-    ----------
-    ray
-        The module.
-    count
-        How many workers there should be.
-    resources
-        What each of them needs.
-    arguments
-        Those of `Worker`.
-    """
+    """Workers, some of which may be lost at any time."""
 
     ray: Any
+    """The module."""
     count: int
+    """The wanted number of workers."""
     resources: dict[str, Any]
+    """Of each worker."""
     arguments: tuple[Any, ...]
+    """Of `Worker`."""
     ready: list[Any] = field(default_factory=list)
     """Workers whose model is loaded."""
     starting: dict[Any, Any] = field(default_factory=dict)

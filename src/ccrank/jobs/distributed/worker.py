@@ -18,17 +18,7 @@ from ccrank.task import Task
 
 
 class Worker:
-    """A copy of the model.
-
-    Parameters
-    ----------
-    model, options
-        As in `Reader.open`.
-    threads
-        Threads of torch; None leaves its default.
-    cache
-        Whether readings are stored in the cache of the worker's machine.
-    """
+    """A copy of the model."""
 
     def __init__(self, model: str, options: ReaderOptions, threads: int | None, cache: bool) -> None:
         self.arguments = model, options, threads, cache
