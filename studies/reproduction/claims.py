@@ -250,8 +250,11 @@ def sensitivity(data: Data) -> str:
     stored = data.get("sensitivity")
     if stored is None:
         return "Not measured yet: run `python -m studies.reproduction.sensitivity`.\n"
-    settings = ("epochs", "learning_rate", "margin", "layer")
     points, lines = stored["points"], []
+    measured = {point["setting"] for point in points}
+    settings = [
+        name for name in ("epochs", "learning_rate", "margin", "initial", "layer") if name in measured
+    ]
     datasets = list(stored["chance"])
     for probe in dict.fromkeys(point["probe"] for point in points):
         cells = []
@@ -267,7 +270,10 @@ def sensitivity(data: Data) -> str:
         for setting in settings
     }
     heads = [
-        f"{name.replace('_', ' ')}: {', '.join(f'{one:g}' for one in values[name])}" for name in settings
+        f"{name.replace('_', ' ')}: {', '.join(f'{one:g}' for one in values[name])}"
+        if name != "initial"
+        else "initial: uniform, pca"
+        for name in settings
     ]
     limited = f", at most {stored['limit']} tasks of each dataset" if stored["limit"] else ""
     return (

@@ -1,11 +1,14 @@
-"""How far probes depend on their settings: |τ| by epochs, learning rate, margin and layer.
+"""How far probes depend on their settings: |τ| by epochs, learning rate, margin, initialisation and layer.
 
     python -m studies.reproduction.sensitivity [--model default] [--datasets scalaradj,wikilists,reviews,entsalience]
-        [--seeds 3] [--limit N] [--device auto] [--out data/sensitivity.json] [--figure sensitivity]
+        [--seeds 3] [--limit N] [--device auto] [--settings initial,learning_rate] [--extend data/sensitivity.json]
+        [--out data/sensitivity.json] [--figure sensitivity]
 
 One setting is varied at a time; the others are the paper's (200 epochs, 1e-3, margin 0.2, last layer). States of all
 layers in the grid are read once for each dataset; a probe is then trained for every value. |τ| with gold is the mean
-over tasks, then over seeds, with its deviation over seeds. The margin concerns `margin` and `triplet` only.
+over tasks, then over seeds, with its deviation over seeds. The margin concerns losses that have one. Rates go up to
+where probes are worse again, so that the best is not at the edge of the grid. --settings measures some of the settings,
+--extend keeps the points of an earlier run beside them, and --plugin measures an objective of your own (--probes NAME).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ccrank import Reader, ReaderOptions, Task, load_dataset
+from ccrank.methods.plugins import load_plugin
 from ccrank.methods.probe_pipeline.probe_rankers import training_device
 from ccrank.methods.probe_pipeline.states import read_pair_states, read_single_states
 from ccrank.methods.probing.fits import fit_each, points_of_pairs
@@ -45,13 +49,20 @@ from ccrank.study.report.figures_style import (
 DATASETS = "scalaradj,wikilists,reviews,entsalience"
 PROBES = ("ccs-pair", "ccs", "margin", "triplet", "ordreg")
 BASELINES = ("random", "pca")
-WITH_MARGIN = ("margin", "triplet")
 EPOCHS = (0, 20, 50, 100, 200, 1000)
-RATES = (1e-4, 1e-3, 1e-2, 1e-1)
+RATES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 MARGINS = (0.05, 0.1, 0.2, 0.4, 0.8)
 LAYER_STEPS = 6
 """Layers in the grid: so many, evenly spread up to the last."""
-TITLES = {"epochs": "epochs", "learning_rate": "learning rate", "margin": "margin", "layer": "layer"}
+INITIAL = ("uniform", "pca")
+"""The values of `initial`, stored as their places."""
+TITLES = {
+    "epochs": "epochs",
+    "learning_rate": "learning rate",
+    "margin": "margin",
+    "initial": "initialisation",
+    "layer": "layer",
+}
 COLOURS = {
     "ccs-pair": "#08519c",
     "ccs": "#6baed6",
@@ -81,7 +92,7 @@ class Point:
     dataset: str
     probe: str
     setting: str
-    """epochs, learning_rate, margin or layer."""
+    """epochs, learning_rate, margin, initial or layer."""
     value: float
     abs_tau: float
     sd: float
@@ -99,8 +110,10 @@ def variants(probe: str) -> Iterator[tuple[str, float, Settings]]:
         return
     yield from (("epochs", epochs, Settings(epochs=epochs)) for epochs in EPOCHS)
     yield from (("learning_rate", rate, Settings(learning_rate=rate)) for rate in RATES)
-    if probe in WITH_MARGIN:
+    if "margin" in OBJECTIVES[probe].options:
         yield from (("margin", margin, Settings(margin=margin)) for margin in MARGINS)
+    yield "initial", 0, Settings()
+    yield "initial", 1, Settings(initial="pca")
 
 
 def measure_dataset(
@@ -110,10 +123,11 @@ def measure_dataset(
     probes: Sequence[str],
     seeds: int,
     device: str = "cpu",
+    wanted: Sequence[str] = tuple(TITLES),
 ) -> list[Point]:
-    """All points of one dataset."""
+    """The points of one dataset for the wanted settings."""
     tasks, templates = [canonical(task)[0] for task in tasks], load_templates()
-    layers = layers_of(reader.depth)
+    layers = layers_of(reader.depth) if "layer" in wanted else [reader.depth]
     states: dict[str, list[np.ndarray]] = {}
     for prompt, read in (("single", read_single_states), ("pair", read_pair_states)):
         if any(OBJECTIVES[probe].prompt == prompt for probe in probes):
@@ -133,13 +147,15 @@ def measure_dataset(
         default = found[-1]
         last = [one[:, -1] for one in own]
         for setting, value, settings in variants(probe):
+            if setting not in wanted:
+                continue
             if settings == Settings():
                 found.append(Point(dataset, probe, setting, value, default.abs_tau, default.sd))
                 continue
             scores = fit_each(last, probe, settings=settings, **options).scores(last)
             found.append(point_of(dataset, probe, setting, value, scores, tasks))
         say(f"{dataset}: {probe}")
-    return found
+    return [one for one in found if one.setting in wanted]
 
 
 def point_of(
@@ -196,6 +212,9 @@ def figure_of(points: Sequence[Point], chance: dict[str, float]) -> Figure:
                 one.minorticks_off()
             elif setting == "learning_rate":
                 one.set_xscale("log")
+            elif setting == "initial":
+                one.set_xticks([0, 1], INITIAL)
+                one.set_xlim(-0.4, 1.4)
             one.set_xlabel(name)
             if row == 0:
                 title(one, dataset)
@@ -237,8 +256,26 @@ def ranges(points: Sequence[Point], setting: str) -> tuple[list[float], list[flo
         own = {point.value: point.abs_tau for point in points if point.dataset == dataset}
         low.append(min(own.values()))
         high.append(max(own.values()))
-        default.append(own[max(own)] if setting == "layer" else own[getattr(Settings(), setting)])
+        paper = {"layer": max(own), "initial": 0.0}.get(setting)
+        default.append(own[getattr(Settings(), setting) if paper is None else paper])
     return low, high, default
+
+
+def extended(
+    stored: dict[str, Any], about: dict[str, Any], points: Sequence[Point]
+) -> tuple[dict[str, Any], list[Point]]:
+    """The facts and points of an earlier run, with new points in place of the same ones or after them."""
+    for name in ("model", "seeds", "limit"):
+        if stored[name] != about[name]:
+            raise SystemExit(f"the stored points have {name} {stored[name]}, the new ones {about[name]}")
+
+    def key(point: Point) -> tuple[str, str, str, float]:
+        return point.dataset, point.probe, point.setting, point.value
+
+    merged = {key(point): point for point in (*(Point(**one) for one in stored.pop("points")), *points)}
+    device = " and ".join(dict.fromkeys((stored["device"], about["device"])))
+    seconds = round(stored["seconds"] + about["seconds"], 1)
+    return {**stored, "device": device, "seconds": seconds}, sorted(merged.values(), key=key)
 
 
 def say(message: str) -> None:
@@ -260,8 +297,13 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--out", type=Path, default=None, help="write the points as JSON")
     parser.add_argument("--figure", type=Path, default=None, help="write FIGURE.png and FIGURE.svg")
+    parser.add_argument("--settings", default=",".join(TITLES), help="which to measure, comma-separated")
+    parser.add_argument("--extend", type=Path, default=None, help="keep the other points of this JSON file")
+    parser.add_argument("--plugin", type=Path, default=None, help="a file that registers an objective")
     parser.add_argument("--draw", type=Path, default=None, help="only draw the points of this JSON file")
     asked = parser.parse_args()
+    if asked.plugin is not None:
+        load_plugin(asked.plugin)
     if asked.draw is not None:
         stored = json.loads(asked.draw.read_text(encoding="utf-8"))
         points, about = [Point(**point) for point in stored["points"]], stored
@@ -277,7 +319,13 @@ def main() -> None:
             chance[dataset] = round(float(np.mean([chance_abs_tau(len(task.items)) for task in tasks])), 4)
             counts[dataset] = len(tasks)
             points += measure_dataset(
-                dataset, tasks, reader, asked.probes.split(","), asked.seeds, training_device(reader)
+                dataset,
+                tasks,
+                reader,
+                asked.probes.split(","),
+                asked.seeds,
+                training_device(reader),
+                asked.settings.split(","),
             )
         about = {
             "model": reader.name,
@@ -289,6 +337,9 @@ def main() -> None:
             "chance": chance,
         }
         say(f"{about['seconds']} s")
+        if asked.extend is not None:
+            about, points = extended(json.loads(asked.extend.read_text(encoding="utf-8")), about, points)
+            chance = about["chance"]
     if asked.out is not None and asked.draw is None:
         asked.out.parent.mkdir(parents=True, exist_ok=True)
         asked.out.write_text(json_text(about, points), encoding="utf-8")

@@ -218,7 +218,7 @@ def baseline(data: Data) -> Findings:
 def settings(data: Data) -> Findings:
     """The gain in |τ| of the best value of a setting over the paper's, for each probe, mean over the datasets."""
     stored, found = data.get("sensitivity"), []
-    paper = {"epochs": 200.0, "learning_rate": 1e-3, "margin": 0.2}
+    paper = {"epochs": 200.0, "learning_rate": 1e-3, "margin": 0.2, "initial": 0.0}
     for probe in dict.fromkeys(point["probe"] for point in (stored or {}).get("points", [])):
         for setting, default in paper.items():
             own: dict[float, list[float]] = {}

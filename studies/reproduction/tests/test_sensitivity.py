@@ -37,9 +37,12 @@ def test_points_are_what_the_probes_reach(monkeypatch: pytest.MonkeyPatch, tmp_p
         *((probe, "epochs", epochs) for probe in ("ccs-pair", "margin") for epochs in (0.0, 200.0)),
         *((probe, "learning_rate", rate) for probe in ("ccs-pair", "margin") for rate in (1e-3, 1e-1)),
         *(("margin", "margin", margin) for margin in (0.2, 0.8)),
+        *((probe, "initial", initial) for probe in ("ccs-pair", "margin") for initial in (0.0, 1.0)),
     }
     for (probe, setting, value), reached in found.items():
         changed = {"layer": str(int(value))} if setting == "layer" else {setting: value}
+        if setting == "initial":
+            changed = {"initial": script.INITIAL[int(value)]}  # type: ignore[dict-item]
         if setting == "epochs":
             changed = {"epochs": int(value)}  # type: ignore[dict-item]
         rankings = rank_tasks(
@@ -57,7 +60,32 @@ def test_points_are_what_the_probes_reach(monkeypatch: pytest.MonkeyPatch, tmp_p
     again = [script.Point(**one) for one in stored["points"]]
     assert [one.value for one in again] == [one.value for one in points]
     figure = script.figure_of(again, stored["chance"])
-    assert len(figure.axes) == 4
+    assert len(figure.axes) == 5
+
+    some = script.measure_dataset(
+        "mine", TASKS, tiny_reader(num_hidden_layers=6), probes, 1, wanted=["initial"]
+    )
+    assert {one.setting for one in some} == {"initial"}
+    about = {
+        "model": "m",
+        "seeds": 1,
+        "limit": None,
+        "device": "cuda",
+        "seconds": 1.0,
+        "chance": {"mine": 0.3},
+    }
+    others = [vars_of(one) for one in points if one.setting != "initial"]
+    new = {**about, "device": "cpu", "seconds": 2.0}
+    facts, together = script.extended({**about, "points": others}, new, some)
+    assert (facts["device"], facts["seconds"]) == ("cuda and cpu", 3.0)
+    assert set(together) == set(points)
+    with pytest.raises(SystemExit, match="seeds 1, the new ones 3"):
+        script.extended({**about, "points": others}, {**new, "seeds": 3}, some)
+
+
+def vars_of(point: script.Point) -> dict[str, object]:
+    """A point as it is stored."""
+    return {name: getattr(point, name) for name in script.Point.__dataclass_fields__}
 
 
 def test_layers_are_spread_to_the_last() -> None:
