@@ -29,7 +29,9 @@ import numpy as np
 BATCH = 32
 TOLERANCE = 1e-3
 LEAST_EQUAL_ANSWERS = 0.85
-OWN = ("ccrank", "transformers, padded", "transformers, one by one")
+MEDIUM = "transformers, padded, medium"
+"""With `set_float32_matmul_precision("medium")`, which lets PyTorch take the kernel that ccrank takes."""
+OWN = ("ccrank", "transformers, padded", MEDIUM, "transformers, one by one")
 """What runs in the environment of ccrank; the others run in that of --python."""
 LENS = "TransformerLens"
 """Has an environment of its own: it needs transformers 5, cappr needs 4."""
@@ -166,6 +168,8 @@ def run_worker(work: str, peer: str, folder: Path) -> None:
         import torch
 
         torch.set_num_threads(job["threads"])
+        if peer == MEDIUM:
+            torch.set_float32_matmul_precision("medium")
         with torch.inference_mode():
             read = open_peer(work, peer, job, folder / "model")
             read(first)

@@ -6,7 +6,7 @@ All sides read the same prompts on the same default model and must give the same
 form: prompts sorted by length, padded on the left, logits of the last position alone. It is run as users run it, and
 with `torch.set_float32_matmul_precision("medium")`, which gives it the kernel that ccrank takes. "Of peak" compares the
 useful work, two operations per weight of the layers and distinct token, with the rate of the fastest exact float32
-product, measured right before and after. `--json` writes what `benchmarks/roofline.py` draws.
+product, measured right before and after. `--json` writes what `roofline.py` draws.
 """
 
 from __future__ import annotations

@@ -7,6 +7,11 @@ time per request compares both even on a machine that is busy with other work.
 
     python benchmarks/serve.py                      # 64 clients for 5 minutes on the default model
     python benchmarks/serve.py --seconds 60 --requests 96
+    python benchmarks/serve.py --offered 0.5,0.8,1.2,1.6 --seconds 60
+
+The last form offers load as users do, who do not wait for each other: requests arrive at random times (a Poisson
+process) at these multiples of the rate at which they are answered one at a time. Seconds are counted from arrival. It
+is run with passes that requests share and, with `--concurrency 1`, without.
 """
 
 from __future__ import annotations
@@ -41,6 +46,8 @@ TAILS = {
     "company": ("Ltd", "Brothers", "Motors", "Foods"),
 }
 TOLERANCE = 1e-4
+ALONE = 24
+"""Requests that are sent one at a time to know the rate that loads are relative to."""
 
 
 def make_requests(count: int, items: int, criteria: int, seed: int = 0) -> list[dict[str, Any]]:
@@ -210,6 +217,51 @@ async def measure(
     }
 
 
+async def offer(
+    server: Server, requests: list[dict[str, Any]], loads: list[float], seconds: float
+) -> list[dict[str, Any]]:
+    """Latencies of requests that arrive at random, for each load relative to one request at a time."""
+    limits = httpx.Limits(max_connections=None)
+    rng, rows = random.Random(0), []
+    async with httpx.AsyncClient(base_url=server.url, timeout=600, limits=limits) as client:
+        for body in make_requests(3, 10, 3, seed=99):  # the first passes allocate memory
+            await ask(client, body)
+        start = time.perf_counter()
+        for body in requests[:ALONE]:
+            await ask(client, body)
+        alone = len(requests[:ALONE]) / (time.perf_counter() - start)
+        for load in loads:
+            replies, due, cpu = [], time.perf_counter(), server.cpu()
+            start, end = due, due + seconds
+            while (due := due + rng.expovariate(alone * load)) < end:
+                await asyncio.sleep(max(0.0, due - time.perf_counter()))
+                body = requests[len(replies) % len(requests)]
+                replies.append(asyncio.create_task(arrived(client, body, due)))
+            done = await asyncio.gather(*replies)
+            spent = time.perf_counter() - start
+            latencies = [took for took, wrong in done if not wrong] or [float("nan")]
+            p50, p95, p99 = np.percentile(latencies, [50, 95, 99])
+            errors = sum(bool(wrong) for _, wrong in done)
+            rows.append({
+                "offered_load": load,
+                "offered_per_second": round(len(done) / seconds, 2),
+                "answered_per_second": round((len(done) - errors) / spent, 2),
+                "errors": errors,
+                "p50_seconds": round(float(p50), 2),
+                "p95_seconds": round(float(p95), 2),
+                "p99_seconds": round(float(p99), 2),
+                "cpu_seconds_per_request": round((server.cpu() - cpu) / max(1, len(done)), 3),
+            })  # fmt: skip
+            print("  ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
+    return rows
+
+
+async def arrived(client: httpx.AsyncClient, body: dict[str, Any], due: float) -> tuple[float, str]:
+    """Seconds from when a request was due to its answer, and what went wrong."""
+    _, _, wrong = await ask(client, body)
+    return time.perf_counter() - due, wrong
+
+
 def main() -> None:
     """Print the comparison as a table and as JSON."""
     parser = argparse.ArgumentParser(
@@ -225,7 +277,24 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="write the numbers to this file as well")
     parser.add_argument("serve", nargs="*", help="further arguments of ccrank serve, after --")
+    parser.add_argument(
+        "--offered", help="offered loads, relative to one request at a time, such as 0.5,1,1.5"
+    )
     given = parser.parse_args()
+    if given.offered:
+        requests = make_requests(given.requests, given.items, given.criteria)
+        loads = [float(load) for load in given.offered.split(",")]
+        by_sharing = {}
+        for sharing, arguments in (("shared passes", []), ("one request at a time", ["--concurrency", "1"])):
+            print(sharing)
+            server = Server(given.model, [*given.serve, *arguments])
+            try:
+                by_sharing[sharing] = asyncio.run(offer(server, requests, loads, given.seconds))
+            finally:
+                server.stop()
+        if given.json:
+            given.json.write_text(json.dumps(by_sharing, indent=2) + "\n")
+        return
     server = Server(given.model, given.serve)
     try:
         found = asyncio.run(
