@@ -19,7 +19,7 @@ from ccrank import Criterion, Reader, Task, load_dataset
 from ccrank.io.taskfiles import read_tasks
 from ccrank.jobs import StreamOptions, Watcher, run_job
 from ccrank.jobs.job_cost import StreamCost, multiplied_parameters, tokens_per_item
-from ccrank.jobs.raw_signals import plan_of
+from ccrank.methods.labelfree.scorer import Plan, SignalScorer
 from ccrank.models.capacity import tokens_per_second
 from ccrank.prompts import load_templates
 from ccrank.request import RankRequest
@@ -56,7 +56,7 @@ def main() -> None:
     for kind in ("names", "headlines"):
         criterion, items = items_of(kind)
         task = Task(criterion, tuple(items))
-        each = tokens_per_item(task, reader, templates, plan_of("auto", {}, task, reader))
+        each = tokens_per_item(task, reader, templates, SignalScorer(Plan.of_auto(task, reader)))
         row = sum(len(item.encode()) for item in items) / len(items) + 8
         for power in (6, 8, 10):
             own = StreamCost(10**power, each, small, row)
@@ -74,7 +74,7 @@ def check(reader: Reader, count: int) -> None:
     criterion, names = items_of("names")
     items = [f"{name} {number}" for number in range(1 + count // len(names)) for name in names][:count]
     sample = Task(criterion, tuple(items[:: max(1, count // 256)][:256]))
-    each = tokens_per_item(sample, reader, load_templates(), plan_of("auto", {}, sample, reader))
+    each = tokens_per_item(sample, reader, load_templates(), SignalScorer(Plan.of_auto(sample, reader)))
     cost = StreamCost(count, each, multiplied_parameters(reader.loaded.model), 30)
     rate = tokens_per_second(reader.loaded.model)
 

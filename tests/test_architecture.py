@@ -23,6 +23,7 @@ LAYERS = (
     ("models",),
     ("ranking",),
     ("methods",),
+    ("scale",),
     ("request",),
     ("jury",),
     ("api",),

@@ -102,7 +102,7 @@ def test_every_method_with_a_direction_can_have_a_jury(method: str) -> None:
     """The jury's ranking is described like that of one model, and written as JSON."""
     asked = {"query": "a large animal"} if method == "query-likelihood" else {"by": "size"}
     request = RankRequest(items=rows_of_items(ITEMS), method=method, **asked)
-    verdicts = [Verdict.of(request, tiny_reader(family)) for family in ("llama", "gpt2")]
+    verdicts = [Verdict.of(request.run(reader), reader) for reader in map(tiny_reader, ("llama", "gpt2"))]
     [found] = combined(verdicts)
     assert sorted(found.items) == sorted(ITEMS)
     assert found.model in consistency_line(found)

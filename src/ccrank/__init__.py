@@ -12,7 +12,7 @@ from ccrank.task import Criterion, Task
 from ccrank.version import __version__
 
 if TYPE_CHECKING:
-    from ccrank.api import Ranker, ask, load, rank, rank_tasks
+    from ccrank.api import Ranker, ask, fit, load, rank, rank_tasks
     from ccrank.io.taskfiles import read_tasks
     from ccrank.jobs import rank_file
     from ccrank.methods.labelled.session import Question, Session
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from ccrank.methods.registry import Method, register, register_objective
     from ccrank.models import Reader
     from ccrank.prompts import load_templates
-    from ccrank.ranking import Ranking
+    from ccrank.ranking import ItemScores, Ranking
+    from ccrank.scale import Scale
     from ccrank.study import run_study
     from ccrank.study.datasets import load_dataset
     from ccrank.study.results import load_results
@@ -29,6 +30,7 @@ __all__ = [
     "CcrankError",
     "CcrankWarning",
     "Criterion",
+    "ItemScores",
     "Method",
     "Probe",
     "Question",
@@ -36,10 +38,12 @@ __all__ = [
     "Ranking",
     "Reader",
     "ReaderOptions",
+    "Scale",
     "Session",
     "Task",
     "__version__",
     "ask",
+    "fit",
     "load",
     "load_dataset",
     "load_results",
@@ -55,14 +59,17 @@ __all__ = [
 
 # Importing torch takes seconds, so names that need it are imported on first access.
 _LAZY = {
+    "ItemScores": "ccrank.ranking",
     "Method": "ccrank.methods.registry",
     "Probe": "ccrank.methods.probing.probe",
     "Question": "ccrank.methods.labelled.session",
     "Ranker": "ccrank.api",
     "Ranking": "ccrank.ranking",
     "Reader": "ccrank.models",
+    "Scale": "ccrank.scale",
     "Session": "ccrank.methods.labelled.session",
     "ask": "ccrank.api",
+    "fit": "ccrank.api",
     "load": "ccrank.api",
     "load_dataset": "ccrank.study.datasets",
     "load_results": "ccrank.study.results",

@@ -10,7 +10,7 @@ from functools import lru_cache, wraps
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from ccrank.errors import CcrankError, CcrankWarning, check_kind
-from ccrank.io import rows_of_items
+from ccrank.io import Rows, rows_of_items
 from ccrank.jury import Verdict, combined, members_of
 from ccrank.labels import LabelRow, Labels
 from ccrank.methods.labelfree.rankers import label_free_states
@@ -22,6 +22,7 @@ from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking
 from ccrank.reader_options import ReaderOptions
 from ccrank.request import DEFAULT_METHOD, GivenLabels, PreparedTask, RankRequest
+from ccrank.scale import Scale, one_scale
 from ccrank.task import Criterion, Task
 
 P = ParamSpec("P")
@@ -238,8 +239,77 @@ def rank(
         options=options or {},
         templates=templates or load_templates(),
     )
-    [ranking] = _run(request, model, reader_options)
-    return ranking
+    if isinstance(model, str) and len(members_of(model)) > 1:
+        [ranking] = _run(request, model, reader_options)
+        return ranking
+    return _fit(request, model, reader_options).rank(rows)
+
+
+@_checked
+def fit(
+    items: Iterable[object],
+    by: str | Criterion | None = None,
+    *,
+    comparative: str | None = None,
+    poles: tuple[str, str] | None = None,
+    category: str | None = None,
+    query: str | None = None,
+    context: str | None = None,
+    column: Hashable | None = None,
+    labels: GivenLabels | None = None,
+    model: str | OpenModel = "default",
+    reader_options: ReaderOptions | None = None,
+    method: str = DEFAULT_METHOD,
+    templates: Templates | None = None,
+    options: Mapping[str, object] | None = None,
+) -> Scale:
+    """Fit a scale to items, which then scores any others: `rank(items, …)` is `fit(items, …).rank(items)`.
+
+    Parameters
+    ----------
+    items
+        As in `rank`; or tasks, which have criteria of their own: of several, pooled by the method, one scale is made.
+    by, comparative, poles, category, query, context, column, labels, model, reader_options, method, templates, options
+        As in `rank`.
+
+    Returns
+    -------
+    Scale
+        Its `score(new_items)` gives numbers on the same scale, its `rank(items)` a ranking; `save` writes it to a file
+        that `Scale.load` reads. A method that compares the items of a list with each other makes a scale of these items
+        alone.
+    """
+    given = [items] if isinstance(items, Task) else items
+    rows: Rows | tuple[Task, ...]
+    if isinstance(given, (list, tuple)) and given and all(isinstance(one, Task) for one in given):
+        rows = tuple(given)
+    else:
+        rows = rows_of_items(given, column)
+    request = RankRequest(
+        items=rows,
+        by=by,
+        comparative=comparative,
+        poles=poles,
+        category=category,
+        query=query,
+        context=context,
+        labels=labels,
+        method=method,
+        options=options or {},
+        templates=templates or load_templates(),
+    )
+    return _fit(request, model, reader_options)
+
+
+def _fit(request: RankRequest, model: str | OpenModel, reader_options: ReaderOptions | None) -> Scale:
+    _ = request.tasks, request.parsed_options  # mistakes are said before a model is loaded
+    if isinstance(model, str) and len(names := members_of(model)) > 1:
+        raise CcrankError(f"a scale has one model; give {names[0]!r} alone")
+    scales = request.fit(opened(model, reader_options))
+    for scale in scales:
+        if scale.ranking is not None:
+            _warn(scale.ranking)
+    return one_scale(scales)
 
 
 @_checked
@@ -292,7 +362,7 @@ def _run(
     if len(names) > 1:
         # One after the other, so that there need be memory for the largest alone.
         opening = (load(name, reader_options=reader_options).reader for name in names)
-        rankings = combined([Verdict.of(request, reader, progress) for reader in opening])
+        rankings = combined([Verdict.of(request.run(reader, progress), reader) for reader in opening])
     else:
         rankings = request.run(opened(model, reader_options), progress)
     for ranking in rankings:

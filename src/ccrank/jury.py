@@ -21,9 +21,7 @@ from ccrank.util.text import quoted
 from ccrank.util.zscores import z_scores, z_scores_of_mean
 
 if TYPE_CHECKING:
-    from ccrank.models.reading import Progress
     from ccrank.models.remote import OpenModel
-    from ccrank.request import RankRequest
 
 SEPARATOR = ","
 MAX_MEMBERS = 8
@@ -58,9 +56,9 @@ class Verdict:
     """Of its model; None if a server does not say."""
 
     @classmethod
-    def of(cls, request: RankRequest, reader: OpenModel, progress: Progress | None = None) -> Verdict:
-        """Ask one member; its model may then be closed."""
-        return cls(request.run(reader, progress), parameters_of(reader))
+    def of(cls, rankings: Sequence[Ranking], reader: OpenModel) -> Verdict:
+        """What one member said; its model may then be closed."""
+        return cls(rankings, parameters_of(reader))
 
 
 def parameters_of(reader: OpenModel) -> int | None:
@@ -110,7 +108,6 @@ def joined(rankings: Sequence[Ranking], weights: np.ndarray) -> Ranking:
         consistency={"models_agree": agreement, **_means([one.consistency for one in rankings])},
         cost=sum((one.cost for one in rankings[1:]), first.cost),
         details=_details(rankings, table, weights, agreement),
-        probe=None,
         uncertainty=_uncertainty(rankings, table, weights, scores),
         warnings=tuple(dict.fromkeys(warnings)),
         confidence=confidence,

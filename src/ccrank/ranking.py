@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ccrank.confidence import Confidence
 from ccrank.io import Entry, RankedRows, Rows, frame_of, json_value, ranked_entries
-from ccrank.models.reading import Cost
+from ccrank.models.reading import Cost, Progress, Request
+from ccrank.prompts import Form, Templates
 from ccrank.task import Task, Understood, normal_form
 from ccrank.util.text import one_line
 
@@ -39,6 +40,40 @@ class Uncertainty:
 
 
 @dataclass(frozen=True)
+class ItemScores:
+    """Scores of items on the scale of a list that need not contain them."""
+
+    values: np.ndarray
+    """(N,) more = higher; NaN for rows without an item."""
+    deviation: np.ndarray | None = None
+    """(N,) the standard deviation of each; None where it is not known."""
+    cost: Cost = field(default_factory=Cost)
+    """Of reading the items that were not known."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype=dtype, copy=bool(copy)) if copy else np.asarray(self.values, dtype)
+
+
+class Scorer(Protocol):
+    """Scores items one by one, with constants that are those of a list."""
+
+    def score(
+        self, task: Task, reader: Any, templates: Templates, progress: Progress | None = None
+    ) -> ItemScores:
+        """The scores of the task's items, of which there may be one alone."""
+
+    def requests(self, task: Task, form: Form, templates: Templates) -> list[Request]:
+        """The prompts that are read, to count their tokens."""
+
+
+MakeScorer = Callable[[], Any]
+"""Makes a `Scorer` when it is needed: most rankings never need one."""
+
+
+@dataclass(frozen=True)
 class Answer:
     """The output of a method for one task."""
 
@@ -47,10 +82,10 @@ class Answer:
     consistency: Mapping[str, float] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
     details: Mapping[str, Any] = field(default_factory=dict)
-    probe: Any = None
-    """The fitted Probe, if any."""
+    scorer: MakeScorer | None = None
+    """Makes what scores items that are not in the list; None where the method compares the items of a list."""
     directed: bool | None = None
-    """Overrides the method's default; a saved probe records whether it is directed."""
+    """Overrides the method's default."""
     uncertainty: Uncertainty | None = None
     """Of the scores and ranks; None where the method gives none."""
     warnings: tuple[str, ...] = ()
@@ -83,8 +118,6 @@ class Ranking:
     """The prompts and tokens read for this task; for tasks ranked together, its share."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further information, such as the signals by item and the number of comparisons."""
-    probe: Any = None
-    """The fitted Probe, if any; it can be saved and applied to other items."""
     rows: Rows | None = None
     """The rows or the list that the task's items are from, where these may repeat; None for a task's own items."""
     uncertainty: Uncertainty | None = None

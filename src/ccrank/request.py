@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ccrank.criteria import criterion_of, resolved
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ccrank.models.reading import Progress
     from ccrank.models.remote import OpenModel
     from ccrank.ranking import Answer, Ranking
+    from ccrank.scale import Scale
 
 DEFAULT_METHOD = "auto"
 GivenLabels: TypeAlias = Labels | Mapping[str, Any] | Sequence[Any]
@@ -136,18 +137,29 @@ class RankRequest:
         except CcrankError:
             return None
 
-    def run(self, reader: OpenModel, progress: Progress | None = None) -> list[Ranking]:
-        """The rankings, one for each task."""
+    def fit(self, reader: OpenModel, progress: Progress | None = None) -> list[Scale]:
+        """The scales, one for each task; those of tasks that were pooled score alike."""
+        from ccrank.methods.itemwise import ItemwiseScorer
+        from ccrank.scale import Scale
+
         options = self.parsed_options
         if not self.tasks:
             return []
         prepared = [PreparedTask.of(task, reader) for task in self.tasks]
         ordered = [one.canonical for one in prepared]
         answers = self.chosen.run(ordered, reader, self.templates, progress=progress, **options)
-        return [
-            replace(one.ranking(answer, self.chosen, reader), rows=self.rows)
-            for one, answer in zip(prepared, answers, strict=True)
-        ]
+        scales = []
+        for one, answer in zip(prepared, answers, strict=True):
+            ranking = replace(one.ranking(answer, self.chosen, reader), rows=self.rows)
+            make = answer.scorer
+            if make is None and self.chosen.itemwise:
+                make = partial(ItemwiseScorer, self.method, options)
+            scales.append(Scale.of(ranking, make, reader, self.templates, options))
+        return scales
+
+    def run(self, reader: OpenModel, progress: Progress | None = None) -> list[Ranking]:
+        """The rankings, one for each task: each scale applied to its own items."""
+        return [scale.ranking for scale in self.fit(reader, progress) if scale.ranking is not None]
 
 
 @dataclass(frozen=True)
@@ -194,7 +206,6 @@ class PreparedTask:
             answer.consistency,
             answer.cost,
             {**answer.details, "weights": dict(reader.loaded.weights)},
-            answer.probe,
             uncertainty=uncertainty_from_canonical(answer.uncertainty, order),
             warnings=_warnings(self.task, answer, directed),
             confidence=answer.confidence,

@@ -15,13 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ccrank import CcrankWarning, Reader, Task
+from ccrank import CcrankWarning, Reader, Task, fit
 from ccrank.api import rank_tasks
-from ccrank.jobs.fit_scale import fit_signal_scale
 from ccrank.metrics import tau_b
 from ccrank.models import ReadingCache
-from ccrank.prompts import load_templates
-from ccrank.ranking import canonical
 from stream_cost import items_of
 
 SIZES = (20, 50, 100, 200)
@@ -37,7 +34,6 @@ def main() -> None:
     criterion, names = items_of("names")
     generator = np.random.default_rng(0)
     items = [names[place] for place in generator.permutation(len(names))[: chosen.items]]
-    templates = load_templates()
     with tempfile.TemporaryDirectory() as folder:
         reader = Reader.open("default", cache=ReadingCache(Path(folder)))
         [whole] = rank_tasks([Task(criterion, tuple(items), id="all")], reader)
@@ -46,14 +42,8 @@ def main() -> None:
             found = []
             for _ in range(3):
                 places = generator.permutation(len(items))
-                known, others = places[:size], places[size:]
-                sample, _ = canonical(Task(whole.task.criterion, tuple(items[place] for place in known)))
-                [ranking] = rank_tasks([sample], reader)
-                scale = fit_signal_scale(sample, reader, templates, "auto", {})
-                rest = Task(sample.criterion, tuple(items[place] for place in others))
-                scores = dict(zip(ranking.task.items, ranking.scores, strict=True))
-                scores |= dict(zip(rest.items, scale.score(rest, reader, templates), strict=True))
-                found.append(tau_b(np.array([scores[item] for item in items]), whole.scores))
+                scale = fit([items[place] for place in places[:size]], whole.task.criterion, model=reader)
+                found.append(tau_b(scale(items), whole.scores))
             print(f"| {size} | {np.mean(found):.3f} |", flush=True)
 
 

@@ -62,7 +62,7 @@ def rank(ccrank: Callable[..., Result], model_folder: str) -> Callable[..., Resu
     def run(*arguments: str, cache: bool = False, stdin: bytes = b"") -> Result:
         more = [] if cache else ["--no-cache"]
         # What these tests are about does not hang on the method; pairs have the richest consistency line.
-        if not {"--method", "--probe", "--labels"} & set(arguments):
+        if not {"--method", "--scale", "--labels"} & set(arguments):
             more += ["--method", "prompt-pair"]
         return ccrank("rank", *arguments, "--model", model_folder, *more, stdin=stdin)
 

@@ -55,25 +55,25 @@ def test_no_label_is_auto(rank):
     assert rank(*auto, "--labels", "labels.json").out == rank(*auto).out
 
 
-def test_a_probe_that_there_is_not_is_refused_first(ccrank):
-    """`--save-probe` with a method without a probe is an error before any work; so is one that would replace a file."""
-    given = ("rank", *ITEMS, "--by", "size", "--model", "no-such-model", "--save-probe", "labels.csv")
-    assert "auto fits no probe that --save-probe could write" in ccrank(*given).err
-    assert "prompt-pair fits no probe" in ccrank(*given, "--method", "prompt-pair").err
+def test_a_scale_that_there_is_not_is_refused_first(ccrank):
+    """`--save-scale` with a method that compares items is an error before any work; so is one that would replace a
+    file."""
+    given = ("rank", *ITEMS, "--by", "size", "--model", "no-such-model", "--save-scale", "labels.csv")
+    assert "prompt-pair scores an item among the others" in ccrank(*given, "--method", "prompt-pair").err
     Path("labels.csv").write_text("Russia,17\n")
     assert (
-        "--save-probe labels.csv is a file that this ranking reads"
+        "--save-scale labels.csv is a file that this ranking reads"
         in ccrank(*given, "--labels", "labels.csv").err
     )
 
 
-def test_the_ranking_is_written_where_its_probe_is_not(rank):
-    """A probe of all layers cannot be saved; the ranking, which took the time, is written all the same."""
-    done = rank(
-        *ITEMS, "--by", "size", "--method", "pca", "--layer", "all", "--out", "r.csv", "--save-probe", "p.st"
-    )
+def test_the_ranking_is_written_where_its_scale_is_not(rank):
+    """Items left out one by one have a probe each, which is no scale; the ranking, which took the time, is written all
+    the same."""
+    probe = ("--method", "margin", "-o", "protocol=leave-one-out", "-o", "epochs=5", "-o", "seeds=1")
+    done = rank(*ITEMS, "--by", "size", *probe, "--out", "r.csv", "--save-scale", "p.scale")
     assert done.code == 2
-    assert "has no probe to save" in done.err
+    assert "its scale cannot score items" in " ".join(done.err.split())
     assert len(Path("r.csv").read_text().splitlines()) == 6
 
 
@@ -128,7 +128,7 @@ def test_a_session(ccrank, model_folder, rank):
             ("--method", "prompt-pair"),
             "prompt-pair uses no labels; leave them out, or use the method auto",
         ),
-        (("--probe", "probe.safetensors"), "probe uses no labels; leave them out, or use the method auto"),
+        (("--scale", "x.scale"), "--scale states how items are ranked; remove --by, --labels"),
         (
             ("--method", "auto", "--labels", "other.csv"),
             "labels contain 'Mars', which is not one of the items",
@@ -140,7 +140,6 @@ def test_what_does_not_go_together(rank, arguments, message):
     """Bad input ends with code 2 and a message, before a model is loaded."""
     Path("labels.csv").write_text("Russia,17\nChad,1.3\n")
     Path("other.csv").write_text("Russia,17\nMars,1.3\n")
-    Path("probe.safetensors").touch()
     result = rank(*ITEMS, "--by", "size", "--labels", "labels.csv", *arguments)
     assert result.code == 2
     assert message in " ".join(result.err.split())
@@ -185,10 +184,10 @@ def test_where_files_are_is_checked_first(ccrank):
     for command, message in (
         (("label", *given, "--labels", "no/labels.csv"), "the folder of no/labels.csv does not exist"),
         (
-            ("rank", *given, "--method", "ccr", "--save-probe", "no/p.safetensors"),
-            "the folder of no/p.safetensors",
+            ("rank", *given, "--method", "ccr", "--save-scale", "no/p.scale"),
+            "the folder of no/p.scale",
         ),
-        (("rank", *given, "--probe", "p.safetensors"), "there is no such file; --save-probe FILE writes one"),
+        (("rank", *ITEMS, "--scale", "p.scale"), "there is no file p.scale"),
     ):
         done = ccrank(*command)
         assert done.code == 2

@@ -68,13 +68,13 @@ def test_a_closed_pipe(model_folder, tmp_path, show):
 
 
 def test_a_closed_pipe_costs_no_file(model_folder, tmp_path):
-    """The probe and the plot of a ranking whose table nobody reads to its end are written."""
+    """The scale and the plot of a ranking whose table nobody reads to its end are written."""
     (tmp_path / "items.txt").write_text("".join(f"{n} {'long ' * 40}\n" for n in range(900)))
-    probe, plot = tmp_path / "p.st", tmp_path / "plot.svg"
+    scale, plot = tmp_path / "p.scale", tmp_path / "plot.svg"
     given = ("--file", tmp_path / "items.txt", "--by", "size", "--method", "pca", "-m", model_folder)
-    process = start("rank", *given, "--json", "--save-probe", probe, "--plot", plot)
+    process = start("rank", *given, "--json", "--save-scale", scale, "--plot", plot)
     assert leave_after_one_line(process)[0] == 141
-    assert probe.exists()
+    assert scale.exists()
     assert plot.exists()
 
 

@@ -50,21 +50,6 @@ def test_label_free_methods_are_antisymmetric(method):
     assert np.allclose(turned.scores, -upright.scores, atol=1e-4)
 
 
-def test_a_saved_probe_keeps_its_direction(tmp_path):
-    """A directed probe of "price" ranks the cheapest first when that is asked for."""
-    reader = Reader(tiny_model("llama", max_position_embeddings=512))
-    lists = [tuple(f"{word} {number}" for word in ("a", "b", "c", "d")) for number in range(4)]
-    fitted = rank_tasks([Task(Criterion("price"), items) for items in lists], reader, "anchored")
-    assert fitted[0].probe.about["reversed"] is False
-    path = tmp_path / "price.safetensors"
-    fitted[0].probe.save(path)
-    options = {"file": str(path)}
-    upright, turned = (
-        rank(WATCHES, by, model=reader, method="probe", options=options) for by in ("price", "cheapest")
-    )
-    assert np.allclose(turned.scores, 1 - upright.scores)
-
-
 def test_phrases_in_task_files(tmp_path):
     """A criterion that is a plain string, or an object with a name alone, is understood; given poles are kept."""
     lines = [

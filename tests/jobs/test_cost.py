@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tiny import tiny_reader
 
+from ccrank import fit
 from ccrank.jobs import StreamOptions, Watcher, run_job
 from ccrank.jobs.job_cost import StreamCost, multiplied_parameters, tokens_per_item
 from ccrank.jobs.job_folder import JobFolder
-from ccrank.jobs.raw_signals import plan_of
 from ccrank.models import Cost
 from ccrank.prompts import load_templates
 from ccrank.request import RankRequest
@@ -45,8 +45,8 @@ def test_predicted_tokens_are_those_that_are_read(method, tmp_path, monkeypatch)
     path, out = tmp_path / "items.txt", tmp_path / "out.parquet"
     path.write_text("\n".join(ITEMS))
     sample = Task(SIZE, tuple(ITEMS[::4]))
-    plan = plan_of(method, {}, sample, reader)
-    cost = StreamCost(len(ITEMS), tokens_per_item(sample, reader, templates, plan), 1, 0.0)
+    scorer = fit(sample, model=reader, method=method).scorer
+    cost = StreamCost(len(ITEMS), tokens_per_item(sample, reader, templates, scorer), 1, 0.0)
     # The engine reads through a copy without a cache, whose costs are not those of the reader.
     monkeypatch.setattr("ccrank.jobs.run.copy.copy", lambda one: one)
     measure = Measure(reader, JobFolder(out))

@@ -17,6 +17,7 @@ from tiny import tiny_reader
 from ccrank.errors import CcrankError
 from ccrank.jobs import StreamOptions, run_job
 from ccrank.models import Reader
+from ccrank.ranking import ItemScores
 from ccrank.request import RankRequest
 from ccrank.task import Criterion
 
@@ -32,7 +33,7 @@ JOBS = {
 def made_up(*_):
     """An engine that needs no model."""
     return lambda blocks: (
-        (place, np.array([number_of(item) % 97 for item in items])) for place, items in blocks
+        (place, ItemScores(np.array([number_of(item) % 97.0 for item in items]))) for place, items in blocks
     )
 
 

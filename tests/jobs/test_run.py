@@ -18,7 +18,7 @@ import pytest
 from pyarrow import parquet
 from tiny import save_model, tiny_model, tiny_reader
 
-from ccrank.api import rank_tasks
+from ccrank.api import fit, rank_tasks
 from ccrank.errors import CcrankError
 from ccrank.io import encode_rows, read_rows
 from ccrank.io.blocks import READ_ROWS, open_source
@@ -27,7 +27,6 @@ from ccrank.jobs.job_folder import JobFolder
 from ccrank.metrics import tau_b
 from ccrank.request import RankRequest
 from ccrank.task import Criterion
-from ccrank.util.files import write_atomically
 
 SIZE = Criterion("size", poles=("small", "large"))
 WORDS = ("old", "new", "tall", "red", "stone", "glass", "quick", "lazy", "brown", "blue")
@@ -237,7 +236,7 @@ def test_an_interrupted_job_resumes_where_it_stopped(sample, tmp_path, monkeypat
         )
     assert not (tmp_path / "out.parquet").exists()
     assert len(JobFolder(tmp_path / "out.parquet").finished()) == 4
-    monkeypatch.setattr(RankRequest, "run", None)
+    monkeypatch.setattr(RankRequest, "fit", None)
     result = run_job(path, tmp_path / "out.parquet", RankRequest(by=SIZE), reader, stream=options)
     assert (result.resumed, result.blocks) == (4, -(-len(rows()) // 10))
     expected = parquet.read_table(tmp_path / "whole.parquet")
@@ -566,26 +565,44 @@ def test_a_scale_of_another_job_is_not_used(tmp_path):
         stream=options,
     )
     wanted = parquet.read_table(out)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(JobFolder, "write", lambda self, name, text: _stop_at_sample(self, name, text))
-        JobFolder(out).path.mkdir()
-        with pytest.raises(StopError):
-            run_job(path, out, RankRequest(by=SIZE, method="poles"), tiny_reader("llama"), stream=options)
-    assert (JobFolder(out).path / "scale.safetensors").exists()
-    run_job(
-        path,
-        out,
-        RankRequest(by=SIZE, method="random", options={"layer": "1"}),
-        tiny_reader("llama"),
-        stream=options,
-    )
+    reader = tiny_reader("llama")
+    JobFolder(out).path.mkdir()
+    fit(ITEMS[:10], SIZE, model=reader, method="poles").save(JobFolder(out).path / "scale.safetensors")
+    (JobFolder(out).path / "job.json").write_text(json.dumps({"ccrank": "another"}))
+    (JobFolder(out).path / "scale.safetensors").rename(JobFolder(out).path / ".scale.safetensors.x.part")
+    run_job(path, out, RankRequest(by=SIZE, method="random", options={"layer": "1"}), reader, stream=options)
     assert parquet.read_table(out).equals(wanted)
 
 
-def _stop_at_sample(folder: JobFolder, name: str, text: str) -> None:
-    if name == "sample.json":
-        raise StopError
-    write_atomically(folder.path / name, text)
+@pytest.mark.parametrize("labels", [None, {ITEMS[0]: 2.0, ITEMS[7]: 1.0, ITEMS[20]: 3.0}])
+def test_a_scale_scores_a_file_in_its_order(labels, tmp_path):
+    """All rows keep their order and columns; score is what the scale gives each item, deviation where it has labels;
+    ranked on the scale, the file has the same scores."""
+    path, out = write(tmp_path / "items.csv", rows(60)), tmp_path / "out.parquet"
+    reader = tiny_reader("llama")
+    scale = fit(ITEMS[:30], SIZE, model=reader, labels=labels)
+    with pytest.raises(StopError):
+        run_job(path, out, scale, reader, StreamOptions(**SMALL_BLOCKS), in_order=True, watcher=StopAfter(3))
+    other = fit(ITEMS[:9], SIZE, model=reader)
+    with pytest.raises(CcrankError, match="differs in scale"):
+        run_job(path, out, other, reader, StreamOptions(**SMALL_BLOCKS), in_order=True)
+    result = run_job(path, out, scale, reader, StreamOptions(**SMALL_BLOCKS), in_order=True)
+    assert result.resumed == 3
+    table = parquet.read_table(out)
+    added = ["score"] if labels is None else ["score", "deviation"]
+    assert table.column_names == ["id", "text", "note", *added]
+    found = table.to_pylist()
+    assert [line["id"] for line in found] == [line["id"] for line in rows(60)]
+    texts = [line["text"] for line in found if line["text"].strip()]
+    expected = scale.score(texts)
+    scores = [line["score"] for line in found if line["text"].strip()]
+    np.testing.assert_allclose(scores, expected.values, atol=2e-5)
+    if labels is not None:
+        deviations = [line["deviation"] for line in found if line["text"].strip()]
+        np.testing.assert_allclose(deviations, expected.deviation, atol=2e-5)
+    run_job(path, tmp_path / "ranked.parquet", scale, reader, StreamOptions(**SMALL_BLOCKS))
+    ranked = parquet.read_table(tmp_path / "ranked.parquet").to_pylist()
+    assert sorted(line["score"] for line in ranked if line["rank"]) == sorted(scores)
 
 
 def test_columns_called_like_ours(tmp_path):

@@ -48,7 +48,6 @@ def refused(client: TestClient, body: Any, status: int, kind: str, path: str = "
         ({"labels": {"Peru": 1}, "method": "pca"}, "labels"),
         ({"options": {"labels": "tasks"}}, "labels"),
         ({"method": "magic"}, "magic"),
-        ({"method": "probe", "options": {"file": "/etc/passwd"}}, "probe"),
         ({"options": {"no-such": 1}}, "no-such"),
         ({"method": "ccs", "options": {"seeds": 1000000}}, "seeds"),
         ({"method": "ccs", "options": {"epochs": "many"}}, "epochs"),
@@ -191,11 +190,10 @@ def test_logs_hold_no_item(caplog: pytest.LogCaptureFixture, monkeypatch: pytest
 
 
 def test_what_can_be_asked_of_the_server(client: TestClient):
-    """Models, methods, health, metrics and the OpenAPI schema are there; the method that opens files is not."""
+    """Models, methods, health, metrics and the OpenAPI schema are there."""
     assert client.get("/v1/models").json()["data"][0]["id"] == "tiny"
     names = [one["name"] for one in client.get("/v1/methods").json()["data"]]
     assert "auto" in names
-    assert "probe" not in names
     assert client.get("/healthz").json()["status"] == "ok"
     assert client.get("/readyz").json() == {"ready": True, "reasons": []}
     client.post("/v1/rank", json=BODY)

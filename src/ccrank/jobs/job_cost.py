@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ccrank.jobs.raw_signals import Plan
-from ccrank.jobs.scorer import AT_A_TIME
-from ccrank.methods.labelfree.signals import likelihood_prompts, pole_prompts
 from ccrank.models import Cost, Reader
 from ccrank.prompts import Templates
+from ccrank.ranking import Scorer
+from ccrank.scale import AT_A_TIME
 from ccrank.task import Task
 
 
@@ -55,16 +54,11 @@ class StreamCost:
         return self.items * (3 * stored + 8 + 16)
 
 
-def tokens_per_item(task: Task, reader: Reader, templates: Templates, plan: Plan) -> float:
+def tokens_per_item(task: Task, reader: Reader, templates: Templates, scorer: Scorer) -> float:
     """Distinct tokens that are read for an item of a stream, from some items, without running the model."""
-    few = Task(task.criterion, task.items[:AT_A_TIME], task.context, id=task.id)
-    cost = Cost()
-    if plan.poles or plan.layers:
-        prompts, words = pole_prompts(few, reader.form, templates, plan.template)
-        cost += reader.cost_of(prompts, words if plan.poles else None)
-    if plan.wordings:
-        answers = [item.strip() for item in few.items]
-        cost += reader.cost_of(likelihood_prompts(few, reader.form, templates, plan.wordings), answers)
+    few = task.unchecked(task.items[:AT_A_TIME], task.context)
+    requests = scorer.requests(few, reader.form, templates)
+    cost = sum((reader.cost_of(prompts, candidates) for prompts, candidates in requests), Cost())
     return cost.distinct_tokens / len(few.items)
 
 

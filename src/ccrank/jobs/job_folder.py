@@ -22,14 +22,12 @@ JOB = "job.json"
 FINISHED = "finished.json"
 """What `job.json` is called once the output is written."""
 SCAN = "scan.json"
-SAMPLE = "sample.json"
 SCALE = "scale.safetensors"
-PROBE = "probe.safetensors"
 PARTS = "parts"
 SORT = "sort"
 LOCK = "lock"
 _OWN = re.compile(
-    "|".join(map(re.escape, (JOB, FINISHED, SCAN, SAMPLE, SCALE, PROBE, LOCK)))
+    "|".join(map(re.escape, (JOB, FINISHED, SCAN, SCALE, LOCK)))
     + rf"|{PARTS}/\d{{8,}}\.parquet|{SORT}/(?:scores|bucket-\d+)"
 )
 _PARTIAL = re.compile(r"\.(.+)\.\w+\.part")
@@ -54,7 +52,7 @@ class JobFolder:
             try:
                 yield
             except BaseException:
-                if not existed and not (self.path / SAMPLE).exists():
+                if not existed and not (self.path / SCALE).exists():
                     with suppress(OSError):
                         self._clear(everything=True)
                 raise
@@ -106,7 +104,7 @@ class JobFolder:
                     f"{self.path / JOB} is not of a job; move {self.path} away, or give another --out"
                 )
             changed = [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]
-            if changed and (self.path / SAMPLE).exists():
+            if changed and (self.path / SCALE).exists():
                 raise CcrankError(
                     f"{self.path} has an unfinished job that differs in {', '.join(sorted(changed))}; repeat the "
                     "command that began it, or delete the folder to start over"

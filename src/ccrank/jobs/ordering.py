@@ -6,7 +6,7 @@ sorted and written in turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,6 +105,33 @@ def write_ranked(
 
         write_atomically(out, write, sync=True)
     return wanted if top is not None else start
+
+
+def write_scored(folder: JobFolder, blocks: int, out: Path, names: Sequence[str]) -> int:
+    """Write all rows in their own order, with the scores that were added under `names`; returns their number."""
+    import pyarrow
+    from pyarrow import parquet
+
+    count = 0
+
+    def write(partial: Path) -> None:
+        nonlocal count
+        writer = None
+        for block in range(blocks):
+            table = folder.part_table(block)
+            for name in table.column_names[-len(names) :]:
+                if name in names:
+                    values = [None if one != one else round(one, DECIMALS) for one in _numbers(table, name)]
+                    place = table.column_names.index(name)
+                    table = table.set_column(place, name, pyarrow.array(values, pyarrow.float64()))
+            writer = writer or parquet.ParquetWriter(partial, table.schema)
+            writer.write_table(table)
+            count += table.num_rows
+        if writer is not None:
+            writer.close()
+
+    write_atomically(out, write, sync=True)
+    return count
 
 
 def _numbers(table: Any, column: str) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""Ranking a file: scan, rank a sample, score every block, write the rows in order. Each step is stored and resumed."""
+"""Ranking a file: scan, fit a scale on a sample, score every block, write the rows in order. Each step is stored and
+resumed."""
 
 from __future__ import annotations
 
@@ -18,17 +19,17 @@ from ccrank.io.blocks import Source, open_source
 from ccrank.io.labelfiles import possible_items, read_labels
 from ccrank.io.ranked import DECIMALS, added_names
 from ccrank.jobs.finalists import DEFAULT_REFINEMENT, check_refinement, refine, write_finalists
-from ccrank.jobs.job_folder import SAMPLE, SCAN, JobFolder
-from ccrank.jobs.ordering import write_ranked
+from ccrank.jobs.job_folder import SCALE, SCAN, JobFolder
+from ccrank.jobs.ordering import write_ranked, write_scored
 from ccrank.jobs.scan import BLOCK_CHARACTERS, BLOCK_ROWS, Scan, scan
-from ccrank.jobs.scorer import BlockScorer, Engine, check_streamable, fit_scorer, local_engine
-from ccrank.jobs.scoring_pass import ScoringPass
+from ccrank.jobs.scoring_pass import Engine, ScoringPass, local_engine
 from ccrank.models import Reader
 from ccrank.prompts import Templates, load_templates
-from ccrank.ranking import Ranking
+from ccrank.ranking import ItemScores, Ranking
 from ccrank.reader_options import ReaderOptions
-from ccrank.request import DEFAULT_METHOD, PreparedTask, RankRequest
-from ccrank.task import Criterion, Task, normal_form
+from ccrank.request import DEFAULT_METHOD, RankRequest
+from ccrank.scale import Scale, cannot_score
+from ccrank.task import Criterion, Task
 from ccrank.util.files import read_bytes
 from ccrank.version import __version__
 
@@ -81,9 +82,9 @@ class StreamResult:
     written: int
     """Rows of the output."""
     sample: Ranking | None
-    """The ranking of the sample; None if it was ranked by an earlier run."""
+    """The ranking of the sample; None if it was ranked by an earlier run, or the scale was given."""
     complete: bool
-    """Whether the sample had every item."""
+    """Whether the scale was fitted on every item."""
     resumed: int
     """Blocks that an earlier run had finished."""
     blocks: int
@@ -111,16 +112,16 @@ class Watcher:
         """All rows are scored; they are put in order."""
 
 
-MakeEngine = Callable[[JobFolder, Task, Reader, Templates], Engine]
-"""Makes the engine that scores blocks, once the scale is stored in the folder."""
+MakeEngine = Callable[[Scale, Reader], Engine]
+"""Makes the engine that scores blocks."""
 
 
-def local(folder: JobFolder, task: Task, reader: Reader, templates: Templates) -> Engine:
+def local(scale: Scale, reader: Reader) -> Engine:
     """The engine of one process."""
     # A million readings would fill a disk, and none of them is read twice.
     uncached = copy.copy(reader)
     uncached.cache = None
-    return local_engine(BlockScorer.load(folder.path, task, uncached, templates))
+    return local_engine(scale.with_reader(uncached))
 
 
 def rank_file(
@@ -203,117 +204,100 @@ def rank_file(
 def run_job(
     path: Path,
     out: Path,
-    request: RankRequest,
+    by: RankRequest | Scale,
     reader: Reader,
     stream: StreamOptions | None = None,
     *,
+    in_order: bool = False,
     engine: MakeEngine = local,
     watcher: Watcher | None = None,
 ) -> StreamResult:
-    """Rank the rows of a file, as `rank_file` does, on the given engine."""
-    target, chosen, watcher = out, stream or StreamOptions(), watcher or Watcher()
+    """Rank the rows of a file, as `rank_file` does, on the given engine: by a scale, or by one that is fitted on a
+    sample of them. With `in_order`, rows are not put in the order of their ranks: they get a score alone.
+    """
+    chosen, watcher = stream or StreamOptions(), watcher or Watcher()
     check_refinement(chosen.refine)
-    if chosen.labels is not None:
-        request.check_takes_labels()
-    templates = request.templates
+    if chosen.labels is not None and isinstance(by, RankRequest):
+        by.check_takes_labels()
     status = _status(path)
     source = open_source(path, chosen.column, chosen.format)
-    folder = JobFolder(target)
-    job = _description(source, status, request, chosen, reader)
+    folder = JobFolder(out)
+    job = _description(source, status, by, chosen, reader, in_order)
     with folder.locked():
         folder.begin(job)
-        found = _scanned(folder, source, chosen, watcher)
+        found = _scanned(folder, source, by, chosen, watcher)
         if found.items == 0:
             raise CcrankError(f"{path} contains no items: there is no text in column {source.column!r}")
-        if not found.complete:
-            check_streamable(request.method)
-        if chosen.labels is not None:
-            request = replace(request, labels=read_labels(chosen.labels, found.sample))
-        sample = _Sample.of(folder, found, request, reader, watcher)
-        score = added_names(source.schema.names, ("score",))[0]
+        scale = _scale(folder, found, by, chosen, reader, watcher)
+        names = added_names(source.schema.names, ("score", "deviation"))
         finished = folder.finished()
         watcher.begin(found.rows, sum(found.blocks[block] for block in finished))
         if len(finished) < len(found.blocks):
-            run = ScoringPass(folder, source, found, sample.scores, score, watcher.advance)
+            given = names if in_order and scale.gives_deviations else names[:1]
+            run = ScoringPass(folder, source, found, scale, given, watcher.advance)
             if found.complete:
-                run.score(lambda blocks: ((number, np.zeros(0)) for number, _ in blocks), finished)
+                run.score(
+                    lambda blocks: ((number, ItemScores(np.zeros(0))) for number, _ in blocks), finished
+                )
             else:
-                run.score(engine(folder, sample.task, reader, templates), finished)
+                run.score(engine(scale, reader), finished)
         watcher.ordering()
         # Scores of one list are compared as they are. In a stream, equal items of different blocks may differ in the
         # last digits, because each block is read by itself, so scores are compared as they are written.
         decimals = None if found.complete else DECIMALS
-        order: dict[str, Any] = {"score": score, "decimals": decimals, "reverse": chosen.reverse}
-        if chosen.top is not None and chosen.refine != "none" and not chosen.reverse:
+        order: dict[str, Any] = {"score": names[0], "decimals": decimals, "reverse": chosen.reverse}
+        count = len(found.blocks)
+        if in_order:
+            written = write_scored(folder, count, out, names)
+        elif chosen.top is not None and chosen.refine != "none" and not chosen.reverse:
             refined = refine(
-                folder,
-                source,
-                len(found.blocks),
-                sample.task,
-                reader,
-                templates,
-                chosen.top,
-                chosen.refine,
-                order,
+                folder, source, count, scale.task, reader, scale.templates, chosen.top, chosen.refine, order
             )
-            written = write_finalists(folder, source, len(found.blocks), target, refined, chosen.top, order)
+            written = write_finalists(folder, source, count, out, refined, chosen.top, order)
         else:
-            written = write_ranked(folder, source, len(found.blocks), target, top=chosen.top, **order)
+            written = write_ranked(folder, source, count, out, top=chosen.top, **order)
         folder.delete()
-    warnings = sample.warnings
+    warnings = scale.notes.warnings
     if _status(source.path) != status:
         warnings += (
-            f"{path} was changed while it was ranked: {target} has the {found.rows:,} rows that it had at first; rank "
+            f"{path} was changed while it was ranked: {out} has the {found.rows:,} rows that it had at first; rank "
             "it again for rows that were added",
         )
     return StreamResult(
-        found.rows,
-        found.items,
-        written,
-        sample.ranking,
-        found.complete,
-        len(finished),
-        len(found.blocks),
-        warnings,
+        found.rows, found.items, written, scale.ranking, found.complete, len(finished), count, warnings
     )
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """The ranked sample."""
-
-    task: Task
-    scores: Mapping[str, float]
-    """Normal form → score."""
-    warnings: tuple[str, ...]
-    ranking: Ranking | None = None
-
-    @classmethod
-    def of(
-        cls, folder: JobFolder, found: Scan, request: RankRequest, reader: Reader, watcher: Watcher
-    ) -> _Sample:
-        """Rank the sample as any list is ranked, and store its scores and the scale; or load them."""
-        criterion = request.criterion
-        task = Task(criterion, found.sample, request.context, id=f"ranking by {criterion.name}")
-        if (stored := folder.read_json(SAMPLE)) is not None:
-            known = PreparedTask.of(task, reader).task
-            return cls(known, stored["scores"], tuple(stored["warnings"]))
-        request = replace(request, items=(task,))
-        progress = watcher.sampling(request.task)
-        [ranking] = request.run(reader, progress)
-        if not found.complete:
-            fit_scorer(folder.path, ranking, reader, request.templates, request.parsed_options, progress)
-        scores = {
-            normal_form(item): float(score)
-            for item, score in zip(ranking.task.items, ranking.scores, strict=True)
-        }
-        content = {"scores": scores, "warnings": ranking.warnings}
-        # Last, since it says that the sample and the scale are complete.
-        folder.write(SAMPLE, json.dumps(content))
-        return cls(ranking.task, scores, ranking.warnings, ranking)
+def _scale(
+    folder: JobFolder,
+    found: Scan,
+    by: RankRequest | Scale,
+    chosen: StreamOptions,
+    reader: Reader,
+    watcher: Watcher,
+) -> Scale:
+    """The scale that was given or stored; else that of the sample, ranked as any list is."""
+    path = folder.path / SCALE
+    if isinstance(by, Scale):
+        by.save(path)
+        return by.with_reader(reader)
+    if not found.complete and not by.chosen.scores_others:
+        raise CcrankError(cannot_score(by.method))
+    if path.exists():
+        return Scale.load(path, reader)
+    labels = None if chosen.labels is None else read_labels(chosen.labels, found.sample)
+    task = Task(by.criterion, found.sample, by.context, id=f"ranking by {by.criterion.name}")
+    request = replace(by, items=(task,), labels=labels)
+    [scale] = request.fit(reader, watcher.sampling(request.task))
+    if found.complete:
+        scale = replace(scale, make=None)  # nothing else is scored
+    scale.save(path)
+    return scale
 
 
-def _scanned(folder: JobFolder, source: Source, chosen: StreamOptions, watcher: Watcher) -> Scan:
+def _scanned(
+    folder: JobFolder, source: Source, by: RankRequest | Scale, chosen: StreamOptions, watcher: Watcher
+) -> Scan:
     if (stored := folder.read_json(SCAN)) is not None:
         lists: dict[str, Any] = {name: tuple(stored[name]) for name in ("blocks", "digests", "sample")}
         return Scan(**{**stored, **lists})
@@ -321,7 +305,8 @@ def _scanned(folder: JobFolder, source: Source, chosen: StreamOptions, watcher: 
         raise CcrankError(f"--sample must be at least 2, got {chosen.sample}")
     watcher.scanning(source.path)
     always = frozenset() if chosen.labels is None else possible_items(chosen.labels)
-    found = scan(source.texts(), chosen.sample, always, chosen.block_rows, chosen.block_characters)
+    size = 0 if isinstance(by, Scale) else chosen.sample
+    found = scan(source.texts(), size, always, chosen.block_rows, chosen.block_characters)
     folder.write(SCAN, json.dumps(asdict(found)))
     return found
 
@@ -336,27 +321,37 @@ def _status(path: Path) -> list[int] | None:
 
 
 def _description(
-    source: Source, status: list[int] | None, request: RankRequest, chosen: StreamOptions, reader: Reader
+    source: Source,
+    status: list[int] | None,
+    by: RankRequest | Scale,
+    chosen: StreamOptions,
+    reader: Reader,
+    in_order: bool,
 ) -> dict[str, Any]:
     """Everything that the scores depend on."""
 
     def digest(value: object) -> str:
         return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
-    return {
+    common = {
         "ccrank": __version__,
         "input": str(source.path.resolve()),
         "size and time of the input": status,
         "column": source.column,
-        "criterion": request.criterion.to_json(),
-        "context": digest(request.context),
-        "method": request.method,
-        "options": {name: str(value) for name, value in request.parsed_options.items()},
+        "model": reader.loaded.identity,
+        "in the order of the input": in_order,
+        "blocks": [chosen.block_rows, chosen.block_characters],
+    }
+    if isinstance(by, Scale):
+        return common | {"scale": by.fingerprint}
+    return common | {
+        "criterion": by.criterion.to_json(),
+        "context": digest(by.context),
+        "method": by.method,
+        "options": {name: str(value) for name, value in by.parsed_options.items()},
         "labels": digest(None if chosen.labels is None else read_bytes(chosen.labels)),
         "templates": digest(
-            sorted((name, template.notes()) for name, template in request.templates.by_name.items())
+            sorted((name, template.notes()) for name, template in by.templates.by_name.items())
         ),
-        "model": reader.loaded.identity,
         "sample": chosen.sample,
-        "blocks": [chosen.block_rows, chosen.block_characters],
     }

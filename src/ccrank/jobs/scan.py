@@ -74,7 +74,7 @@ def scan(
                         spelling[key] = text
                     else:
                         complete = False
-                        if entry > heap[0]:
+                        if heap and entry > heap[0]:
                             del spelling[heapq.heapreplace(heap, entry)[1]]
                             spelling[key] = text
             if len(block) == block_rows or characters >= block_characters:

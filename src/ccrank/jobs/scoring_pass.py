@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,19 @@ from ccrank.io.blocks import Source
 from ccrank.io.cells import item_text
 from ccrank.jobs.job_folder import JobFolder
 from ccrank.jobs.scan import Scan, block_digest
-from ccrank.jobs.scorer import Engine
+from ccrank.ranking import ItemScores
+from ccrank.scale import Scale, digest
 from ccrank.task import normal_form
+
+Blocks = Iterable[tuple[int, list[str]]]
+Scored = Iterator[tuple[int, ItemScores]]
+Engine = Callable[[Blocks], Scored]
+"""(block, its different items) → (block, their scores), in any order."""
+
+
+def local_engine(scale: Scale) -> Engine:
+    """Scores blocks in this process, one after the other."""
+    return lambda blocks: ((number, scale.scores_of(items)) for number, items in blocks)
 
 
 @dataclass(frozen=True)
@@ -24,9 +35,9 @@ class ScoringPass:
     folder: JobFolder
     source: Source
     scan: Scan
-    known: Mapping[str, float]
-    """Normal form → score of the items that are in the sample."""
-    score_column: str
+    scale: Scale
+    names: Sequence[str]
+    """The columns that are added: score and, if there are two, its deviation."""
     advance: Callable[[int], None]
     """Is called with the number of rows that were just stored."""
 
@@ -49,31 +60,47 @@ class ScoringPass:
 
         for number, scores in engine(blocks()):
             table, texts, new = waiting.pop(number)
-            own = {normal_form(item): float(score) for item, score in zip(new, scores, strict=True)}
-            self._store(number, table, texts, own)
+            self._store(number, table, texts, {digest(item): place for place, item in enumerate(new)}, scores)
             self.advance(table.num_rows)
 
     def _items(self, table: Any) -> tuple[list[str | None], list[str]]:
-        """The item of each row, and the different ones that are not in the sample."""
+        """The item of each row, and the different ones that the scale was not fitted on."""
         texts = [
             item_text(value, str(self.source.path)) for value in table.column(self.source.column).to_pylist()
         ]
-        new: dict[str, str] = {}
+        known = self.scale.known.places
+        new: dict[bytes, str] = {}
         for text in texts:
-            if text is not None and (key := normal_form(text)) not in self.known:
+            if text is not None and (key := digest(text)) not in known:
                 new[key] = min(text, new.get(key, text))
-        return texts, [new[key] for key in sorted(new)]
+        return texts, sorted(new.values(), key=normal_form)
 
-    def _store(self, number: int, table: Any, texts: list[str | None], own: Mapping[str, float]) -> None:
+    def _store(
+        self,
+        number: int,
+        table: Any,
+        texts: list[str | None],
+        places: Mapping[bytes, int],
+        scores: ItemScores,
+    ) -> None:
         import pyarrow
 
-        known = self.known
-        scores = [
-            float("nan") if text is None else known[key] if (key := normal_form(text)) in known else own[key]
-            for text in texts
-        ]
-        column = pyarrow.array(scores, pyarrow.float64())
-        self.folder.put(number, table.append_column(self.score_column, column))
+        known = self.scale.known
+        doubts = None if known.doubts is None else known.doubts[0]
+        columns = (known.scores, scores.values), (doubts, scores.deviation)
+        for name, (old, new) in zip(self.names, columns, strict=False):
+            empty = np.full(max(len(known.scores), len(scores)), np.nan)
+            old, new = (empty if one is None else one for one in (old, new))
+            values = [
+                float("nan")
+                if text is None
+                else old[known.places[key]]
+                if (key := digest(text)) in known.places
+                else new[places[key]]
+                for text in texts
+            ]
+            table = table.append_column(name, pyarrow.array(values, pyarrow.float64()))
+        self.folder.put(number, table)
 
 
 def _cut(tables: Iterator[Any], sizes: tuple[int, ...]) -> Iterator[Any]:

@@ -83,8 +83,15 @@ class Method:
     """The option with the number of times that `requests` are read, if any."""
     reads_states: ReadsStates = _never
     """Whether it needs hidden states, which models behind a server do not give."""
-    for_studies: bool = True
-    """Whether a study can run it; a method that needs a probe file cannot."""
+    itemwise: bool = False
+    """Whether a score depends on its item alone."""
+    fits_scale: bool = False
+    """Whether it finds constants of a list with which other items are scored."""
+
+    @property
+    def scores_others(self) -> bool:
+        """Whether its scale can score items that it was not fitted on."""
+        return self.itemwise or self.fits_scale
 
     @property
     def options(self) -> dict[str, Any]:
@@ -152,6 +159,7 @@ def _probe(name: str, summary: str, calls: str = "N") -> Method:
         cost_name="probes on ItemPair states" if paired else "probes on ItemSingle states",
         prompts=(lambda count: 1.5 * count * count) if paired else float,
         reads_states=_always,
+        fits_scale=not paired,
     )
 
 
@@ -161,7 +169,12 @@ def _label_free(
     return Method(name, summary, run, "label-free", directed=True, calls=calls, requests=requests, **more)
 
 
-_SIGNALS: dict[str, Any] = {"pools": True, "consistency": "signals_agree", "describe": describe_signals}
+_SIGNALS: dict[str, Any] = {
+    "pools": True,
+    "consistency": "signals_agree",
+    "describe": describe_signals,
+    "fits_scale": True,
+}
 METHODS: dict[str, Method] = {}
 
 
@@ -258,15 +271,16 @@ for _method in (
         reads_states=_always, **_SIGNALS,
     ),
     _label_free(
-        "poles", "the pole words that the model prefers for the item", labelfree.poles, "N", labelfree.poles_requests
+        "poles", "the pole words that the model prefers for the item", labelfree.poles, "N", labelfree.poles_requests,
+        itemwise=True,
     ),
     _label_free(
         "likelihood", "how likely the item is as an example of the high pole rather than the low one",
-        labelfree.likelihood, "4", labelfree.likelihood_requests,
+        labelfree.likelihood, "4", labelfree.likelihood_requests, fits_scale=True,
     ),
     _label_free(
         "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4", labelfree.axis_requests,
-        reads_states=_always,
+        reads_states=_always, fits_scale=True,
     ),
     _label_free(
         "query-likelihood", "how much more likely a document makes the query",
@@ -303,26 +317,18 @@ for _method in (
     _probe("pca", "baseline: the first principal component of the states"),
     Method(
         "length", "baseline: longer items higher", baselines.item_length, "baseline",
-        directed=False, calls="0", requests=_no_requests, prompts=lambda count: 0,
+        directed=False, calls="0", requests=_no_requests, prompts=lambda count: 0, itemwise=True,
     ),
     Method(
         "frequency", "baseline: items more likely to the model higher", baselines.item_frequency, "baseline",
-        directed=False, calls="N", requests=baselines.frequency_requests,
+        directed=False, calls="N", requests=baselines.frequency_requests, itemwise=True,
     ),
     Method(
         "first-stage", "baseline: the scores of a first stage, BM25 where none are given",
         baselines.first_stage, "baseline", directed=True, calls="0", requests=_no_requests, prompts=lambda count: 0,
     ),
-    Method(
-        "probe", "a saved probe, applied to new items", probes.apply_probe, "probing",
-        directed=False, calls="N", requests=probes.single_requests,
-        cost_name="probes on ItemSingle states", reads_states=_always, for_studies=False,
-    ),
 ):  # fmt: skip
     register(_method)
-
-SAVED_PROBE = "probe"
-"""The method that applies a saved probe."""
 
 
 def methods_without_states() -> list[str]:

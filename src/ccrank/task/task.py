@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -106,6 +107,29 @@ class Task:
         """
         check_query(query, f"task {fields.get('id', 'task')!r}")
         return cls(relevance_to(query), tuple(items), query=query, **fields)
+
+    def unchecked(self, items: Sequence[str], context: str | None) -> Task:
+        """The same question about other texts, which were checked before. There may be one item alone, which can be
+        scored, though not ranked.
+
+        Parameters
+        ----------
+        items
+            Different texts.
+        context
+            The context.
+        """
+        other = copy(self)
+        fields = {
+            "items": tuple(items),
+            "context": context,
+            "values": None,
+            "first_stage": None,
+            "item_ids": None,
+        }
+        for name, value in fields.items():
+            object.__setattr__(other, name, value)
+        return other
 
     @property
     def order(self) -> tuple[str, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,18 +36,41 @@ def z_scores(values: Any, axis: int = -1, rounding: float = ROUNDING) -> Any:
     >>> z_scores(np.array([1.0, 2.0, 3.0])).round(2).tolist(), z_scores(np.array([5.0, 5.0])).tolist()
     ([-1.22, 0.0, 1.22], [0.0, 0.0])
     """
-    mean, deviation = mean_and_deviation(values, axis, rounding)
-    varies = deviation > 0
-    return (values - mean) / (deviation + ~varies) * varies
+    return Units.of(values, axis, rounding)(values)
+
+
+@dataclass(frozen=True)
+class Units:
+    """(x − mean) / deviation, with constants that may be those of other values; 0 where these did not vary."""
+
+    mean: Any
+    deviation: Any
+
+    def __post_init__(self) -> None:
+        if self.mean.shape != self.deviation.shape:
+            raise ValueError("a mean and a deviation of different shapes")
+
+    @classmethod
+    def of(cls, values: Any, axis: int = -1, rounding: float = ROUNDING) -> Units:
+        """The constants of values along an axis, which keeps length 1."""
+        return cls(*mean_and_deviation(values, axis, rounding))
+
+    def __call__(self, values: Any) -> Any:
+        """Z-scores with these constants."""
+        varies = self.deviation > 0
+        return (values - self.mean) / (self.deviation + ~varies) * varies
+
+
+def without_rounding(values: Any) -> np.ndarray:
+    """Z-scores with 0 where they cancel up to rounding. Of two items each is ±1, and sums of as many of both signs are
+    common: rounding errors would otherwise decide the order."""
+    return np.where(np.abs(values) <= ROUNDING, 0.0, values)
 
 
 def z_scores_of_mean(mean: np.ndarray) -> np.ndarray:
     """Z-scores of a mean of Z-scores (N,); 0 where these cancel up to rounding.
 
-    Of two items each Z-score is ±1, and means of as many of both signs are common. Their rounding errors, relative to
-    which they vary, would otherwise decide the order.
-
     >>> z_scores_of_mean(np.array([5e-17, -5e-17])).tolist()
     [0.0, 0.0]
     """
-    return np.asarray(z_scores(np.where(np.abs(mean) <= ROUNDING, 0.0, mean)))
+    return np.asarray(z_scores(without_rounding(mean)))

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 from tiny import scores_by_item, tiny_model, tiny_reader
 
-from ccrank.api import rank, rank_tasks
+from ccrank.api import fit, rank, rank_tasks
 from ccrank.errors import CcrankError
 from ccrank.methods.labelfree.anchored import smoothed
 from ccrank.methods.labelfree.combine import read_signals
@@ -17,6 +17,7 @@ from ccrank.metrics import kendall_tau
 from ccrank.models import Cost, Reader
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
+from ccrank.scale import Scale
 from ccrank.study.datasets import load_dataset
 from ccrank.task import Criterion, Task
 
@@ -97,12 +98,11 @@ def test_few_tasks_are_no_pool():
         plain = rank_tasks(pool(SIZE, 3), tiny_reader(), "auto", options={"anchor": False})
         for one, other in zip(few, plain, strict=True):
             assert one.scores == pytest.approx(other.scores, abs=1e-4)
-            assert one.probe is None
-        assert all(one.probe is not None for one in rank_tasks(pool(SIZE, 4), tiny_reader(), method))
-    assert all(
-        one.probe is None
-        for one in rank_tasks(pool(SIZE, 4), tiny_reader(), "auto", options={"anchor": False})
-    )
+        with pytest.raises(CcrankError, match="a scale for each of these 3 tasks"):
+            fit(pool(SIZE, 3), model=tiny_reader(), method=method)
+        assert fit(pool(SIZE, 4), model=tiny_reader(), method=method).scorer.probes
+    with pytest.raises(CcrankError, match="a scale for each"):
+        fit(pool(SIZE, 4), model=tiny_reader(), options={"anchor": False})
 
 
 def test_a_long_list_is_its_own_pool():
@@ -116,7 +116,6 @@ def test_a_long_list_is_its_own_pool():
     for method in ("auto", "anchored"):
         found = rank_tasks([task], tiny_reader(), method)[0]
         assert found.scores == pytest.approx(expected, abs=1e-3)
-        assert found.probe is None
     assert np.abs(expected - plain.scores).max() > 0.1
     short = dataclasses.replace(task, items=items[:7])
     one, other = (
@@ -139,21 +138,23 @@ def test_criteria_are_pooled_apart():
         assert found[number].scores == pytest.approx(one.scores, abs=1e-3)
 
 
-def test_a_saved_probe_scores_as_it_was_fitted(tmp_path):
-    """σ(wᵀx) of the Z-scored states of its one layer: the file, applied to the same items, gives just that."""
+def test_a_pooled_scale_scores_by_its_probe(tmp_path):
+    """σ(wᵀx) of the states of its one layer, with the normalisation of all items of the pool, also from its file."""
     tasks = pool(SIZE)
-    probe = rank_tasks(tasks, tiny_reader(), "anchored")[0].probe
-    probe.save(tmp_path / "probe.safetensors")
-    applied = rank_tasks(tasks, tiny_reader(), "probe", options={"file": str(tmp_path / "probe.safetensors")})
+    fit(tasks, model=tiny_reader(), method="anchored").save(tmp_path / "x.scale")
+    scale = Scale.load(tmp_path / "x.scale", tiny_reader())
+    [probe], scorer = scale.scorer.probes, scale.scorer
     read = read_signals(
         [canonical(task)[0] for task in tasks], tiny_reader(), load_templates(), with_states=True
     )
-    place, position = read.layers.index(probe.about["layer"]), ("slot", "item").index(probe.about["position"])
-    for number, (task, ranking) in enumerate(zip(tasks, applied, strict=True)):
-        own = read.states[number][position][:, place].astype(float)
-        expected = expit((own - own.mean(0)) / own.std(0) @ probe.weights)
-        found = [scores_by_item(ranking)[item] for item in canonical(task)[0].items]
-        assert found == pytest.approx(expected, abs=1e-4)
+    place, position = read.layers.index(scorer.layers[0]), ("slot", "item").index(scorer.position)
+    states = [read.states[number][position][:, place].astype(float) for number in range(len(tasks))]
+    every = np.concatenate(states)
+    for task, own in zip(tasks, states, strict=True):
+        expected = expit((own - every.mean(0)) / every.std(0) @ probe.weights)
+        assert scale(canonical(task)[0].items) == pytest.approx(expected, abs=1e-4)
+    assert scale.rank(tasks[0].items).directed
+    assert len(scale) == 0
 
 
 def test_a_model_without_head():
@@ -167,7 +168,7 @@ def test_a_model_without_head():
         "axis",
         "exemplars",
     }
-    assert all(one.probe for one in rank_tasks(pool(SIZE), tiny_reader(headless=True), "anchored"))
+    assert fit(pool(SIZE), model=tiny_reader(headless=True), method="anchored").scorer.probes
     for method in ("poles", "likelihood"):
         with pytest.raises(CcrankError, match="no language-model head"):
             rank(ITEMS, SIZE, model=tiny_reader(headless=True), method=method)

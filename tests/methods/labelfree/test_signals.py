@@ -11,11 +11,10 @@ from tiny import tiny_model, tiny_reader
 
 from ccrank.criteria.lexicon import poles_of
 from ccrank.errors import CcrankError
+from ccrank.methods.labelfree.projections import axis_of, written_of
 from ccrank.methods.labelfree.signals import (
     Wording,
     are_sentences,
-    axis_scores,
-    exemplar_scores,
     exemplars,
     read_likelihood,
     read_poles,
@@ -143,11 +142,26 @@ def test_tasks_do_not_touch_each_other(route):
         assert scores == pytest.approx(read([task])[0], abs=1e-4)
 
 
+def axis_scores(states, count, others=None):
+    """Scores of the first items by the axis of the exemplars that follow them; at both positions alike by default."""
+    both = (states, states if others is None else others)
+    own = tuple(one[:count] for one in both)
+    scores = axis_of(tuple(one[count:] for one in both), own)(*own)
+    return scores / 2 if others is None else scores
+
+
+def exemplar_scores(slot, item, count, made):
+    """Scores of the first items by a probe of the texts from place `made` on."""
+    own = item[:count], slot[:count]
+    return written_of((item[made:], slot[made:]), own)(*own)
+
+
 def test_the_axis_is_that_of_both_positions():
     """The item's last token and the slot count the same; the states of both come along."""
     looks = read_poles(TASKS, tiny_reader(), TEMPLATES, words=False, layers=[1, 2])
     assert looks.poles == []
-    for task, scores, slot, item in zip(TASKS, looks.axis, looks.states, looks.item_states, strict=True):
+    for task, (item, slot), ends in zip(TASKS, looks.states, looks.made, strict=True):
+        scores = axis_of(ends, (item, slot))(item, slot)
         prompts = [TEMPLATES.single(task, place, template="poles") for place in range(len(task.items))]
         made_up = exemplars(task, poles_of(task.criterion), TEMPLATES["poles"])
         prompts += [TEMPLATES.exemplar(task, text, template="poles") for text in made_up]
@@ -230,8 +244,11 @@ def test_made_up_items_in_another_language(tmp_path):
     ours, theirs = (
         read_poles(TASKS[:1], tiny_reader(), one, words=False, layers=[2]) for one in (german, english)
     )
-    np.testing.assert_allclose(ours.states[0], theirs.states[0], atol=1e-5)  # the items' prompts are the same
-    assert np.abs(ours.axis[0] - theirs.axis[0]).max() > 1e-3
+    np.testing.assert_allclose(
+        ours.states[0][1], theirs.states[0][1], atol=1e-5
+    )  # the items' prompts are the same
+    ours, theirs = (axis_of(one.made[0], one.states[0])(*one.states[0]) for one in (ours, theirs))
+    assert np.abs(ours - theirs).max() > 1e-3
 
 
 @given(st.integers(1, 200))
@@ -283,8 +300,10 @@ def test_exemplar_scores_do_not_depend_on_units_of_the_states():
     scale = np.geomspace(0.1, 100, slot.shape[2]).astype(np.float32)
     scores = exemplar_scores(slot, item, count, count)
     assert exemplar_scores(slot * scale + 5, item * scale, count, count) == pytest.approx(scores, abs=1e-3)
-    constant = np.concatenate([slot, np.full((*slot.shape[:2], 1), 7, np.float32)], axis=2)
-    assert exemplar_scores(constant, item, count, count) == pytest.approx(scores, abs=0.05)
+    constant = [
+        np.concatenate([one, np.full((*slot.shape[:2], 1), 7, np.float32)], axis=2) for one in (slot, item)
+    ]
+    assert exemplar_scores(*constant, count, count) == pytest.approx(scores, abs=0.05)
 
 
 def test_what_counts_as_a_sentence():

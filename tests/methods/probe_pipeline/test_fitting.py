@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from tiny import tiny_reader
 
-from ccrank.api import rank_tasks
+from ccrank.api import fit
 from ccrank.errors import CcrankError
 from ccrank.methods.probe_pipeline.fitting import ProbeSpec, seed_scores
-from ccrank.methods.probe_pipeline.probe_rankers import consensus
 from ccrank.methods.probe_pipeline.states import read_single_states
 from ccrank.methods.probing.fits import fit_each, fit_pool, leave_one_item_out
 from ccrank.methods.probing.objectives import Settings
+from ccrank.methods.probing.scorer import consensus
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
 from ccrank.task import Criterion, Task
@@ -68,11 +68,11 @@ def test_the_seed_of_the_lowest_loss_ranks(method):
     settings = Settings(epochs=5)
     states = last_states(TASKS)
     fits = fit_each(states, method, seeds=range(4), settings=settings)
-    rankings = rank_tasks(TASKS, tiny_reader(), method, options={"seeds": 4, "epochs": 5})
-    for row, (ranking, scores) in enumerate(zip(rankings, fits.scores(states), strict=True)):
-        best = int(np.argmin(fits.loss[row].numpy()))
-        assert ranking.probe is not None
-        assert ranking.probe.about["seed"] == best
+    options = {"seeds": 4, "epochs": 5}
+    scales = [fit(task, model=tiny_reader(), method=method, options=options) for task in TASKS]
+    for row, (scale, scores) in enumerate(zip(scales, fits.scores(states), strict=True)):
+        ranking, best = scale.ranking, int(np.argmin(fits.loss[row].numpy()))
+        assert scale.scorer.probes[0].about["seed"] == best
         np.testing.assert_allclose(ranking.scores, scores[best], atol=1e-5)
         assert ranking.details["layer"] == tiny_reader().depth
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import kendalltau
 from tiny import tiny_reader
 
-from ccrank.api import rank_tasks
+from ccrank.api import fit, rank_tasks
 from ccrank.errors import CcrankError
 from ccrank.methods.probe_pipeline import fitting, states
 from ccrank.methods.probe_pipeline.fitting import agreement, closest_to_anchors
@@ -18,6 +18,7 @@ from ccrank.models import Cost
 from ccrank.models.reader_like import parse_layers
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
+from ccrank.scale import Known, Saved, Scale
 from ccrank.task import Criterion, Task
 
 SIZE = Criterion("size", poles=("small", "large"), category="country")
@@ -94,7 +95,8 @@ def test_the_pair_that_carries_the_anchors_is_found(monkeypatch, template, layer
     monkeypatch.setattr(states, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
     found = ranked("pca", layer="auto", template="auto")
     assert {(one.details["template"], one.details["layer"]) for one in found} == {(template, layer)}
-    assert {(one.probe.about["template"], one.probe.about["layer"]) for one in found} == {(template, layer)}
+    scorer = fit(TASKS[:1], method="pca", model=tiny_reader(num_hidden_layers=6)).scorer
+    assert (scorer.template, scorer.layers) == ("single", (6,))
     assert same(found, wanted)
 
 
@@ -187,38 +189,35 @@ def test_what_has_no_such_template_is_refused():
     ("method", "template"), [("margin", "poles"), ("pca", "mine"), ("ccs-pair", "single")]
 )
 def test_a_saved_probe_reads_in_the_words_it_was_fitted_on(tmp_path, method, template):
-    """A probe scores its own items as the fit did, though the templates have since been changed or are gone."""
+    """A scale scores other items in the wording of its fit, though the templates have since been changed."""
     changes = ["mine={item}, seen for its {name}, is {slot}", "pair={item_b} or {item_a}? {slot}"]
-    fitted = rank_tasks(
+    reader = tiny_reader(num_hidden_layers=6)
+    fitted = fit(
         TASKS[:1],
-        tiny_reader(num_hidden_layers=6),
-        method,
-        load_templates(changes=changes),
+        model=reader,
+        method=method,
+        templates=load_templates(changes=changes),
         options={"template": template, "seeds": 2, "epochs": 20},
-    )[0]
-    fitted.probe.save(tmp_path / "probe.safetensors")
-    others = load_templates(changes=["poles=Tell me of {item}: {slot}"])
-    for templates in (others, load_templates(changes=changes)):
-        [again] = rank_tasks(
-            TASKS[:1],
-            tiny_reader(num_hidden_layers=6),
-            "probe",
-            templates,
-            options={"file": str(tmp_path / "probe.safetensors")},
-        )
-        assert np.abs(again.scores - fitted.scores).max() < 1e-5
-    assert np.ptp(fitted.scores) > 1e-3
-
-
-def test_a_probe_without_its_words_takes_the_template_of_that_name(tmp_path):
-    """Probes saved with a template name only are read with the template of that name."""
-    [fitted] = rank_tasks(TASKS[:1], tiny_reader(num_hidden_layers=6), "pca", options={"template": "poles"})
-    about = {key: value for key, value in fitted.probe.about.items() if key != "wording"}
-    dataclasses.replace(fitted.probe, about=about).save(tmp_path / "probe.safetensors")
-    [again] = rank_tasks(
-        TASKS[:1],
-        tiny_reader(num_hidden_layers=6),
-        "probe",
-        options={"file": str(tmp_path / "probe.safetensors")},
     )
-    np.testing.assert_allclose(again.scores, fitted.scores, atol=1e-5)
+    fitted.save(tmp_path / "x.scale")
+    again = Scale.load(tmp_path / "x.scale", reader)
+    assert again.scorer.template == ("pair" if method == "ccs-pair" else template)
+    unknown = dataclasses.replace(again, saved=dataclasses.replace(again.saved, known=Known.none()))
+    items = TASKS[0].items
+    scores = unknown.rank(items).scores
+    assert np.abs(scores - fitted.ranking.scores).max() < 1e-5
+    assert np.ptp(scores) > 1e-3
+
+
+@pytest.mark.parametrize("layer", ["all", "2,4"])
+def test_the_consensus_of_layers_scores_other_items(layer):
+    """Of several layers' probes the scale keeps the weights of their consensus: on its own items it gives their scores,
+    and one by one as together."""
+    reader = tiny_reader(num_hidden_layers=6)
+    scale = fit(TASKS[:1], model=reader, method="pca", options={"layer": layer})
+    unknown = dataclasses.replace(
+        scale, ranking=None, make=None, saved=Saved(scale.notes, Known.none(), scale.scorer)
+    )
+    items = TASKS[0].items
+    np.testing.assert_allclose(unknown(items), scale.ranking.scores, atol=1e-5)
+    assert unknown(items[:1])[0] == pytest.approx(scale.ranking.scores[0], abs=1e-5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ccrank.models.remote import OpenModel
     from ccrank.ranking import Ranking
     from ccrank.request import RankRequest
+    from ccrank.scale import Scale
 
 OF_TASKS = "tasks"
 """As --labels: the values that the tasks have themselves."""
@@ -77,11 +78,18 @@ class MethodFlags:
     method: str | None = flag("See `ccrank methods`. \\[default: auto]", autocompletion=shared.method_names)
     option: list[str] | None = flag("An option of the method, NAME=VALUE.", "--option", "-o")
     layer: str | None = flag("The layer of a probe: last, all, auto or a number.")
-    probe: Path | None = flag("Rank with a probe saved by --save-probe.")
-    save_probe: Path | None = flag("Save the fitted probe (.safetensors).")
     model: str = flag(
         shared.MODEL_HELP, "--model", "-m", default="default", autocompletion=shared.model_names
     )
+
+
+@dataclass(frozen=True)
+class ScaleFlags:
+    """A scale that is read or written."""
+
+    panel: ClassVar = shared.READER_PANEL
+    scale: Path | None = flag("Rank on a scale that `ccrank fit` or --save-scale wrote.")
+    save_scale: Path | None = flag("Write the fitted scale to this file, to score other items.")
 
 
 @dataclass(frozen=True)
@@ -146,6 +154,7 @@ def rank_command(
     criterion: shared.CriterionFlags,
     source: SourceFlags,
     method: MethodFlags,
+    scales: ScaleFlags,
     reader_flags: shared.ReaderFlags,
     templates: shared.TemplateFlags,
     plugin: shared.Plugins = None,
@@ -168,21 +177,26 @@ def rank_command(
     A table keeps its rows and columns; rank and score are added. Results go to stdout, progress and warnings to stderr.
     Exit codes: 0 done, 2 bad input, 130 interrupted, 141 closed pipe.
     """
-    from ccrank.cli.commands.rank_input import check_method, given_request
-    from ccrank.cli.commands.rank_output import check_writable
+    from ccrank.cli.commands.rank_input import check_method, given_request, of_scale, scale_request
+    from ccrank.cli.commands.rank_output import check_writable, save_scale
 
     # The arguments are validated before any slow work.
     if source.input is None:
         job.refuse()
     else:
-        _check_input(items, source, method, shown)
-    request = given_request(items, criterion, source, method, templates)
-    read = {**source.files, "--templates": templates.templates, "--probe": method.probe}
-    form = check_writable(shown, method.save_probe, request, read)
+        _check_input(items, source, scales, shown)
+    scale = None
+    if scales.scale is None:
+        request = given_request(items, criterion, source, method, templates)
+    else:
+        scale, request = scale_request(scales, items, criterion, source, method, templates)
+        method, reader_flags = of_scale(scale, method, reader_flags)
+    read = {**source.files, "--templates": templates.templates, "--scale": scales.scale}
+    form = check_writable(shown, scales.save_scale, request, read)
     if shown.safe_csv and form not in ("csv", "tsv"):
         raise CcrankError("--safe-csv is for CSV and TSV; add --csv, or --out with such a file")
     with spinner("starting"):
-        check_method(request, source, method)
+        check_method(request, source, scales)
 
     from ccrank.jury import Verdict, combined, members_of
 
@@ -193,23 +207,35 @@ def rank_command(
 
         if len(models) > 1:
             raise CcrankError(f"--input scores with one model; give --model {models[0]} alone")
-        rank_stream(request, source, shown, job, cluster, lambda: shared.open_reader(models[0], *given))
+        rank_stream(
+            scale or request, source, shown, job, cluster, lambda: shared.open_reader(models[0], *given)
+        )
         return
-    verdicts = []
+    if len(models) > 1 and (scale is not None or scales.save_scale is not None):
+        raise CcrankError(f"a scale has one model; give --model {models[0]} alone")
+    verdicts: list[Verdict] = []
+    fitted: list[Scale] = []
     for model in models:
         reader = shared.open_any_model(model, *given)
-        with reading_progress(request.expected_tokens(reader) or 0, _speed(reader)) as progress:
-            verdicts.append(Verdict.of(request, reader, progress))
+        with reading_progress(request.expected_tokens(reader) or 0, speed(reader)) as progress:
+            if scale is not None and request.rows is not None:
+                own = [scale.with_reader(reader).ranking_of(request.rows, progress)]
+            else:
+                fitted = request.fit(reader, progress)
+                own = [one.ranking for one in fitted if one.ranking is not None]
+            verdicts.append(Verdict.of(own, reader))
+        if scales.save_scale is None:
+            fitted = []
         del reader  # so that there need be memory for the largest model alone
     rankings = combined(verdicts)
     if request.labels == OF_TASKS:
         # What served as a label is no gold to measure the ranking against.
         rankings = [replace(ranking, task=replace(ranking.task, values=None)) for ranking in rankings]
-    _write(request, rankings, shown, form, method.save_probe)
+    _write(request, rankings, shown, form, lambda: save_scale(fitted, scales.save_scale))
 
 
 def _check_input(
-    items: Sequence[str] | None, source: SourceFlags, method: MethodFlags, shown: OutputFlags
+    items: Sequence[str] | None, source: SourceFlags, scales: ScaleFlags, shown: OutputFlags
 ) -> None:
     """Raise an error for flags that --input does not take, and for an output that is not Parquet."""
     from ccrank.io import FORMAT_OF_SUFFIX
@@ -224,7 +250,7 @@ def _check_input(
         "--safe-csv": shown.safe_csv,
         "--plot": shown.plot,
         "--signals": shown.signals,
-        "--save-probe": method.save_probe,
+        "--save-scale": scales.save_scale,
         "--query": source.query,
         "--first-stage": source.first_stage,
         "--run": shown.run,
@@ -242,13 +268,13 @@ def _write(
     rankings: Sequence[Ranking],
     shown: OutputFlags,
     form: str | None,
-    save_probe: Path | None,
+    save: Callable[[], CcrankError | None],
 ) -> None:
     """Write the files, then show the rankings: what is shown ends early where it is piped into `head`."""
     from ccrank.cli.commands import rank_output as output
     from ccrank.util.files import write_atomically
 
-    unsaved = None if save_probe is None else output.save_shared_probe(rankings, save_probe)
+    unsaved = save()
     if shown.run is not None:
         write_atomically(shown.run, output.run_of(rankings))
     if shown.plot is not None:
@@ -274,7 +300,7 @@ def _write(
         raise unsaved
 
 
-def _speed(reader: OpenModel) -> float:
+def speed(reader: OpenModel) -> float:
     """Tokens in a second; nobody knows those of a server."""
     from ccrank.models.capacity import tokens_per_second
 

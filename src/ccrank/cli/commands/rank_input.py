@@ -8,8 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccrank.cli.commands.rank import OF_TASKS, MethodFlags, SourceFlags
-from ccrank.cli.options import CriterionFlags, TemplateFlags, parse_pairs
+from ccrank.cli.commands.rank import OF_TASKS, MethodFlags, ScaleFlags, SourceFlags
+from ccrank.cli.options import CriterionFlags, ReaderFlags, TemplateFlags, parse_pairs
 from ccrank.errors import CcrankError
 from ccrank.io import Rows, read_rows, rows_of_items
 from ccrank.io.labelfiles import read_labels
@@ -20,9 +20,7 @@ from ccrank.util.files import read_text
 
 if TYPE_CHECKING:
     from ccrank.labels import Labels
-
-SAVED_PROBE = "probe"
-"""The method that applies a saved probe."""
+    from ccrank.scale import Scale
 
 
 def given_request(
@@ -54,7 +52,7 @@ def given_request(
         items=() if source.tasks is not None else None,
         query=source.query,
         context=context_text(source.context),
-        method=_method_name(method),
+        method=method.method or DEFAULT_METHOD,
         options=_options(method, source.first_stage),
     )
     if source.input is None:
@@ -69,7 +67,7 @@ def _with_items(request: RankRequest, items: Sequence[str] | None, source: Sourc
     if source.tasks is not None:
         request = replace(request, items=tuple(read_tasks(source.tasks)))
     else:
-        rows = _rows(items, source)
+        rows = rows_given(items, source)
         request = replace(request, items=rows)
         _ = request.task  # mistakes are said before notes
         sys.stderr.writelines(f"ccrank: {note}\n" for note in rows.notes())
@@ -82,7 +80,8 @@ def _with_items(request: RankRequest, items: Sequence[str] | None, source: Sourc
     return request
 
 
-def _rows(items: Sequence[str] | None, source: SourceFlags) -> Rows:
+def rows_given(items: Sequence[str] | None, source: SourceFlags) -> Rows:
+    """The rows of the arguments, of --file or of the standard input."""
     if items:
         return rows_of_items(items)
     if source.file is None and sys.stdin.isatty():
@@ -105,21 +104,10 @@ def context_text(context: str | None) -> str | None:
     return text
 
 
-def _method_name(flags: MethodFlags) -> str:
-    if flags.probe is None:
-        return flags.method or DEFAULT_METHOD
-    if flags.method not in (None, SAVED_PROBE):
-        raise CcrankError(f"--probe ranks with the saved probe; remove --method {flags.method}")
-    if not flags.probe.is_file():
-        raise CcrankError(f"--probe {flags.probe}: there is no such file; --save-probe FILE writes one")
-    return SAVED_PROBE
-
-
 def _options(flags: MethodFlags, first_stage: str | None) -> Mapping[str, str]:
     """The options of the method; some have a flag of their own."""
     own = {
         "layer": flags.layer,
-        "file": None if flags.probe is None else str(flags.probe),
         "first_stage": first_stage,
     }
     return parse_pairs(flags.option) | {name: value for name, value in own.items() if value is not None}
@@ -178,13 +166,53 @@ def _labels(path: Path, request: RankRequest) -> Labels | str:
     return read_labels(path, request.task.items)
 
 
-def check_method(request: RankRequest, source: SourceFlags, flags: MethodFlags) -> None:
-    """Raise an error unless the method takes these options and labels, and fits a probe that is to be saved."""
+def check_method(request: RankRequest, source: SourceFlags, scales: ScaleFlags) -> None:
+    """Raise an error unless the method takes these options and labels, and its scale can score other items."""
     if source.labels is not None:
         request.check_takes_labels()
-    labelled = request.parsed_options.get("labels") is not None
-    if flags.save_probe is not None and not labelled and "layer" not in request.chosen.options:
-        raise CcrankError(
-            f"{request.method} fits no probe that --save-probe could write: use a method of probing, such as ccs (see "
-            "`ccrank methods`), or auto with --labels"
-        )
+    _ = request.parsed_options
+    if scales.save_scale is not None and not (request.chosen.scores_others or request.chosen.objective):
+        from ccrank.scale import cannot_score
+
+        raise CcrankError(f"--save-scale: {cannot_score(request.method)}")
+
+
+def scale_request(
+    scales: ScaleFlags,
+    items: Sequence[str] | None,
+    criterion: CriterionFlags,
+    source: SourceFlags,
+    method: MethodFlags,
+    templates: TemplateFlags,
+) -> tuple[Scale, RankRequest]:
+    """The scale of a file, and the request to rank items on it: what the scale knows cannot be given again."""
+    from ccrank.scale import Scale
+
+    flags = {
+        **{f"--{name}": value for name, value in asdict(criterion).items()},
+        **{f"--{name}": value for name, value in asdict(templates).items()},
+        "--method": method.method,
+        "--option": method.option,
+        "--layer": method.layer,
+        "--query": source.query,
+        "--context": source.context,
+        "--labels": source.labels,
+        "--first-stage": source.first_stage,
+        "--tasks": source.tasks,
+        "--save-scale": scales.save_scale,
+    }
+    if given := [name for name, value in flags.items() if value]:
+        raise CcrankError(f"--scale states how items are ranked; remove {', '.join(given)}, or --scale")
+    assert scales.scale is not None
+    scale = Scale.load(scales.scale)
+    request = RankRequest(
+        by=scale.criterion, context=scale.notes.context, method=scale.notes.method, templates=scale.templates
+    )
+    return scale, request if source.input is not None else _with_items(request, items, source)
+
+
+def of_scale(scale: Scale, method: MethodFlags, reader: ReaderFlags) -> tuple[MethodFlags, ReaderFlags]:
+    """The flags of the model that a scale was fitted on, where none are given."""
+    model = scale.notes.model if method.model == "default" else method.model
+    chat = scale.notes.chat if reader.chat is None else reader.chat
+    return replace(method, model=model), replace(reader, chat=chat)

@@ -18,14 +18,15 @@ from ccrank.util.text import one_line
 
 if TYPE_CHECKING:
     from ccrank.ranking import Ranking
+    from ccrank.scale import Scale
     from ccrank.task import Task
 
 
 def check_writable(
-    shown: OutputFlags, save_probe: Path | None, request: RankRequest, read: Mapping[str, Path | None]
+    shown: OutputFlags, save_scale: Path | None, request: RankRequest, read: Mapping[str, Path | None]
 ) -> str | None:
     """The format of the output; raises an error if a file cannot be written, or is one of those that are read."""
-    written = {"--run": shown.run, "--save-probe": save_probe, "--plot": shown.plot, "--out": shown.out}
+    written = {"--run": shown.run, "--save-scale": save_scale, "--plot": shown.plot, "--out": shown.out}
     for flag, path in written.items():
         if path is not None:
             if flag != "--out":
@@ -34,13 +35,13 @@ def check_writable(
                 _refuse_overwriting(path, given, flag)
     if shown.plot is not None:
         _check_plot(shown.plot, request.tasks)
-    form = shown.form if shown.out is None else _format_of(shown.out, shown.form)
+    form = shown.form if shown.out is None else format_of(shown.out, shown.form)
     if form not in (None, "json") and request.rows is not None:
         encode_rows(RankedRows.unscored(request.rows), form)
     return form
 
 
-def _format_of(path: Path, how: str | None) -> str:
+def format_of(path: Path, how: str | None) -> str:
     """The output format; raises an error if the file cannot be written."""
     how = how or {".json": "json", **FORMAT_OF_SUFFIX}.get(path.suffix.lower())
     if how is None:
@@ -145,20 +146,18 @@ def run_of(rankings: Sequence[Ranking]) -> Iterator[str]:
         yield from run_lines(ranking.task.id, documents, tag)
 
 
-def save_shared_probe(rankings: Sequence[Ranking], path: Path) -> CcrankError | None:
-    """Write the probe of the ranking; for several tasks, only one that they share. The error, if it cannot be saved, is
-    returned, since the ranking is written all the same."""
-    probes = {id(ranking.probe): ranking.probe for ranking in rankings}
-    [probe] = probes.values() if len(probes) == 1 else [None]
-    if probe is None:
-        reason = (
-            "each task has its own probe, so save that of one task"
-            if len(probes) > 1
-            else "it was not fitted to one layer; give one, such as --layer 12"
-        )
-        return CcrankError(f"{rankings[0].method} has no probe to save: {reason}")
+def save_scale(scales: Sequence[Scale], path: Path | None) -> CcrankError | None:
+    """Write the scale, of several tasks the one that they share. The error, if it cannot be saved, is returned, since
+    the ranking is written all the same."""
+    from ccrank.scale import cannot_score, one_scale
+
+    if path is None:
+        return None
     try:
-        probe.save(path)
+        scale = one_scale(scales)
+        if scale.scorer is None:
+            return CcrankError(f"--save-scale: {cannot_score(scale.notes.method)}")
+        scale.save(path)
     except CcrankError as error:
         return error
     return None

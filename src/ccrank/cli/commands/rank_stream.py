@@ -16,11 +16,13 @@ from ccrank.cli.commands.rank import FileJobFlags, OutputFlags, SourceFlags
 from ccrank.cli.commands.rank_output import write_warnings_beside
 from ccrank.cli.options import ClusterFlags
 from ccrank.cli.screen import duration, err
+from ccrank.errors import CcrankError
 from ccrank.io.blocks import open_source
 from ccrank.jobs import StreamOptions, StreamResult, Watcher, run_job
 from ccrank.jobs.job_folder import JobFolder
 from ccrank.models import Reader
 from ccrank.request import RankRequest
+from ccrank.scale import Scale
 from ccrank.task import Task
 
 SECONDS_BETWEEN_LINES = 30.0
@@ -30,7 +32,7 @@ MANY_ROWS = 30_000
 
 
 def rank_stream(
-    request: RankRequest,
+    by: RankRequest | Scale,
     source: SourceFlags,
     shown: OutputFlags,
     job: FileJobFlags,
@@ -41,6 +43,8 @@ def rank_stream(
     assert source.input is not None
     assert shown.out is not None
     given = {name: value for name, value in asdict(job).items() if value is not None}
+    if isinstance(by, Scale) and "sample" in given:
+        raise CcrankError("--sample is for fitting a scale, and --scale gives one; remove one of them")
     options = StreamOptions(
         column=source.column,
         format=source.format,
@@ -49,7 +53,20 @@ def rank_stream(
         labels=source.labels,
         **given,
     )
-    open_source(source.input, source.column, source.format)  # refused before the model is loaded
+    stream(by, source.input, shown.out, options, cluster, opened)
+
+
+def stream(
+    by: RankRequest | Scale,
+    path: Path,
+    out: Path,
+    options: StreamOptions,
+    cluster: ClusterFlags,
+    opened: Callable[[], Reader],
+    in_order: bool = False,
+) -> None:
+    """Rank or score the rows of a file into a Parquet file, with a progress bar."""
+    open_source(path, options.column, options.format)  # refused before the model is loaded
     reader = opened()
     engine: dict[str, Any] = {}
     if cluster.engine == "ray":
@@ -59,15 +76,15 @@ def rank_stream(
     start = time.perf_counter()
     try:
         with _view(reader) as watcher:
-            result = run_job(source.input, shown.out, request, reader, options, watcher=watcher, **engine)
+            result = run_job(path, out, by, reader, options, in_order=in_order, watcher=watcher, **engine)
     except KeyboardInterrupt:
-        if (folder := JobFolder(shown.out).path).exists():
+        if (folder := JobFolder(out).path).exists():
             sys.stderr.write(f"ccrank: what is finished is in {folder}; the same command resumes\n")
         raise
-    _report(result, shown.out, time.perf_counter() - start)
+    _report(result, by, out, "scored" if in_order else "ranked", time.perf_counter() - start)
 
 
-def _report(result: StreamResult, output: Path, seconds: float) -> None:
+def _report(result: StreamResult, by: RankRequest | Scale, output: Path, done: str, seconds: float) -> None:
     lines = []
     if result.resumed:
         lines.append(f"{result.resumed} of {result.blocks} blocks were finished by an earlier run")
@@ -76,8 +93,9 @@ def _report(result: StreamResult, output: Path, seconds: float) -> None:
             f"{skipped:,} of {result.rows:,} rows have no item; they come last, without rank and score"
         )
     kind = "all items" if result.complete else "a sample"
+    scale = f"{by.criterion.name}, fitted on {len(by):,} items" if isinstance(by, Scale) else kind
     lines.append(
-        f"{result.written:,} rows written to {output}, ranked on the scale of {kind}, in {duration(seconds)}"
+        f"{result.written:,} rows written to {output}, {done} on the scale of {scale}, in {duration(seconds)}"
     )
     sys.stderr.writelines(f"ccrank: {line}\n" for line in lines)
     sys.stderr.writelines(f"ccrank: warning: {line}\n" for line in result.warnings)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import copy
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ccrank.models.reading import Readings
-from ccrank.prompts import Prompt, Templates
+from ccrank.prompts import Prompt
+from ccrank.ranking import ItemScores
 from ccrank.reader_options import ReaderOptions
-from ccrank.task import Task
 
 
 class Worker:
@@ -23,7 +19,7 @@ class Worker:
     def __init__(self, model: str, options: ReaderOptions, threads: int | None, cache: bool) -> None:
         self.arguments = model, options, threads, cache
         self.reader: Any = None
-        self.scorer: Any = None
+        self.scale: Any = None
         self.fitted = b""
 
     def open(self) -> tuple[str, int]:
@@ -46,21 +42,14 @@ class Worker:
         found: Readings = self.reader.read(prompts, candidates, **options)
         return found
 
-    def score(
-        self, items: Sequence[str], task: Task, templates: Templates, files: Mapping[str, bytes]
-    ) -> np.ndarray:
-        """Scores of a block of a stream."""
-        from ccrank.jobs.scorer import BlockScorer
+    def score(self, items: Sequence[str], content: bytes) -> ItemScores:
+        """Scores of a block of a stream, on the scale of a file's content."""
+        from ccrank.scale import Scale
 
-        key = b"".join(files[name] for name in sorted(files))
-        if self.scorer is None or key != self.fitted:
-            self.folder = tempfile.TemporaryDirectory(prefix="ccrank-")
-            for name, content in files.items():
-                Path(self.folder.name, name).write_bytes(content)
+        if self.scale is None or content != self.fitted:
             # None of a stream's readings is read twice.
             uncached = copy.copy(self.reader)
             uncached.cache = None
-            self.scorer = BlockScorer.load(Path(self.folder.name), task, uncached, templates)
-            self.fitted = key
-        found: np.ndarray = self.scorer(items)
+            self.scale, self.fitted = Scale.from_bytes(content, uncached), content
+        found: ItemScores = self.scale.scores_of(items)
         return found

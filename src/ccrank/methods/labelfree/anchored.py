@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ccrank.methods.labelfree.projections import Projections
 from ccrank.methods.probing.fits import task_folds
 from ccrank.methods.probing.probe import Probe
 from ccrank.metrics import tau_b
 from ccrank.util.cancellation import check
-from ccrank.util.zscores import FLOAT32_ROUNDING, z_scores
+from ccrank.util.zscores import FLOAT32_ROUNDING, Units, z_scores
 
 OWN_ANCHOR = 0.5
 """How much a task's own anchor counts beside the probe that was fitted on the other tasks."""
@@ -131,13 +132,24 @@ def smoothed(states: np.ndarray, anchor: np.ndarray, ridge: float = RIDGE) -> np
     return np.asarray(anchor + SMOOTHING * anchor.std() * np.mean(predicted, axis=0))
 
 
-def fitted_and_left_out(
-    rows: np.ndarray, target: np.ndarray, ridge: float = RIDGE
-) -> tuple[np.ndarray, np.ndarray]:
-    """The weights of the prediction that `smoothed` uses, fitted on all items, for items that are not in the list; and
-    the predictions of its own items from the others. (N, d) Z-scored states, (N,) -> (d,), (N,)"""
-    penalty = ridge * rows.shape[1]
-    return _ridge(rows, target, penalty), _left_out(rows, target, penalty)
+def smoothing_of(states: np.ndarray, anchor: np.ndarray) -> Projections:
+    """What similar items add to the score of an item that is not in the list, as a function of its states at the item:
+    the weights are those of all items of the list. An item of the list is predicted from the others, so the units are
+    those of such predictions. (N, L, d), (N,)"""
+    target, penalty = z_scores(anchor), RIDGE * states.shape[2]
+    weights, units = [], []
+    for layer in range(states.shape[1]):
+        own = Units.of(states[:, layer].astype(float).T, rounding=FLOAT32_ROUNDING)
+        rows = _states_z(states[:, layer].astype(float))
+        left_out = Units.of(_left_out(rows, target, penalty))
+        scaled = _ridge(rows, target, penalty) / (own.deviation[:, 0] + (own.deviation[:, 0] == 0))
+        scaled = scaled * (own.deviation[:, 0] > 0)
+        weights.append(scaled)
+        units.append(Units(left_out.mean + scaled @ own.mean[:, 0], left_out.deviation))
+    constants = Units(
+        np.stack([one.mean for one in units])[None], np.stack([one.deviation for one in units])[None]
+    )
+    return Projections(np.stack(weights)[None], (SMOOTHING * float(anchor.std()),), constants)
 
 
 def _left_out(rows: np.ndarray, target: np.ndarray, penalty: float) -> np.ndarray:

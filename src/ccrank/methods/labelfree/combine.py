@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import comb, isfinite, nan
 from typing import Any
@@ -14,6 +14,12 @@ from scipy.special import gammaincc, ndtr
 from ccrank.confidence import Features, confidence_of
 from ccrank.criteria.exemplars import WRITTEN
 from ccrank.criteria.lexicon import poles_of
+from ccrank.methods.labelfree.projections import (
+    Positions,
+    Projections,
+    axis_of,
+    written_of,
+)
 from ccrank.methods.labelfree.signals import are_texts, read_likelihood, read_poles
 from ccrank.methods.query_likelihood import describe_relevance
 from ccrank.metrics import tau_b
@@ -21,12 +27,14 @@ from ccrank.models import Cost, ReaderLike
 from ccrank.models.reader_like import middle_and_late
 from ccrank.models.reading import PartialProgress, Progress, by_item
 from ccrank.prompts import Templates
-from ccrank.ranking import Answer
+from ccrank.ranking import Answer, MakeScorer
 from ccrank.task import Task
-from ccrank.util.zscores import z_scores, z_scores_of_mean
+from ccrank.util.zscores import Units, without_rounding
 
 MAX_WRITTEN, MIN_WRITTEN, FULL_AGREEMENT = 0.7, 0.33, 0.5
 """The weight of the exemplars where the other signals do not agree, and where their mean τ is `FULL_AGREEMENT`."""
+POLES = "poles"
+"""The signal that stands first."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +44,18 @@ class Signals:
     scores: Mapping[str, np.ndarray]
     """Signal → (N,)."""
 
-    def total(self) -> np.ndarray:
-        """The mean over signals: (N,). Exemplars count the more, the less the other signals agree."""
+    def total(self, constants: tuple[float, Units] | None = None) -> np.ndarray:
+        """The mean over signals: (N,). Exemplars count the more, the less the other signals agree, unless the constants
+        are those of another list."""
         mean = np.asarray(np.mean(self._others(), axis=0))
         if WRITTEN not in self.scores:
             return mean
-        share = self.written_share()
-        return np.asarray(share * self.scores[WRITTEN] + (1 - share) * z_scores_of_mean(mean))
+        share, others = constants or self.constants()
+        return np.asarray(share * self.scores[WRITTEN] + (1 - share) * others(without_rounding(mean)))
+
+    def constants(self) -> tuple[float, Units]:
+        """The weight of the exemplars, and the units of the mean of all other signals."""
+        return self.written_share(), Units.of(without_rounding(np.mean(self._others(), axis=0)))
 
     def written_share(self) -> float:
         """The weight of the exemplars beside that of all other signals together."""
@@ -90,9 +103,64 @@ def chance_of_agreement(mean: float, n_items: int, n_signals: int) -> float:
 
 
 @dataclass(frozen=True)
+class RawSignals:
+    """What is read of some items, before any standardisation."""
+
+    values: Mapping[str, np.ndarray]
+    """Signal → (N,): poles, then each wording of the likelihood."""
+    states: Positions | None = None
+    made: Positions | None = None
+    """States of exemplars made of the pole words, where the axis is a signal."""
+    written: Positions | None = None
+    """Those of exemplars that were written for the criterion."""
+
+
+@dataclass(frozen=True)
+class SignalModel:
+    """From what was read of any item to its label-free score, with constants that are those of a list."""
+
+    units: Mapping[str, Units] = field(default_factory=dict)
+    """Signal → its constants; a signal without any is taken as it is."""
+    axis: Projections | None = None
+    written: Projections | None = None
+    share: tuple[float, Units] | None = None
+    """See `Signals.constants`."""
+    smoothing: Projections | None = None
+    """What similar items add; see `anchored.smoothing_of`."""
+
+    @classmethod
+    def fit(cls, raw: RawSignals) -> SignalModel:
+        """The constants of a list, with which its own items have the signals of a ranking."""
+        axis = None if raw.made is None or raw.states is None else axis_of(raw.made, raw.states)
+        written = None if raw.written is None or raw.states is None else written_of(raw.written, raw.states)
+        plain = cls({}, axis, written)
+        model = replace(plain, units={name: Units.of(row) for name, row in plain.signals(raw).scores.items()})
+        return model if written is None else replace(model, share=model.signals(raw).constants())
+
+    def signals(self, raw: RawSignals) -> Signals:
+        """The signals of items."""
+        rows = {name: row for name, row in raw.values.items() if name == POLES}
+        if raw.states is not None:
+            given = {"axis": self.axis, WRITTEN: self.written}
+            rows |= {name: one(*raw.states) for name, one in given.items() if one is not None}
+        rows |= raw.values
+        return Signals(
+            {name: self.units[name](row) if name in self.units else row for name, row in rows.items()}
+        )
+
+    def __call__(self, raw: RawSignals) -> np.ndarray:
+        """Scores of items, (N,): each depends on the item alone."""
+        scores = self.signals(raw).total(self.share)
+        return (
+            scores if self.smoothing is None or raw.states is None else scores + self.smoothing(raw.states[0])
+        )
+
+
+@dataclass(frozen=True)
 class SignalReadings:
     """What was read of some tasks: their signals, and states where they were read."""
 
+    raw: list[RawSignals]
     signals: list[Signals]
     states: Mapping[int, tuple[np.ndarray, np.ndarray]]
     """Task → (N, L, d) at the slot and at the item's last token."""
@@ -115,7 +183,7 @@ def read_signals(
     are read on request. `written`: take the exemplars that were written for a criterion.
     """
     headless = bool(reader.loaded.missing_head)
-    signals: list[dict[str, np.ndarray]] = [{} for _ in tasks]
+    raw = [RawSignals({}) for _ in tasks]
     states: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     layers: tuple[int, ...] = ()
     cost = Cost()
@@ -131,24 +199,28 @@ def read_signals(
         )
         layers, cost = readings.layers, readings.cost
         for row, index in enumerate(by_states):
-            states[index] = readings.states[row], readings.item_states[row]
+            item, slot = readings.states[row]
+            states[index] = slot, item
+            raw[index] = RawSignals({}, (item, slot))
             if headless or not tasks[index].context:
-                if readings.poles:
-                    signals[index]["poles"] = z_scores(readings.poles[row])
-                signals[index]["axis"] = z_scores(readings.axis[row])
-                if (by_exemplars := readings.exemplars[row]) is not None:
-                    signals[index][WRITTEN] = z_scores(by_exemplars)
+                values = {POLES: readings.poles[row]} if readings.poles else {}
+                raw[index] = RawSignals(values, (item, slot), readings.made[row], readings.written[row])
                 if isinstance(progress, PartialProgress) and len(tasks) == 1:
-                    progress.partial(by_item(tasks[index].items, Signals(signals[index]).total()))
+                    so_far = SignalModel.fit(raw[index]).signals(raw[index])
+                    progress.partial(by_item(tasks[index].items, so_far.total()))
     if not headless:
         likelihoods, spent = read_likelihood(tasks, reader, templates, progress=progress)
         cost += spent
-        for task_signals, by_wording in zip(signals, likelihoods, strict=True):
-            task_signals.update({wording: z_scores(scores) for wording, scores in by_wording.items()})
-    return SignalReadings([Signals(task_signals) for task_signals in signals], states, layers, cost)
+        raw = [
+            replace(one, values={**one.values, **by_wording})
+            for one, by_wording in zip(raw, likelihoods, strict=True)
+        ]
+    return SignalReadings(raw, [SignalModel.fit(one).signals(one) for one in raw], states, layers, cost)
 
 
-def answer_of(task: Task, signals: Signals, scores: np.ndarray, cost: Cost, probe: object = None) -> Answer:
+def answer_of(
+    task: Task, signals: Signals, scores: np.ndarray, cost: Cost, scorer: MakeScorer | None = None
+) -> Answer:
     """Scores with the signals that they were made of and the confidence in them."""
     words = poles_of(task.criterion)
     details = {
@@ -166,7 +238,7 @@ def answer_of(task: Task, signals: Signals, scores: np.ndarray, cost: Cost, prob
         category=task.criterion.category is not None,
     )
     consistency = {"signals_agree": agreement, "signals_p_value": p_value}
-    return Answer(scores, consistency, cost, details, probe, confidence=confidence_of(features))
+    return Answer(scores, consistency, cost, details, scorer, confidence=confidence_of(features))
 
 
 def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.methods.labelfree.anchored import anchored_scores, smoothed
-from ccrank.methods.labelfree.combine import answer_of, read_signals
+from ccrank.methods.labelfree.anchored import LEAST_SMOOTHED, anchored_scores, smoothed
+from ccrank.methods.labelfree.combine import RawSignals, SignalModel, answer_of, read_signals
+from ccrank.methods.labelfree.projections import Positions, axis_of
+from ccrank.methods.labelfree.scorer import Plan, SignalScorer, labelled_scorer
 from ccrank.methods.labelfree.signals import (
     Wording,
     likelihood_prompts,
@@ -21,14 +25,14 @@ from ccrank.methods.labelfree.signals import (
 )
 from ccrank.methods.labelled.lists import task_labels, with_labels
 from ccrank.methods.labelled.prior import States
+from ccrank.methods.probing.scorer import ProbeScorer
 from ccrank.methods.query_likelihood import query_likelihood, query_likelihood_requests
 from ccrank.models import Cost, ReaderLike
 from ccrank.models.reader_like import middle_and_late
 from ccrank.models.reading import Progress, Request, shares_by_items
 from ccrank.prompts import Form, Templates
-from ccrank.ranking import Answer
+from ccrank.ranking import Answer, MakeScorer
 from ccrank.task import Task, by_criterion
-from ccrank.util.zscores import z_scores
 
 MIN_TASKS = 4
 """Fewer tasks of one criterion are too few to fit a probe on."""
@@ -80,9 +84,28 @@ def auto(
         labelled = any(map(len, known))
         found, states = _label_free(some, reader, templates, anchor, progress, labelled, exemplars)
         if labelled:
-            found = with_labels(some, reader, templates, known, found, states)
+            plain = [answer.scorer for answer in found]
+            found = with_labels(some, known, found, states)
+            found = _with_label_scorers(some, reader, plain, found)
         answers.update(zip(others, found, strict=True))
     return [answers[index] for index in range(len(tasks))]
+
+
+def _with_label_scorers(
+    tasks: Sequence[Task],
+    reader: ReaderLike,
+    label_free: Sequence[MakeScorer | None],
+    answers: Sequence[Answer],
+) -> list[Answer]:
+    """Answers whose scorers take labels and signals together; lists that share labels share one scorer."""
+    scorers: dict[int, MakeScorer] = {}
+    for index, answer in enumerate(answers):
+        if answer.scorer is not None and answer.scorer is not label_free[index]:
+            alone = sum(other.scorer is answer.scorer for other in answers) == 1
+            plan = Plan.of_auto(tasks[index], reader, states=True)
+            made: Any = partial(labelled_scorer, plan, label_free[index] if alone else None, answer.scorer)
+            scorers.setdefault(id(answer.scorer), made)
+    return [replace(answer, scorer=scorers.get(id(answer.scorer), answer.scorer)) for answer in answers]
 
 
 def _label_free(
@@ -107,12 +130,15 @@ def _label_free(
         some = [tasks[index] for index in alone]
         read = read_signals(some, reader, templates, progress, with_states, written)
         for row, (index, cost) in enumerate(zip(alone, shares_by_items(read.cost, some), strict=True)):
-            scores = read.signals[row].total()
+            total = scores = read.signals[row].total()
+            smooth = False
             if row in read.states:
                 states[index] = read.states[row]
                 if anchor and (reader.loaded.missing_head or not tasks[index].context):
-                    scores = smoothed(read.states[row][1], scores)
-            answers[index] = answer_of(tasks[index], read.signals[row], scores, cost)
+                    scores, smooth = smoothed(read.states[row][1], total), len(total) >= LEAST_SMOOTHED
+            plan = Plan.of_auto(tasks[index], reader)
+            scorer = partial(SignalScorer.fit, plan, read.raw[row], total if smooth else None)
+            answers[index] = answer_of(tasks[index], read.signals[row], scores, cost, scorer)
     for criterion in pooled:
         members = groups[criterion]
         pool_answers, pool_states = _anchored(
@@ -171,22 +197,27 @@ def _anchored(
     read = read_signals(tasks, reader, templates, progress, with_states=True, written=written)
     costs = shares_by_items(read.cost, tasks)
     answers: dict[int, Answer] = {}
-    for criterion, members in by_criterion(tasks).items():
+    for members in by_criterion(tasks).values():
         anchors = [read.signals[index].total() for index in members]
-        probe = None
+        scorer: MakeScorer | None = None
         if len(members) >= MIN_TASKS:
             states = [np.concatenate(read.states[index], axis=1) for index in members]
             places = [(position, layer) for position in ("slot", "item") for layer in read.layers]
             fitted = anchored_scores(states, anchors, places, ridge)
             scores = fitted.scores
-            about = {"model": reader.name, "template": "poles", "wording": templates["poles"].notes()}
-            probe = fitted.probe(directed=True, reversed=criterion.reversed, **about)
+            scorer = partial(ProbeScorer.of_pool, fitted.probe(template="poles"), states, fitted.best)
         else:
             scores = [
                 smoothed(read.states[index][1], total) for index, total in zip(members, anchors, strict=True)
             ]
-        for index, score in zip(members, scores, strict=True):
-            answers[index] = answer_of(tasks[index], read.signals[index], score, costs[index], probe)
+        for index, anchor, score in zip(members, anchors, scores, strict=True):
+            own = scorer
+            if own is None:
+                smooth = anchor if len(anchor) >= LEAST_SMOOTHED else None
+                own = partial(
+                    SignalScorer.fit, Plan.of_auto(tasks[index], reader, states=True), read.raw[index], smooth
+                )
+            answers[index] = answer_of(tasks[index], read.signals[index], score, costs[index], own)
     return [answers[index] for index in range(len(tasks))], read.states
 
 
@@ -204,7 +235,7 @@ def poles(
             f"poles needs logits, and {reader.name} has no language-model head; use axis or auto, which read states"
         )
     readings = read_poles(tasks, reader, templates, template, progress=progress)
-    return _plain(tasks, readings.poles, readings.cost)
+    return _plain(tasks, readings.poles, readings.cost, [None] * len(tasks))
 
 
 def likelihood(
@@ -224,8 +255,13 @@ def likelihood(
     """
     wordings = [Wording(template, against)] if template else None  # type: ignore[arg-type]
     likelihoods, cost = read_likelihood(tasks, reader, templates, wordings, progress)
-    scores = [np.mean([z_scores(row) for row in by_wording.values()], axis=0) for by_wording in likelihoods]
-    return _plain(tasks, scores, cost)
+    scores, scorers = [], []
+    for task, by_wording in zip(tasks, likelihoods, strict=True):
+        raw = RawSignals(by_wording)
+        scores.append(SignalModel.fit(raw)(raw))
+        plan = Plan(wordings=wordings_of(task) if wordings is None else tuple(wordings))
+        scorers.append(partial(SignalScorer.fit, plan, raw))
+    return _plain(tasks, scores, cost, scorers)
 
 
 def axis(
@@ -239,11 +275,24 @@ def axis(
     """The item's state between those of exemplars: from "a very small country" to "a very large country"."""
     layers = middle_and_late(reader.depth)
     readings = read_poles(tasks, reader, templates, template, False, layers, progress)
-    return _plain(tasks, readings.axis, readings.cost)
+    plan = Plan(template, layers=tuple(layers))
+    made = [*zip(readings.made, readings.states, strict=True)]
+    scores = [axis_of(*one)(*one[1]) for one in made]
+    return _plain(tasks, scores, readings.cost, [partial(_axis_scorer, plan, *one) for one in made])
 
 
-def _plain(tasks: Sequence[Task], scores: Sequence[np.ndarray], cost: Cost) -> list[Answer]:
-    return [Answer(row, {}, share) for row, share in zip(scores, shares_by_items(cost, tasks), strict=True)]
+def _axis_scorer(plan: Plan, made: Positions, states: Positions) -> SignalScorer:
+    return SignalScorer(plan, SignalModel(axis=axis_of(made, states)))
+
+
+def _plain(
+    tasks: Sequence[Task], scores: Sequence[np.ndarray], cost: Cost, scorers: Sequence[MakeScorer | None]
+) -> list[Answer]:
+    shares = shares_by_items(cost, tasks)
+    return [
+        Answer(row, {}, share, scorer=scorer)
+        for row, share, scorer in zip(scores, shares, scorers, strict=True)
+    ]
 
 
 def auto_requests(task: Task, form: Form, templates: Templates) -> list[Request]:

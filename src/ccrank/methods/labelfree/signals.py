@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
@@ -18,11 +18,12 @@ from scipy.special import logsumexp
 from ccrank.criteria.exemplars import exemplars_of
 from ccrank.criteria.lexicon import Poles, poles_of
 from ccrank.errors import CcrankError
+from ccrank.methods.labelfree.projections import Positions
 from ccrank.models import Cost, ReaderLike
 from ccrank.models.reading import PartialProgress, Progress, Readings, by_item, checked_logits, joined, steps
 from ccrank.prompts import Form, Prompt, Template, Templates
 from ccrank.task import Task
-from ccrank.util.zscores import z_scores, z_scores_of_mean
+from ccrank.util.zscores import z_scores
 
 EXEMPLAR_WORDS = 2
 """How many words of each pole are made into exemplars."""
@@ -31,8 +32,6 @@ MAX_NAME = 60
 """Items with more characters than this, on average, are treated as texts and not as names."""
 MIN_WORDS = 4.5
 """Shorter items, on average, are not scored by exemplar texts: those are sentences, and states of names differ."""
-SLOT_SHARE = 2 / 3
-"""The weight of the slot's states in the signal `exemplars`; the rest is that of the item's last token."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +40,12 @@ class PoleReadings:
 
     poles: list[np.ndarray]
     """Per task (N,); empty if no words were asked for, as of a model without a language-model head."""
-    axis: list[np.ndarray]
-    """Per task (N,)."""
-    exemplars: list[np.ndarray | None]
-    """Per task (N,), or None where no texts were written for the criterion or the items are names."""
-    states: list[np.ndarray]
-    """Per task (N, L, d), at the slot."""
-    item_states: list[np.ndarray]
-    """Per task (N, L, d), at the item's last token."""
+    states: list[Positions]
+    """Per task those of its items; empty if no layers were asked for."""
+    made: list[Positions]
+    """Per task those of the exemplars made of its pole words, of the high pole first; empty if none were read."""
+    written: list[Positions | None]
+    """The same of exemplars that were written for the criterion; None where there are none, or the items are names."""
     layers: tuple[int, ...]
     cost: Cost
 
@@ -99,17 +96,19 @@ def read_poles(
     layers: Sequence[int] = (),
     progress: Progress | None = None,
     written: bool = False,
+    made: bool = True,
 ) -> PoleReadings:
     """Score each item by the pole words; with `layers`, read its states and those of the exemplars as well.
 
-    With `written`, the texts written for a criterion are read too, where there are any for such items.
+    With `written`, the texts written for a criterion are read too, where there are any for such items; with `made`,
+    exemplars of the pole words.
 
     The score is log Σ_h p(h) − log Σ_l p(l) over the adjectives h of the high pole and l of the low pole.
     """
     with_words = words and not reader.loaded.missing_head
     texts = [texts_for(task) if written and layers else [] for task in tasks]
     per_task = [
-        pole_prompts(task, reader.form, templates, template, bool(layers), task_texts)
+        pole_prompts(task, reader.form, templates, template, made and bool(layers), task_texts)
         for task, task_texts in zip(tasks, texts, strict=True)
     ]
     prompts = [prompt for task_prompts, _ in per_task for prompt in task_prompts]
@@ -129,7 +128,7 @@ def read_poles(
         readings = _read_in_steps(tasks[0], len(prompts), read, progress)
     else:
         readings = read(slice(None))
-    by_task = PoleReadings([], [], [], [], [], readings.layers, readings.cost)
+    by_task = PoleReadings([], [], [], [], readings.layers, readings.cost)
     start = 0
     for task, task_texts, (task_prompts, pole_words) in zip(tasks, texts, per_task, strict=True):
         count, stop = len(task.items), start + len(task_prompts)
@@ -137,11 +136,11 @@ def read_poles(
             by_task.poles.append(log_odds(readings.logits[start : start + count, : len(pole_words)], task))
         if readings.item_states is not None and readings.states is not None:
             item, slot = readings.item_states[start:stop], readings.states[start:stop]
-            made = len(task_prompts) - len(task_texts)
-            by_task.axis.append(axis_scores(item[:made], count) + axis_scores(slot[:made], count))
-            by_task.exemplars.append(exemplar_scores(slot, item, count, made) if task_texts else None)
-            by_task.item_states.append(item[:count])
-            by_task.states.append(slot[:count])
+            texts_from = len(task_prompts) - len(task_texts)
+            by_task.states.append((item[:count], slot[:count]))
+            if made:
+                by_task.made.append((item[count:texts_from], slot[count:texts_from]))
+            by_task.written.append((item[texts_from:], slot[texts_from:]) if task_texts else None)
         start = stop
     return by_task
 
@@ -211,51 +210,6 @@ def exemplars(task: Task, poles: Poles, template: Template) -> list[str]:
     ]
 
 
-def axis_scores(states: np.ndarray, count: int) -> np.ndarray:
-    """Projections on mean(high exemplars) − mean(low exemplars), standardised per layer, averaged, standardised.
-
-    states (N + 2E, L, d): the items, then the exemplars of the high and of the low pole. -> (N,)
-    """
-    projections = np.einsum("nld,ld->ln", states[:count].astype(float), axis_direction(states[count:]))
-    return z_scores_of_mean(z_scores(projections).mean(axis=0))
-
-
-def axis_direction(exemplar_states: np.ndarray) -> np.ndarray:
-    """The unit vectors from the low to the high pole, layer by layer: (2E, L, d), the high pole first -> (L, d)"""
-    made = exemplar_states.astype(float)
-    half = len(made) // 2
-    direction = made[:half].mean(axis=0) - made[half:].mean(axis=0)
-    length = np.linalg.norm(direction, axis=1, keepdims=True)
-    return np.asarray(direction / np.where(length > 0, length, 1.0))
-
-
-def exemplar_scores(slot: np.ndarray, item: np.ndarray, count: int, made: int) -> np.ndarray:
-    """Scores of a probe for each layer and position, fitted to exemplar texts; (N + …, L, d) twice -> (N,)"""
-    both = [z_scores_of_mean(_by_texts(states[:count], states[made:])) for states in (slot, item)]
-    return z_scores_of_mean(SLOT_SHARE * both[0] + (1 - SLOT_SHARE) * both[1])
-
-
-def _by_texts(states: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    """Mean over layers of z(x · w), w = argmin ‖Aw − y‖² + d‖w‖² with A the Z-scored states of the texts, y = ±1."""
-    weights = text_weights(texts)
-    scores = [z_scores(states[:, layer].astype(float) @ weights[layer]) for layer in range(states.shape[1])]
-    return np.asarray(np.mean(scores, axis=0))
-
-
-def text_weights(texts: np.ndarray) -> np.ndarray:
-    """w of each layer as above, for states as they are: (T, L, d), the high pole's texts first -> (L, d)"""
-    half = len(texts) // 2
-    target = np.repeat([1.0, -1.0], half)
-    weights = []
-    for layer in range(texts.shape[1]):
-        states = texts[:, layer].astype(float)
-        scale = np.where((deviation := states.std(axis=0)) > 0, deviation, 1.0)
-        table = (states - states.mean(axis=0)) / scale
-        dual = np.linalg.solve(table @ table.T + table.shape[1] * np.eye(len(table)), target)
-        weights.append(table.T @ dual / scale)
-    return np.stack(weights)
-
-
 def read_likelihood(
     tasks: Sequence[Task],
     reader: ReaderLike,
@@ -311,6 +265,6 @@ def _both_sides(task: Task, wording: Wording, form: Form, templates: Templates) 
             raise CcrankError(
                 "against=context compares the prompt with and without its context; this task has no context"
             )
-        bare = replace(task, context=None)
+        bare = task.unchecked(task.items, None)
         prompts.append(templates.pole(bare, poles.high[0], form, wording.template))
     return prompts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -17,11 +18,8 @@ from ccrank.methods.labelled.fit import MAX_SETTINGS, Fitted, fit, rank_interval
 from ccrank.methods.labelled.held_out import HeldOut, leave_out, reversed_pairs
 from ccrank.methods.labelled.observations import Observations, join, observe
 from ccrank.methods.labelled.prior import GROUPS, Kernel, States, grid
-from ccrank.methods.labelled.saved_model import UnsavedProbe
-from ccrank.models import ReaderLike
+from ccrank.methods.labelled.saved_model import LabelModel
 from ccrank.models.capacity import available_memory
-from ccrank.models.reader_like import middle_and_late
-from ccrank.prompts import Templates
 from ccrank.ranking import Answer, Uncertainty
 from ccrank.task import Task, by_criterion, normal_form
 from ccrank.util.text import one_line
@@ -94,15 +92,13 @@ def observations_of(labels: Labels, items: Sequence[str]) -> Observations:
 
 def with_labels(
     tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
     labels: Sequence[Labels],
     label_free: Sequence[Answer],
     states: Mapping[int, States],
 ) -> list[Answer]:
-    """Answers by labels, from label-free answers and states that have been read; nothing is read here."""
+    """Answers by labels, from label-free answers and states that have been read; nothing is read here. Lists of one
+    fit share a scorer, which makes their `LabelModel`."""
     answers = [*label_free]
-    about = {"model": reader.name, "template": "poles", "wording": templates["poles"].notes()}
     for members in by_criterion(tasks).values():
         pool_labels = [labels[index] for index in members]
         if any(map(len, pool_labels)):
@@ -111,8 +107,6 @@ def with_labels(
                 pool_labels,
                 [answers[index] for index in members],
                 [states[index] for index in members],
-                tuple(middle_and_late(reader.depth)),
-                about,
             )
             for index, answer in zip(members, pool, strict=True):
                 answers[index] = answer
@@ -124,8 +118,6 @@ def score_lists(
     labels: Sequence[Labels],
     label_free: Sequence[Answer],
     states: Sequence[States],
-    layers: tuple[int, ...],
-    about: dict[str, Any],
 ) -> list[Answer]:
     """Answers for lists of one criterion, by one fit to the labels on one or more of them."""
     starts = [0, *accumulate(map(len, items))]
@@ -141,7 +133,8 @@ def score_lists(
     draws = fitted.draws(np.random.default_rng(0))
     held_out = leave_out(fitted)
     texts = [text for list_items in items for text in list_items]
-    probe = UnsavedProbe(fitted, kernel, layers, about)
+    alone = np.asarray(label_free[0].scores, float) if len(label_free) == 1 else None
+    scorer = partial(LabelModel.fit, fitted, kernel, alone)
     answers = []
     for number, (start, stop) in enumerate(pairwise(starts)):
         low, high = rank_intervals(draws[start:stop], PROBABILITY)
@@ -151,7 +144,7 @@ def score_lists(
                 label_free[number],
                 scores=fitted.mean[start:stop],
                 details={**label_free[number].details, "labels": details},
-                probe=probe,
+                scorer=scorer,
                 uncertainty=Uncertainty(fitted.deviation[start:stop], low, high),
                 warnings=label_warnings(details),
                 confidence=None,  # how labels change it was not studied

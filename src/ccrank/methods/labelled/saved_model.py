@@ -1,153 +1,165 @@
-"""The fitted model as a small file: a linear score of states, for new items without the old list."""
+"""What labels say about any item: the posterior of a fit as a function of the item's states and label-free score."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from safetensors.numpy import save
 
 from ccrank.errors import CcrankError
 from ccrank.methods.labelled.fit import Fitted
 from ccrank.methods.labelled.prior import Kernel, States
-from ccrank.methods.probing.probe import read_safetensors
-from ccrank.util.files import write_atomically
-from ccrank.util.zscores import FLOAT32_ROUNDING, mean_and_deviation
+from ccrank.ranking import ItemScores
+from ccrank.util.zscores import FLOAT32_ROUNDING, Units
 
-FORMAT = "ccrank-states-probe-1"
-MAX_VALUE = 1e30
-"""Larger values overflow, and NaN is not below it."""
 MAX_ITEMS = 500
 """Items on whose states the label-free score is regressed."""
 RESIDUAL = 0.5
 """The variance of what the states do not explain of it, beside a kernel of unit variance."""
+MAX_TABLE_BYTES = 32 << 20
+"""Of the states of labelled items, from which deviations are computed; of more items, new ones have no deviation."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StatesProbe:
-    """A linear score of the states of several layers at both positions, with a fixed normalisation."""
+@dataclass(frozen=True)
+class Spread:
+    """What the deviations of new items are computed from, for each of H settings of the fit."""
+
+    tables: np.ndarray
+    """(n, 2, L, d) scaled states of the labelled items, at the slot and at the item."""
+    groups: np.ndarray
+    """(H, 4) s · mix: the weight of each group of states in the covariance."""
+    inner: np.ndarray
+    """(H, n, n) what the observations take off it."""
+    duals: np.ndarray
+    """(H, n)"""
+    settings: np.ndarray
+    """(H, 3) posterior probability, weight of the label-free score, variance particular to an item."""
+
+
+@dataclass(frozen=True)
+class LabelModel:
+    """A new item's posterior mean: β · (its label-free score) + a linear function of its states; and its deviation."""
 
     weights: np.ndarray
     """(2, L, d) at the slot and at the item."""
-    mean: np.ndarray
-    """(2, L, d)"""
-    deviation: np.ndarray
-    """(2, L, d); where it is 0 the dimension is left out."""
-    layers: tuple[int, ...]
-    about: dict[str, Any] = field(default_factory=dict)
-    """Notes that JSON can hold: model, template, wording."""
+    states: Units
+    """The constants of the states, (2, L, d)."""
+    prior: Units
+    """Those of the label-free score."""
+    prior_weight: float
+    """β; 0 where the label-free score is regressed on the states."""
+    spread: Spread | None = None
 
-    def __call__(self, states: States) -> np.ndarray:
-        """Scores of any number of items: each depends on its states alone. (N, L, d) twice -> (N,)"""
-        for table in states:
-            if table.ndim != 3 or table.shape[1:] != self.weights.shape[1:]:
-                layers, width = self.weights.shape[1:]
-                raise CcrankError(
-                    f"this probe takes states (N, {layers}, {width}), got {table.shape}; read them with the model and "
-                    "layers it was fitted on"
-                )
-        scaled = self.weights / np.where(self.deviation > 0, self.deviation, 1.0) * (self.deviation > 0)
-        scores = [
-            np.einsum("nld,ld->n", table.astype(float), weights)
-            for table, weights in zip(states, scaled, strict=True)
-        ]
-        return np.asarray(scores[0] + scores[1] - float(np.sum(scaled * self.mean)))
-
-    def save(self, path: str | Path) -> None:
-        """One safetensors file, with the notes as JSON in its header."""
-        tensors = {
-            name: np.ascontiguousarray(getattr(self, name)) for name in ("weights", "mean", "deviation")
-        }
-        header = {
-            "format": FORMAT,
-            "about": json.dumps({**self.about, "layers": list(self.layers)}, sort_keys=True),
-        }
-        write_atomically(path, save(tensors, header))
+    def __post_init__(self) -> None:
+        if self.weights.ndim != 3 or self.weights.shape != self.states.mean.shape:
+            raise ValueError("weights and constants of states of different shapes")
+        spread = self.spread
+        if spread is not None:
+            count, settings = len(spread.tables), len(spread.settings)
+            shapes = (spread.tables.shape[1:], spread.groups.shape, spread.inner.shape, spread.duals.shape)
+            wanted = (self.weights.shape, (settings, 4), (settings, count, count), (settings, count))
+            if shapes != wanted or spread.settings.shape != (settings, 3):
+                raise ValueError("the constants of deviations do not fit each other")
 
     @classmethod
-    def load(cls, path: str | Path) -> StatesProbe:
-        """A probe from its file."""
-        header, tensors = read_safetensors(path)
-        try:
-            about = dict(json.loads(header["about"]))
-            layers = tuple(int(layer) for layer in about.pop("layers"))
-            if not all((np.abs(value) < MAX_VALUE).all() for value in tensors.values()):
-                raise ValueError("it has values that are no numbers, or too large ones")
-            if any(value.shape[:2] != (2, len(layers)) or value.ndim != 3 for value in tensors.values()):
-                raise ValueError(f"its arrays do not fit its {len(layers)} layers")
-            return cls(tensors["weights"], tensors["mean"], tensors["deviation"], layers, about)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CcrankError(
-                f"{str(path)!r} is a damaged probe file: {error!r}; fit and save it again"
-            ) from None
-
-
-@dataclass(frozen=True, eq=False)
-class UnsavedProbe:
-    """The probe of a fit, made when it is asked for: most rankings never need it."""
-
-    fitted: Fitted
-    kernel: Kernel
-    layers: tuple[int, ...]
-    about: dict[str, Any]
-
-    @cached_property
-    def probe(self) -> StatesProbe:
-        """The probe itself."""
-        return probe_of(self.fitted, self.kernel, self.layers, **self.about)
-
-    def __call__(self, states: States) -> np.ndarray:
-        """See `StatesProbe`."""
-        return self.probe(states)
-
-    def save(self, path: str | Path) -> None:
-        """See `StatesProbe.save`."""
-        self.probe.save(path)
-
-
-def is_states_probe(path: str | Path) -> bool:
-    """Whether a file is one of these probes."""
-    try:
-        return read_safetensors(path)[0].get("format") == FORMAT
-    except CcrankError:
-        return False
-
-
-def probe_of(fitted: Fitted, kernel: Kernel, layers: tuple[int, ...], **about: Any) -> StatesProbe:
-    """The posterior mean as a function of states alone."""
-    seen, count = fitted.observations, kernel.count
-    duals = np.zeros((len(fitted.products.kernels), len(seen.items)))
-    for weight, setting, posterior in zip(fitted.weights, fitted.settings, fitted.posteriors, strict=True):
-        duals += weight * setting.kernel_share * np.outer(setting.groups, seen.contrast.T @ posterior.dual)
-    sample = np.unique(np.linspace(0, count - 1, min(count, MAX_ITEMS)).round().astype(int))
-    gram = RESIDUAL * np.eye(len(sample))
-    for _, table in kernel.layers():
-        gram += 0.25 * table[sample].astype(float) @ table[sample].T.astype(float)
-    anchor = 0.25 * fitted.prior_weight * np.linalg.solve(gram, fitted.prior[sample])
-    weights = [
-        table[seen.items].T @ duals[group] + table[sample].T @ anchor for group, table in kernel.layers()
-    ]
-    shape = (2, len(layers), -1)
-    half = max(1, len(layers) // 2)
-    share = np.array([half if layer < half else len(layers) - half for layer in range(len(layers))])
-    width = kernel.lists[0][0].shape[2]
-    scale = np.sqrt(width * share)[None, :, None]
-    moments = [
-        mean_and_deviation(
-            np.concatenate([states[position] for states in kernel.lists]).astype(float),
-            0,
-            FLOAT32_ROUNDING,
+    def fit(cls, fitted: Fitted, kernel: Kernel, label_free: np.ndarray | None) -> LabelModel:
+        """From a fit to labels; without the label-free scores (N,) of one list, these are regressed on the states."""
+        seen, count = fitted.observations, kernel.count
+        per_setting = [seen.contrast.T @ one.dual for one in fitted.posteriors]
+        shares = [setting.kernel_share * setting.groups for setting in fitted.settings]
+        duals = sum(
+            weight * np.outer(share, dual)
+            for weight, share, dual in zip(fitted.weights, shares, per_setting, strict=True)
         )
-        for position in range(2)
+        sample = np.unique(np.linspace(0, count - 1, min(count, MAX_ITEMS)).round().astype(int))
+        anchor = np.zeros(len(sample))
+        if label_free is None:
+            gram = RESIDUAL * np.eye(len(sample))
+            for _, table in kernel.layers():
+                gram += 0.25 * table[sample].astype(float) @ table[sample].T.astype(float)
+            anchor = 0.25 * fitted.prior_weight * np.linalg.solve(gram, fitted.prior[sample])
+        weights, tables = [], []
+        keep = label_free is not None and len(seen.items) * kernel.lists[0][0][0].size * 8 <= MAX_TABLE_BYTES
+        for group, table in kernel.layers():
+            weights.append(table[seen.items].T @ duals[group] + table[sample].T @ anchor)
+            if keep:
+                tables.append(table[seen.items])
+        depth, width = kernel.lists[0][0].shape[1:]
+        spread = None
+        if keep:
+            spread = Spread(
+                np.stack(tables, axis=1).reshape(-1, 2, depth, width),
+                np.stack(shares),
+                np.stack([seen.contrast.T @ one.inverse() @ seen.contrast for one in fitted.posteriors]),
+                np.stack(per_setting),
+                np.array(
+                    [
+                        (weight, setting.prior_weight, setting.particular)
+                        for weight, setting in zip(fitted.weights, fitted.settings, strict=True)
+                    ]
+                ),
+            )
+        states = [
+            Units.of(
+                np.concatenate([one[position] for one in kernel.lists]).astype(float), 0, FLOAT32_ROUNDING
+            )
+            for position in range(2)
+        ]
+        return cls(
+            np.stack(weights).reshape(2, depth, width) / _sizes(depth, width),
+            Units(
+                np.concatenate([one.mean for one in states]),
+                np.concatenate([one.deviation for one in states]),
+            ),
+            Units.of(np.zeros(1) if label_free is None else label_free),
+            0.0 if label_free is None else fitted.prior_weight,
+            spread,
+        )
+
+    def __call__(self, states: States, label_free: np.ndarray) -> ItemScores:
+        """(N, L, d) states at the slot and at the item, (N,) label-free scores."""
+        if states[0].shape[1:] != self.weights.shape[1:]:
+            raise CcrankError(
+                f"the labels were fitted on states {self.weights.shape[1:]}, got {states[0].shape[1:]}; read them with "
+                "the model and layers of the fit"
+            )
+        table = self.states(np.stack([one.astype(float) for one in states], axis=1))  # (N, 2, L, d)
+        prior = self.prior(label_free)
+        mean = self.prior_weight * prior + np.einsum("npld,pld->n", table, self.weights)
+        return ItemScores(mean, None if self.spread is None else _deviation(self.spread, table, prior, mean))
+
+
+def _sizes(depth: int, width: int) -> np.ndarray:
+    """(L, 1) the square root of the number of features of a layer's group, by which a kernel divides its states."""
+    half = max(1, depth // 2)
+    layers = [half if layer < half else depth - half for layer in range(depth)]
+    return np.asarray(np.sqrt(width * np.array(layers, float))[:, None])
+
+
+def _deviation(spread: Spread, table: np.ndarray, prior: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """(N,) as `Fitted.deviation`, for items that have no label; (N, 2, L, d) Z-scored states."""
+    depth, width = table.shape[2:]
+    scaled = table / _sizes(depth, width)
+    half = max(1, depth // 2)
+    parts: Sequence[tuple[int, slice]] = [
+        (position, part) for position in range(2) for part in (slice(0, half), slice(half, depth))
     ]
-    return StatesProbe(
-        np.stack(weights).reshape(shape) / scale,
-        np.stack([mean[0] for mean, _ in moments]),
-        np.stack([deviation[0] for _, deviation in moments]),
-        tuple(layers),
-        {"method": "auto", "directed": True, **about},
-    )
+    kernels = np.stack(
+        [
+            np.einsum(
+                "nld,mld->nm", scaled[:, position, part], spread.tables[:, position, part], optimize=True
+            )
+            for position, part in parts
+        ]
+    )  # (4, N, n)
+    own = np.stack([np.square(scaled[:, position, part]).sum((1, 2)) for position, part in parts])  # (4, N)
+    variance = np.zeros(len(table))
+    for groups, inner, dual, (share, weight, particular) in zip(
+        spread.groups, spread.inner, spread.duals, spread.settings, strict=True
+    ):
+        cross = np.tensordot(groups, kernels, 1)
+        before = groups @ own + particular
+        after = np.maximum(before - np.einsum("nm,nm->n", cross @ inner, cross), 1e-9)
+        variance += share * (after + (weight * prior + cross @ dual - mean) ** 2)
+    return np.asarray(np.sqrt(variance))

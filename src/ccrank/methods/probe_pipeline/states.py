@@ -16,14 +16,13 @@ import numpy as np
 from ccrank.errors import RECOVERABLE_ERRORS, CcrankError, reason_of
 from ccrank.methods.labelfree.combine import read_signals
 from ccrank.methods.labelfree.signals import EXEMPLAR_WORDS
-from ccrank.methods.probing.batch import ordered_pairs
+from ccrank.methods.probing.states import read_pair_states, read_single_states, rows_of
 from ccrank.models import Cost, Reader, ReaderLike
 from ccrank.models.reader_like import parse_layers
-from ccrank.models.reading import Progress, share_of, shares_by_items
+from ccrank.models.reading import Progress, shares_by_items
 from ccrank.prompts import Templates
 from ccrank.task import Task, check_text
 
-POSITIONS = ("slot", "item")
 MAX_BLOCK_PROMPTS = 2048
 """Prompts read at once: what a killed run may have to read again."""
 MAX_BLOCK_BYTES = 128 << 20
@@ -31,62 +30,6 @@ MAX_BLOCK_BYTES = 128 << 20
 
 ReadTasks = Callable[[Sequence[Task]], tuple[list[np.ndarray], list[Cost]]]
 """Tasks → an array and a share of the cost for each."""
-
-
-def read_single_states(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    layers: Sequence[int],
-    template: str = "single",
-    position: str = "slot",
-    progress: Progress | None = None,
-) -> tuple[list[np.ndarray], list[Cost]]:
-    """ItemSingle states of each task, (N, L, d), at the answer slot or at the item's last token."""
-    if position not in POSITIONS:
-        raise CcrankError(f"position must be slot or item, not {position!r}")
-    templates[template].check_fields(reader.form, "item")
-    prompts = [
-        templates.single(task, index, reader.form, template)
-        for task in tasks
-        for index in range(len(task.items))
-    ]
-    readings = reader.read(prompts, layers=layers, items=position == "item", progress=progress)
-    states = readings.item_states if position == "item" else readings.states
-    assert states is not None
-    return _split(states, [len(task.items) for task in tasks], readings.cost)
-
-
-def read_pair_states(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    layers: Sequence[int],
-    template: str = "pair",
-    progress: Progress | None = None,
-) -> tuple[list[np.ndarray], list[Cost]]:
-    """ItemPair states of each task, (N(N − 1), L, 2, d): all ordered pairs, at "Yes" and at "No" in the slot."""
-    yes, no = templates[template].yes_and_no()
-    prompts = [
-        templates.pair(task, int(first), int(second), reader.form, template).filled(answer)
-        for task in tasks
-        for first, second in ordered_pairs(len(task.items))
-        for answer in (yes, no)
-    ]
-    readings = reader.read(prompts, layers=layers, progress=progress)
-    assert readings.states is not None
-    parts, costs = _split(readings.states, [_rows(task, paired=True) for task in tasks], readings.cost)
-    return [part.reshape(-1, 2, *part.shape[1:]).swapaxes(1, 2) for part in parts], costs
-
-
-def _rows(task: Task, paired: bool) -> int:
-    """Prompts of a task: N, or 2N(N − 1) for all ordered pairs with both answers."""
-    count = len(task.items)
-    return 2 * count * (count - 1) if paired else count
-
-
-def _split(states: np.ndarray, sizes: Sequence[int], cost: Cost) -> tuple[list[np.ndarray], list[Cost]]:
-    return np.split(states, np.cumsum(sizes)[:-1]), [share_of(cost, size, len(states)) for size in sizes]
 
 
 def read_anchors(
@@ -173,7 +116,7 @@ def read_states(
     """
     layers = tuple(parse_layers(layer, reader))
     most = max(1, min(MAX_BLOCK_PROMPTS, MAX_BLOCK_BYTES // (4 * len(layers) * reader.width)))
-    sizes = [_rows(task, paired) for task in tasks]
+    sizes = [rows_of(task, paired) for task in tasks]
     start = time.perf_counter()
     states = TaskStates(
         layers,

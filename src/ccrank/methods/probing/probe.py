@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save
 
 from ccrank.errors import CcrankError
 from ccrank.util.files import write_atomically
+from ccrank.util.tensors import encode, load
 from ccrank.util.zscores import FLOAT32_ROUNDING, mean_and_deviation
-
-FORMAT = "ccrank-probe-1"
-MAX_VALUE = 1e30
-"""Larger values overflow, and NaN is not below it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +48,8 @@ class Probe:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", np.asarray(self.weights))
+        if type(self.about.get("layer", 0)) is not int:
+            raise CcrankError(f"a probe's layer must be a number, got {self.about['layer']!r}")
         if self.weights.ndim != 1 or not self.weights.size:
             raise CcrankError(f"a probe's weights must be one vector, got shape {self.weights.shape}")
         form = (2, *self.weights.shape) if self.paired else self.weights.shape
@@ -122,16 +118,7 @@ class Probe:
         path
             The file.
         """
-        tensors = {"weights": self.weights, "bias": np.array([self.bias], dtype=np.float64)}
-        if self.mean is not None and self.deviation is not None:
-            tensors |= {"mean": self.mean, "deviation": self.deviation}
-        try:
-            notes = json.dumps(self.about, sort_keys=True)
-        except TypeError as error:
-            raise CcrankError(f"a probe's metadata must be representable as JSON: {error}") from None
-        header = {"format": FORMAT, "paired": json.dumps(self.paired), "about": notes}
-        whole = {name: np.ascontiguousarray(value) for name, value in tensors.items()}
-        write_atomically(path, save(whole, header))
+        write_atomically(path, encode(self))
 
     @classmethod
     def load(cls, path: str | Path) -> Probe:
@@ -142,40 +129,7 @@ class Probe:
         path
             The file.
         """
-        if not Path(path).is_file():
-            raise CcrankError(f"there is no probe file {str(path)!r}")
-        header, tensors = read_safetensors(path)
-        if header.get("format") != FORMAT:
-            raise CcrankError(
-                f"{str(path)!r} is not a probe of a supported version: format {header.get('format')!r}"
-            )
-        try:
-            if not all((np.abs(value) < MAX_VALUE).all() for value in tensors.values()):
-                raise ValueError("it has values that are not numbers, or too large")
-            about = dict(json.loads(header["about"]))
-            if type(about.get("layer", 0)) is not int:
-                raise ValueError(f"its layer is {about['layer']!r}, not a number")
-            return cls(
-                tensors["weights"],
-                float(tensors["bias"][0]),
-                tensors.get("mean"),
-                tensors.get("deviation"),
-                bool(json.loads(header["paired"])),
-                about,
-            )
-        except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
-            raise CcrankError(
-                f"{str(path)!r} is a damaged probe file: {error!r}; fit and save it again"
-            ) from None
-
-
-def read_safetensors(path: str | Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
-    """The header and the tensors of a file."""
-    try:
-        with safe_open(str(path), framework="numpy") as file:
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError) as error:
-        raise CcrankError(f"{str(path)!r} is not a complete safetensors file: {error}") from None
+        return load(cls, path)
 
 
 def _as_array(states: Any) -> np.ndarray:

@@ -9,13 +9,14 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from ccrank.methods.registry import METHODS
 from ccrank.models.reading import PartialProgress
 from ccrank.server.parsing import BodyRoute
 from ccrank.server.responses import JSONReply, json_bytes, refusal_of
 from ccrank.server.schemas import ErrorReply, StreamBody
 from ccrank.server.state import state_of
 from ccrank.server.work.active_labels import watched
-from ccrank.server.work.run_request import RankWork, served_methods
+from ccrank.server.work.run_request import RankWork
 from ccrank.server.work.worker_pool import Reports, Ticket
 
 router = APIRouter(route_class=BodyRoute)
@@ -136,4 +137,4 @@ async def models(request: Request) -> Response:
 @router.get("/v1/methods")
 async def methods() -> Response:
     """The methods, with their options and defaults."""
-    return JSONReply({"data": [method.to_json() for method in served_methods().values()]})
+    return JSONReply({"data": [method.to_json() for method in METHODS.values()]})

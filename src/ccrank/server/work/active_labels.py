@@ -70,15 +70,7 @@ class ReadList:
         answer = self.answer
         if len(labels):
             labels.check(self.task.items)
-            given = (
-                [self.prepared.canonical],
-                self.reader,
-                load_templates(),
-                [labels],
-                [answer],
-                {0: self.states},
-            )
-            [answer] = with_labels(*given)
+            [answer] = with_labels([self.prepared.canonical], [labels], [answer], {0: self.states})
         return self.prepared.ranking(answer, get_method(DEFAULT_METHOD), self.reader)
 
     def question(self, labels: Labels, skipped: Sequence[str]) -> tuple[str, str] | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.io import rows_of_items
-from ccrank.methods.registry import METHODS, SAVED_PROBE, Method
+from ccrank.methods.registry import METHODS, Method
 from ccrank.models.remote import OpenModel
 from ccrank.ranking import Ranking
 from ccrank.request import RankRequest
@@ -15,11 +15,6 @@ from ccrank.server.responses import RequestError
 from ccrank.server.schemas import QuestionBody, RankBody
 from ccrank.server.settings import ServerSettings
 from ccrank.task import is_finite_number
-
-
-def served_methods() -> dict[str, Method]:
-    """The methods that requests may use: all but the one that opens a file of the server."""
-    return {name: method for name, method in METHODS.items() if name != SAVED_PROBE}
 
 
 def check_texts(settings: ServerSettings, items: Sequence[str], **others: str | None) -> None:
@@ -165,7 +160,7 @@ class RankWork:
 
 def method_of(name: str) -> Method:
     """A method that requests may use, by its name."""
-    method = served_methods().get(name)
+    method = METHODS.get(name)
     if method is None:
         raise RequestError(
             422, "unknown_method", f"unknown method {name[:100]!r}; GET /v1/methods lists the methods"

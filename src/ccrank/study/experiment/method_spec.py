@@ -114,10 +114,6 @@ class MethodSpec:
         name, at, variant = head.partition("@")
         method = get_method(name)
         probe = method.objective
-        if not method.for_studies:
-            raise CcrankError(
-                f"{name} needs a probe file and cannot be run in studies; use `ccrank rank --method {name}`"
-            )
         embeddings = variant == EMBEDDINGS and probe is not None and probe.prompt == "single"
         if at and variant not in option_variants().get(name, {}) and not embeddings:
             raise CcrankError(

@@ -1,0 +1,459 @@
+"""A scale: a list's ranking as an artefact that scores any item. A ranking is a fitted scale applied to its own items.
+
+The items that a scale was fitted on keep the scores of their ranking; what else is scored gets the same steps, with the
+constants that were computed on the list. A file has no item's text, only digests by which these are known again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ccrank.confidence import Confidence
+from ccrank.errors import CcrankError
+from ccrank.io import Rows, rows_of_items
+from ccrank.methods.itemwise import ItemwiseScorer
+from ccrank.methods.labelfree.scorer import SignalScorer
+from ccrank.methods.probing.scorer import ProbeScorer
+from ccrank.models import ReadingCache
+from ccrank.models.remote import OpenModel, open_model
+from ccrank.prompts import Templates
+from ccrank.prompts.templates import Template
+from ccrank.ranking import ItemScores, MakeScorer, Ranking, Uncertainty, finite
+from ccrank.reader_options import ReaderOptions
+from ccrank.task import Criterion, Task, check_text, normal_form
+from ccrank.util.files import write_atomically
+from ccrank.util.tensors import decode, encode, fingerprint, load
+from ccrank.version import __version__
+
+if TYPE_CHECKING:
+    from ccrank.models.reading import Progress
+    from ccrank.ranking import Scorer
+
+AT_A_TIME = 256
+"""Items whose states are in memory at a time."""
+DIGEST_BYTES = 16
+DRAWS = 512
+"""Draws of scores by which rank intervals of items that were not fitted together are computed."""
+
+
+KEPT_DETAILS = ("poles", "layer", "template", "seeds", "weights")
+
+
+@dataclass(frozen=True)
+class Notes:
+    """What a scale was fitted on, and how."""
+
+    criterion: Criterion
+    context: str | None
+    id: str
+    """The name of the ranking."""
+    method: str
+    options: Mapping[str, str]
+    model: str
+    identity: str
+    """Of the weights; a scale scores with these alone."""
+    chat: bool
+    """Whether prompts were wrapped in the model's chat template."""
+    directed: bool
+    templates: Mapping[str, Template]
+    confidence: Confidence | None
+    consistency: Mapping[str, Any]
+    details: Mapping[str, Any]
+    """What the method says of the list, such as its poles and what labels changed, without the text of any item."""
+    warnings: tuple[str, ...]
+    ccrank: str = __version__
+
+
+@dataclass(frozen=True)
+class Known:
+    """The items that a scale was fitted on, by digests of their texts."""
+
+    digests: np.ndarray
+    """(N, 16) bytes"""
+    scores: np.ndarray
+    """(N,)"""
+    doubts: np.ndarray | None = None
+    """(3, N) deviation, best and worst rank, where they are known."""
+
+    def __post_init__(self) -> None:
+        count = len(self.scores)
+        shapes = (
+            self.digests.shape,
+            self.scores.shape,
+            (3, count) if self.doubts is None else self.doubts.shape,
+        )
+        if shapes != ((count, DIGEST_BYTES), (count,), (3, count)) or self.digests.dtype != np.uint8:
+            raise ValueError("the known items and their scores do not fit each other")
+
+    @classmethod
+    def of(cls, ranking: Ranking) -> Known:
+        """The items of a ranking."""
+        doubt = ranking.uncertainty
+        return cls(
+            np.frombuffer(b"".join(map(digest, ranking.task.items)), np.uint8).reshape(-1, DIGEST_BYTES),
+            np.asarray(ranking.scores, float),
+            None
+            if doubt is None
+            else np.stack([doubt.deviation, doubt.rank_low, doubt.rank_high]).astype(float),
+        )
+
+    @classmethod
+    def none(cls) -> Known:
+        """No items."""
+        return cls(np.zeros((0, DIGEST_BYTES), np.uint8), np.zeros(0))
+
+    @cached_property
+    def places(self) -> dict[bytes, int]:
+        """Digest → place."""
+        return {row.tobytes(): place for place, row in enumerate(self.digests)}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A scale as its file has it."""
+
+    notes: Notes
+    known: Known
+    scorer: SignalScorer | ProbeScorer | ItemwiseScorer | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Scale:
+    """A fitted scale: `scale.score(items)`, `scale.rank(items)`, `scale.save(path)`; see `ccrank.fit`."""
+
+    notes: Notes
+    reader: OpenModel | None = None
+    """The model, if it is open; else it is opened by its name when it is needed."""
+    ranking: Ranking | None = None
+    """That of the items that it was fitted on; None for several lists, and for a scale from a file."""
+    saved: Saved | None = field(default=None, repr=False)
+    make: MakeScorer | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        ranking: Ranking,
+        make: MakeScorer | None,
+        reader: OpenModel,
+        templates: Templates,
+        options: Mapping[str, object],
+    ) -> Scale:
+        """The scale of a ranking, with what its method found out about the list."""
+        details = {name: ranking.details[name] for name in KEPT_DETAILS if name in ranking.details}
+        if "labels" in ranking.details:
+            details["labels"] = {**ranking.details["labels"], "disagree": [], "reversed": []}
+        notes = Notes(
+            criterion=ranking.task.criterion,
+            context=ranking.task.context,
+            id=ranking.task.id,
+            method=ranking.method,
+            options={name: str(value) for name, value in options.items() if name != "labels"},
+            model=reader.name,
+            identity=identity_of(reader),
+            chat=_chat(reader),
+            directed=ranking.directed,
+            templates=templates.by_name,
+            confidence=ranking.confidence,
+            consistency={name: finite(value) for name, value in ranking.consistency.items()},
+            details=details,
+            warnings=ranking.warnings,
+        )
+        return cls(notes, reader, ranking, make=make)
+
+    @property
+    def criterion(self) -> Criterion:
+        """By what items are scored; its `understood` says what comes first."""
+        return self.notes.criterion
+
+    @cached_property
+    def known(self) -> Known:
+        """The items that it was fitted on."""
+        if self.saved is not None:
+            return self.saved.known
+        return Known.none() if self.ranking is None else Known.of(self.ranking)
+
+    @cached_property
+    def scorer(self) -> Scorer | None:
+        """What scores other items; None if the method compares the items of a list with each other."""
+        if self.saved is not None:
+            return self.saved.scorer
+        return None if self.make is None else self.make()
+
+    @property
+    def templates(self) -> Templates:
+        """The wording that items are read with."""
+        return Templates(self.notes.templates)
+
+    @property
+    def gives_deviations(self) -> bool:
+        """Whether its scores have standard deviations: those of scales with labels."""
+        return self.known.doubts is not None
+
+    def rank(self, items: Iterable[object] | Rows, column: Hashable | None = None) -> Ranking:
+        """Rank items by their scores on this scale.
+
+        Parameters
+        ----------
+        items, column
+            As in `ccrank.rank`; those that the scale was fitted on have the very scores of their ranking.
+        """
+        return self.ranking_of(items if isinstance(items, Rows) else rows_of_items(items, column))
+
+    def score(self, items: Iterable[object] | Rows, column: Hashable | None = None) -> ItemScores:
+        """Scores of items, each of which depends on its item and the scale alone; one item is enough.
+
+        Parameters
+        ----------
+        items, column
+            As in `ccrank.rank`.
+
+        Returns
+        -------
+        ItemScores
+            `values`, NaN for rows of a frame without an item, and `deviation`, which scales with labels have.
+        """
+        rows = items if isinstance(items, Rows) else rows_of_items(items, column)
+        found = self.scores_of(rows.items)
+        places = np.array([-1 if place is None else place for place in rows.places], int)
+
+        def by_row(values: np.ndarray | None) -> np.ndarray | None:
+            return None if values is None else np.append(values, np.nan)[places]
+
+        values = by_row(found.values)
+        assert values is not None
+        return replace(found, values=values, deviation=by_row(found.deviation))
+
+    def __call__(self, items: Iterable[object]) -> np.ndarray:
+        """The scores of items, (N,); see `score`."""
+        return self.score(items).values
+
+    def __len__(self) -> int:
+        """The number of items that it was fitted on."""
+        return len(self.known.scores)
+
+    def __repr__(self) -> str:
+        return f"<Scale of {self.criterion.name!r}: {self.notes.method} on {self.notes.model}>"
+
+    def ranking_of(self, rows: Rows, progress: Progress | None = None) -> Ranking:
+        """As `rank`, of rows."""
+        own = self.ranking
+        if own is not None and rows.items == own.task.items:
+            return replace(own, rows=rows)
+        notes = self.notes
+        task = rows.task(notes.criterion, notes.context, notes.id)
+        found = self.scores_of(task.items, progress, together=True)
+        doubts = self.known.doubts
+        same = len(task.items) == len(self) and all(digest(item) in self.known.places for item in task.items)
+        places = [self.known.places[digest(item)] for item in task.items] if same else []
+        uncertainty = None
+        if doubts is not None and same:
+            uncertainty = Uncertainty(doubts[0][places], *doubts[1:, places].astype(int))
+        elif found.deviation is not None:
+            from ccrank.methods.labelled.fit import rank_intervals
+
+            noise = np.random.default_rng(0).standard_normal((len(found), DRAWS))
+            draws = found.values[:, None] + found.deviation[:, None] * noise
+            uncertainty = Uncertainty(found.deviation, *rank_intervals(draws))
+        return Ranking(
+            task,
+            found.values,
+            notes.method,
+            notes.model,
+            notes.directed,
+            {name: np.nan if value is None else value for name, value in notes.consistency.items()}
+            if same
+            else {},
+            found.cost,
+            notes.details if same else {},
+            rows,
+            uncertainty,
+            notes.warnings,
+            notes.confidence if same else None,
+        )
+
+    def scores_of(
+        self, items: Sequence[str], progress: Progress | None = None, together: bool = False
+    ) -> ItemScores:
+        """Scores of different texts; `together` if they are a list, whose items may be compared with each other."""
+        known = self.known
+        places = np.array([known.places.get(digest(item), -1) for item in items], int)
+        values = np.append(known.scores, np.nan)[places]
+        deviation = None if known.doubts is None else np.append(known.doubts[0], np.nan)[places]
+        new = np.flatnonzero(places < 0)
+        if not len(new):
+            return ItemScores(values, deviation)
+        if not together and getattr(self.scorer, "whole_lists", False):
+            raise CcrankError(
+                f"{self.notes.method} compares pairs of items, so it scores no item by itself; rank a list with "
+                "`scale.rank`"
+            )
+        if getattr(self.scorer, "whole_lists", False):
+            new = np.arange(len(items))
+        found = self._read([items[place] for place in new.tolist()], progress)
+        values[new] = found.values
+        if found.deviation is None or (deviation is None and len(new) < len(items)):
+            deviation = None
+        else:
+            deviation = np.empty(len(items)) if deviation is None else deviation
+            deviation[new] = found.deviation
+        return ItemScores(values, deviation, found.cost)
+
+    def _read(self, items: Sequence[str], progress: Progress | None) -> ItemScores:
+        """Scores of items that the scale was not fitted on."""
+        scorer, reader = self.scorer, self.open()
+        if scorer is None:
+            raise CcrankError(cannot_score(self.notes.method, items[0]))
+        check_model(self.notes, reader)
+        whole = getattr(scorer, "whole_lists", False)
+        task = self.task.unchecked(items, self.notes.context)
+        check_text(task)
+        templates = self.templates
+        count = 1 if whole else -(-len(items) // AT_A_TIME)
+        cuts = np.linspace(0, len(items), 1 + count).round().astype(int)
+        parts = [
+            scorer.score(task.unchecked(items[start:stop], self.notes.context), reader, templates, progress)
+            for start, stop in pairwise(cuts)
+        ]
+        deviations = [part.deviation for part in parts if part.deviation is not None]
+        found = ItemScores(
+            np.concatenate([part.values for part in parts]),
+            np.concatenate(deviations) if len(deviations) == len(parts) else None,
+            sum((part.cost for part in parts[1:]), parts[0].cost),
+        )
+        if not np.isfinite(found.values).all():
+            raise CcrankError("a score is no finite number; try --dtype float32")
+        return found
+
+    @cached_property
+    def task(self) -> Task:
+        """A task by the criterion, to ask about other items."""
+        return Task(self.criterion, ("first", "second"), self.notes.context, id=self.notes.id)
+
+    def open(self) -> OpenModel:
+        """The model of the scale."""
+        return self._opened if self.reader is None else self.reader
+
+    @cached_property
+    def _opened(self) -> OpenModel:
+        return open_model(self.notes.model, ReaderOptions(chat=self.notes.chat), cache=ReadingCache())
+
+    def with_reader(self, reader: OpenModel) -> Scale:
+        """The same scale, read with a model that is open.
+
+        Parameters
+        ----------
+        reader
+            The model that it was fitted on.
+        """
+        check_model(self.notes, reader)
+        return replace(self, reader=reader, saved=self._saved, make=None)
+
+    @cached_property
+    def _saved(self) -> Saved:
+        return Saved(self.notes, self.known, self.scorer)  # type: ignore[arg-type]
+
+    def to_bytes(self) -> bytes:
+        """The content of its file."""
+        return encode(self._saved)
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of all that its scores depend on."""
+        return fingerprint(self._saved)
+
+    def save(self, path: str | Path) -> None:
+        """Write the scale to one safetensors file, without the text of any item.
+
+        Parameters
+        ----------
+        path
+            The file.
+        """
+        write_atomically(path, self.to_bytes(), sync=True)
+
+    @classmethod
+    def load(cls, path: str | Path, model: OpenModel | None = None) -> Scale:
+        """A scale from its file; nothing in the file is run.
+
+        Parameters
+        ----------
+        path
+            The file.
+        model
+            The open model, or None to open it by its name when it is needed.
+        """
+        return cls.of_saved(load(Saved, path), model)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, model: OpenModel | None = None) -> Scale:
+        """As `load`, from the content of a file."""
+        return cls.of_saved(decode(Saved, content, "the scale"), model)
+
+    @classmethod
+    def of_saved(cls, saved: Saved, model: OpenModel | None) -> Scale:
+        """The scale of a file's content."""
+        if model is not None:
+            check_model(saved.notes, model)
+        return cls(saved.notes, model, saved=saved)
+
+
+def one_scale(scales: Sequence[Scale]) -> Scale:
+    """The scale of one list, or the one that several lists share."""
+    if len(scales) == 1:
+        return scales[0]
+    if not scales:
+        raise CcrankError("no tasks: a scale is fitted to one or more")
+    first = scales[0]
+    if first.make is None or any(scale.make is not first.make for scale in scales):
+        raise CcrankError(
+            f"{first.notes.method} fits a scale for each of these {len(scales)} tasks: fit those of one task, or pool "
+            "four or more of one criterion by the method auto or anchored"
+        )
+    return replace(first, ranking=None)
+
+
+def digest(item: str) -> bytes:
+    """What an item is known again by: a digest of its normal form."""
+    content = normal_form(item).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
+
+
+def identity_of(reader: OpenModel) -> str:
+    """The identity of the weights, whatever the precision in which they are read."""
+    identity = str(getattr(reader.loaded, "identity", reader.name))  # a stand-in for a reader has no weights
+    return identity.partition("-")[0] if reader.loaded.weights else identity
+
+
+def _chat(reader: OpenModel) -> bool:
+    return bool(getattr(getattr(reader, "prompt_tokenizer", None), "chat", False))
+
+
+def check_model(notes: Notes, reader: OpenModel) -> None:
+    """Raise an error unless a model is the one that a scale was fitted on, read in the same form."""
+    if identity_of(reader) != notes.identity:
+        raise CcrankError(
+            f"the scale was fitted on the model {notes.model} (weights {notes.identity[:12]}), not on {reader.name} "
+            f"({identity_of(reader)[:12]}); score with that model, or fit the scale again on this one"
+        )
+    if _chat(reader) != notes.chat:
+        given, wanted = ("with", "without") if _chat(reader) else ("without", "with")
+        raise CcrankError(
+            f"the scale was fitted {wanted} the chat template; open the model {wanted} it, not {given}"
+        )
+
+
+def cannot_score(method: str, item: str | None = None) -> str:
+    """Why a method's scale cannot score items that it was not fitted on."""
+    new = "items that it was not fitted on" if item is None else f"{item[:60]!r}, which it was not fitted on"
+    return (
+        f"{method} scores an item among the others of its list, so its scale cannot score {new}; use --method auto, "
+        "another label-free method or a probe, or a larger --sample"
+    )
