@@ -17,9 +17,9 @@ from ccrank.cli.commands import (
     models,
     rank,
     results,
-    scales,
     serve,
 )
+from ccrank.cli.commands.scales import fit, score
 from ccrank.cli.options import brief_help
 from ccrank.cli.screen import unwrapped
 from ccrank.version import __version__
@@ -34,8 +34,8 @@ app = typer.Typer(
     epilog="Start with: ccrank rank pizza broccoli candy apple rice --by healthiness --category food",
 )
 app.command("rank", cls=brief_help(*rank.SHOWN_FIRST))(rank.rank_command)
-app.command("fit", cls=brief_help(*scales.FIT_SHOWN_FIRST))(scales.fit_command)
-app.command("score", cls=brief_help(*scales.SCORE_SHOWN_FIRST))(scales.score_command)
+app.command("fit", cls=brief_help(*fit.SHOWN_FIRST))(fit.fit_command)
+app.command("score", cls=brief_help(*score.SHOWN_FIRST))(score.score_command)
 app.command("label", cls=brief_help(*label.SHOWN_FIRST))(label.label_command)
 app.command("methods")(methods.methods_command)
 app.command("cost")(methods.cost_command)

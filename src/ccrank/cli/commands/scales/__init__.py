@@ -1,0 +1,1 @@
+"""The commands that fit a scale, and that score items on one."""
