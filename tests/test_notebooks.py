@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +31,24 @@ def printed(notebook: Any) -> list[str]:
 
 
 def test_there_are_notebooks() -> None:
-    """The README names two."""
-    assert [path.stem for path in NOTEBOOKS] == ["probe-a-model", "rank-a-csv"]
+    """There are three."""
+    assert [path.stem for path in NOTEBOOKS] == ["five-lists", "probe-a-model", "rank-a-csv"]
+
+
+def test_links_open_the_lists_that_are_ranked() -> None:
+    """Each link to the page holds the items and the criterion of the cell after it."""
+    cells = nbformat.read(NOTEBOOKS[0], as_version=4).cells
+    links = [(place, re.search(r"#in=([\w-]+)", cell.source)) for place, cell in enumerate(cells)]
+    found = [(place, link[1]) for place, link in links if link]
+    assert len(found) == 5
+    for place, packed in found:
+        raw = base64.urlsafe_b64decode(packed + "=" * (-len(packed) % 4))
+        given = json.loads(zlib.decompress(raw, -15))
+        code = cells[place + 1].source
+        assert re.findall(r"^(.+) \| \d+$", code, re.MULTILINE) == given["items"].splitlines()
+        asked = given["query"] if given["mode"] == "query" else given["by"]
+        assert f'="{asked}"' in code
+        assert all(f'"{given[name]}"' in code for name in ("category", "low", "high") if name in given)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
