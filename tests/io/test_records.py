@@ -140,6 +140,17 @@ def test_parquet(folder, rows, names, cut, change):
     read_equally(path, "item")
 
 
+def test_a_damaged_text_beside_the_items_is_refused(tmp_path):
+    """A list and a stream both refuse a file in which another column is not UTF-8, instead of writing it on."""
+    path, buffer = tmp_path / "items.parquet", io.BytesIO()
+    table = pyarrow.table({"item": ["a", "b"], "note": ["damage", "none"]})
+    parquet.write_table(table, buffer, compression="NONE", use_dictionary=False, write_statistics=False)
+    path.write_bytes(buffer.getvalue().replace(b"damage", b"\xa4" * 6))
+    for read in (read_rows, one_by_one):
+        with pytest.raises(CcrankError, match="cannot be read as Parquet"):
+            read(path, "item")
+
+
 def test_a_pipe_is_read_once(tmp_path):
     """A list may come from a pipe, which ends when it is read."""
     read, write = os.pipe()

@@ -164,6 +164,7 @@ def parquet_tables(content: Content, column: str | None = None) -> Iterator[Any]
         # A dot in a name would choose a field of another column.
         alone = column is not None and "." not in column and file.schema_arrow.names.count(column) == 1
         for batch in file.iter_batches(READ_ROWS, columns=[column] if alone else None):
+            batch.validate(full=True)  # texts that are not UTF-8 would be written on as they are
             yield pyarrow.Table.from_batches([batch])
 
 
