@@ -56,10 +56,10 @@ notebooks: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	$(BIN)/python -m pytest -m slow tests/test_notebooks.py
 
-# The documentation, in build/site. A broken link is an error; not with --quiet, which hides the warnings from --strict.
+# The documentation, in build/site. A broken link is an error.
 docs: $(VENV)/docs
 	$(BIN)/python docs/make_site.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+	$(BIN)/zensical build --config-file mkdocs.yml --clean --strict
 
 # The picture and the recording of the page, in docs/images.
 recording: $(VENV)/dev

@@ -24,7 +24,9 @@ ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "build" / "pages"
 COMMANDS = "docs/reference/cli.md"
 """Where the generated reference of the commands would be if it were a file of the repository."""
-COPIED = (".md", ".png", ".apng", ".svg", ".ico", ".css", ".html")
+COPIED = (".md", ".png", ".apng", ".svg")
+ICON = ROOT / "src" / "ccrank" / "server" / "page" / "icon.svg"
+"""The logo and the favicon are those of the server's page."""
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
@@ -32,6 +34,8 @@ def site_path(name: str) -> str | None:
     """The place in the site of a file of the repository: `docs/how-to/x.md` → `how-to/x.md`."""
     if name == "CHANGELOG.md":
         return "reference/changelog.md"
+    if name.endswith(ICON.name):
+        return f"images/{ICON.name}"
     if name.startswith("docs/"):
         return name.removeprefix("docs/")
     return name if name.startswith(("studies/", "benchmarks/")) else None
@@ -58,6 +62,7 @@ def sources() -> Iterator[Path]:
     yield ROOT / "CHANGELOG.md"
     for folder in (ROOT / "docs", ROOT / "studies", ROOT / "benchmarks"):
         yield from (path for path in sorted(folder.rglob("*")) if path.suffix in COPIED)
+    yield ICON
 
 
 # the commands ---------------------------------------------------------------------------------------------------------
