@@ -65,6 +65,7 @@ docs: $(VENV)/docs
 recording: $(VENV)/dev
 	$(BIN)/ccrank models pull default
 	$(BIN)/python docs/make_recording.py
+	$(BIN)/python docs/make_card.py
 
 # The figures of the studies' pages, from the tables of these pages.
 figures: $(VENV)/dev
