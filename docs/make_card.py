@@ -15,7 +15,7 @@ ICON = (ROOT / "src" / "ccrank" / "server" / "page" / "icon.svg").read_text(enco
 ITEMS = (("broccoli", 1.37), ("apple", 0.57), ("rice", 0.32), ("pizza", -0.87), ("candy", -1.39))
 """The first example of the README."""
 STYLE = """
-body { margin: 0; padding: 60px 80px; font: 34px system-ui, sans-serif; color: #17212b; background: #fff; width: 1040px }
+body { margin: 0; padding: 60px 80px; font: 34px system-ui, sans-serif; color: #17212b; width: 1040px }
 h1 { display: flex; align-items: center; gap: 28px; font-size: 84px; margin: 0 0 18px } svg { width: 96px }
 p { margin: 0 0 40px } table { font: inherit; border-spacing: 0 9px } td:first-child { width: 220px }
 td div { height: 30px; background: #08519c; border-radius: 15px }
