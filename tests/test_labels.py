@@ -143,13 +143,19 @@ def test_answers_keep_their_order(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Russia,17\n", "line 1: the header of a file of answers is kind,item,value, got 'Russia,17'"),
+        (
+            "Russia,17\n",
+            "line 1: the header of a file of answers is kind,item,value or kind,item,value,annotator, got 'Russia,17'",
+        ),
         ("value,Mars,1\n", "line 2: labels contain 'Mars', which is not one of the items"),
         ("value,Chad,1\npair,Russia,Mars\n", "line 3: labels contain 'Mars'"),
         ("value,Chad,much\n", "line 2: the value of 'Chad' is not a number: 'much'"),
         ("value,Chad,nan\n", "line 2: labels: the value of 'Chad' is not a finite number: nan"),
         ("value,Chad\n", "line 2: labels have 3 columns here, got 2 cells"),
-        ("like,Chad,1\n", "line 2: a label's kind is value, rank, pair, best or worst, not 'like'"),
+        (
+            "like,Chad,1\n",
+            "line 2: a label's kind is value, rank, pair, equal, unknown, above, below, best or worst, not 'like'",
+        ),
         ("pair,Chad,Chad\n", "line 2: an order has 'Chad' above itself"),
     ],
 )

@@ -390,6 +390,7 @@ def ask(
     category: str | None = None,
     kind: SessionKind = "both",
     answers: Sequence[LabelRow] = (),
+    annotator: str = "",
     model: str | OpenModel = "default",
     reader_options: ReaderOptions | None = None,
     templates: Templates | None = None,
@@ -405,6 +406,8 @@ def ask(
         grade: an item's value, such as a grade from 1 to 5; pair: which of two items is higher; both, by turns.
     answers
         Answers of an earlier session, its `rows`.
+    annotator
+        Who answers, where several people label a list.
     progress
         As in `rank_tasks`.
 
@@ -422,7 +425,7 @@ def ask(
         templates=templates or load_templates(),
     )
     _ = request.task  # mistakes are said before a model is loaded
-    return ask_about(request, opened(model, reader_options), kind, answers, progress)
+    return ask_about(request, opened(model, reader_options), kind, answers, progress, annotator)
 
 
 def ask_about(
@@ -431,6 +434,7 @@ def ask_about(
     kind: SessionKind = "both",
     answers: Sequence[LabelRow] = (),
     progress: Progress | None = None,
+    annotator: str = "",
 ) -> Session:
     """A session about the list of a request."""
     task = PreparedTask.of(request.task, reader).canonical
@@ -438,4 +442,4 @@ def ask_about(
     details = {**answer.details, "weights": dict(reader.loaded.weights)}
     how = (answer.consistency, answer.cost, details)
     start = Ranking(task, answer.scores, DEFAULT_METHOD, reader.name, True, *how)
-    return Session(start, states, kind, answers)
+    return Session(start, states, kind, answers, annotator)

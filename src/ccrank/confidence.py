@@ -106,10 +106,9 @@ def confidence_of(features: Features) -> Confidence | None:
         model["coefficients"][name] * value for name, value in features.values().items()
     )
     probability = 1 / (1 + math.exp(-total))
-    level = level_of(probability)
-    if level == "high" and (not features.poles_known or features.n_items < MIN_ITEMS):
-        level = "medium"
-    return Confidence(level, probability, features)
+    if not features.poles_known or features.n_items < MIN_ITEMS:
+        probability = min(probability, model["thresholds"]["high"] - 0.01)
+    return Confidence(level_of(probability), probability, features)
 
 
 def level_of(probability: float) -> Level:

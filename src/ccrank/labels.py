@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, Literal
 
 from ccrank.errors import CcrankError
 from ccrank.task import is_finite_number, normal_form
@@ -13,11 +13,14 @@ from ccrank.util.text import quoted
 
 FORMS = (
     "labels map items to values, such as {'Russia': 17.1, 'Chad': 1.3}, list orders such as [('Russia', 'Chad')], "
-    "highest first, or have the keys best, worst, ranks or orders"
+    "highest first, or have the keys best, worst, ranks, orders, equal, unknown, moves or annotators"
 )
 
-LabelRow = tuple[str, str, str]
-"""(kind, item, value): a row of a table of mixed labels."""
+LabelRow = tuple[str, str, str] | tuple[str, str, str, str]
+"""(kind, item, value) or (kind, item, value, annotator): a row of a table of mixed labels."""
+KINDS = "value, rank, pair, equal, unknown, above, below, best or worst"
+ONE_VALUE = "one value alone says nothing about the order: give a second one, or a pair such as A > B"
+Side = Literal["above", "below"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,14 @@ class Labels:
     """Items from the top of the whole list."""
     worst: tuple[str, ...] = ()
     """Items from its bottom."""
+    equal: tuple[tuple[str, str], ...] = ()
+    """Items that are about equal."""
+    unknown: tuple[tuple[str, str], ...] = ()
+    """Questions that could not be answered: two items, or one and an empty text; they are not asked again."""
+    moves: tuple[tuple[str, Side, str], ...] = ()
+    """(item, side, other): items that were put directly above or below others in the order that was shown, in turn."""
+    annotators: tuple[tuple[str, Labels], ...] = ()
+    """The labels of people who are named; those above are of nobody in particular."""
 
     @classmethod
     def parse(cls, value: object) -> Labels:
@@ -51,8 +62,16 @@ class Labels:
     @classmethod
     def joined(cls, parts: Iterable[Labels]) -> Labels:
         """All labels of some parts, in linear time."""
-        kinds = zip(*((part.values, part.pairs, part.best, part.worst) for part in parts), strict=True)
-        return cls(*(tuple(chain.from_iterable(labels)) for labels in kinds))
+        every = list(parts)
+        people: dict[str, list[Labels]] = {}
+        for name, labels in chain.from_iterable(part.annotators for part in every):
+            people.setdefault(name, []).append(labels)
+        kinds: dict[str, Any] = {
+            field.name: tuple(chain.from_iterable(getattr(part, field.name) for part in every))
+            for field in fields(cls)
+        }
+        kinds["annotators"] = tuple((name, cls.joined(own)) for name, own in people.items())
+        return cls(**kinds)
 
     @classmethod
     def _of_entry(cls, entry: object) -> Labels:
@@ -74,7 +93,34 @@ class Labels:
             return cls(tuple((_name(item), -_number(item, rank)) for item, rank in value.items()))
         if key == "orders" and isinstance(value, (list, tuple)):
             return cls.parse(value)
+        if key in ("equal", "unknown", "moves") and isinstance(value, (list, tuple)):
+            return cls.joined(cls._of_list(key, entry) for entry in value)
+        if key == "annotators" and isinstance(value, Mapping):
+            people = tuple((_name(name), cls.parse(own)) for name, own in value.items())
+            if any(own.annotators for _, own in people):
+                raise CcrankError(
+                    "labels: the labels of an annotator have annotators themselves; name each once"
+                )
+            return cls(annotators=people)
         return cls(((_name(key), _number(key, value)),))
+
+    @classmethod
+    def _of_list(cls, key: str, entry: Any) -> Labels:
+        """An entry of `equal`, `unknown` or `moves`."""
+        length = 3 if key == "moves" else 2
+        if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != length:
+            form = "(item, 'above' or 'below', other)" if key == "moves" else "(item, other)"
+            raise CcrankError(f"labels: an entry of {key!r} is {form}, got {quoted(entry)}")
+        first, other = _name(entry[0]), entry[-1]
+        if key == "unknown" and other == "":
+            return cls(unknown=((first, ""),))
+        if (second := _name(other)) == first:
+            raise CcrankError(f"labels: {key!r} has {quoted(first)} twice; drop one of the two")
+        if key == "moves":
+            if entry[1] not in ("above", "below"):
+                raise CcrankError(f"labels: an item is moved above or below another, not {quoted(entry[1])}")
+            return cls(moves=((first, entry[1], second),))
+        return cls(equal=((first, second),)) if key == "equal" else cls(unknown=((first, second),))
 
     @classmethod
     def of_order(cls, chain: Sequence[str]) -> Labels:
@@ -93,21 +139,29 @@ class Labels:
         """Labels from the rows of a table of mixed labels."""
         every = list(rows)
         for row in every:
-            if not isinstance(row, (list, tuple)) or len(row) != 3:
-                raise CcrankError(f"a row of labels is (kind, item, value), got {quoted(row)}")
+            if not isinstance(row, (list, tuple)) or len(row) not in (3, 4):
+                raise CcrankError(
+                    f"a row of labels is (kind, item, value) or has an annotator too, got {quoted(row)}"
+                )
         return cls.joined(cls._of_row(*row) for row in every)
 
     @classmethod
-    def _of_row(cls, kind: str, item: str, value: str) -> Labels:
+    def _of_row(cls, kind: str, item: str, value: str, annotator: str = "") -> Labels:
+        if annotator.strip():
+            return cls(annotators=((normal_form(annotator), cls._of_row(kind, item, value)),))
         if kind in ("value", "grade"):
             return cls.parse({item: _parsed(item, value)})
         if kind == "rank":
             return cls.parse({"ranks": {item: _parsed(item, value)}})
         if kind == "pair":
             return cls.of_order((item, value))
+        if kind in ("equal", "unknown"):
+            return cls._of_list(kind, (item, value))
+        if kind in ("above", "below"):
+            return cls._of_list("moves", (item, kind, value))
         if kind in ("best", "worst"):
             return cls.parse({kind: item})
-        raise CcrankError(f"a label's kind is value, rank, pair, best or worst, not {quoted(kind)}")
+        raise CcrankError(f"a label's kind is {KINDS}, not {quoted(kind)}")
 
     @property
     def rows(self) -> list[LabelRow]:
@@ -117,24 +171,60 @@ class Labels:
             *(("pair", high, low) for high, low in self.pairs),
             *(("best", item, "") for item in self.best),
             *(("worst", item, "") for item in self.worst),
+            *(("equal", *both) for both in self.equal),
+            *(("unknown", *both) for both in self.unknown),
+            *((side, item, other) for item, side, other in self.moves),
+            *((*row[:3], name) for name, labels in self.annotators for row in labels.rows),
         ]
 
     def __add__(self, other: Labels) -> Labels:
         return Labels.joined((self, other))
 
     @property
+    def orders(self) -> tuple[tuple[str, str], ...]:
+        """(higher, lower) of all pairs, moves among them, once each; annotators' own pairs not."""
+        moved = ((item, other) if side == "above" else (other, item) for item, side, other in self.moves)
+        return tuple(dict.fromkeys((*self.pairs, *moved)))
+
+    @property
+    def parts(self) -> tuple[tuple[str, Labels], ...]:
+        """(annotator, labels) of everyone; first those of nobody in particular, with an empty name."""
+        return (("", replace(self, annotators=())), *self.annotators)
+
+    @property
+    def everyone(self) -> Labels:
+        """All labels as if nobody was named."""
+        return Labels.joined(part for _, part in self.parts)
+
+    def without_moves(self) -> Labels:
+        """All other labels."""
+        return replace(
+            self, moves=(), annotators=tuple((name, own.without_moves()) for name, own in self.annotators)
+        )
+
+    @property
     def observations(self) -> int:
         """The number of rows of a fit: repeated pairs and picks count once, every best pick is above every worst."""
         best, worst = len(set(self.best)), len(set(self.worst))
-        return len(self.values) + len(set(self.pairs)) + best + worst + best * worst
+        own = len(self.values) + len(self.orders) + len(self.equal) + best + worst + best * worst
+        return own + sum(labels.observations for _, labels in self.annotators)
 
     def __len__(self) -> int:
-        return len(self.values) + len(self.pairs) + len(self.best) + len(self.worst)
+        """The number of labels; questions that could not be answered are none."""
+        own = (self.values, self.pairs, self.best, self.worst, self.equal, self.moves)
+        return sum(map(len, own)) + sum(len(labels) for _, labels in self.annotators)
+
+    @property
+    def teaches_nothing(self) -> bool:
+        """Whether all that is said is the value of one item, which is compared with no other."""
+        return len(self) == len(self.everyone.values) == 1
 
     @property
     def items(self) -> tuple[str, ...]:
         """The labelled items, in normal form."""
-        named = [item for item, _ in self.values] + [item for pair in self.pairs for item in pair]
+        named = [item for item, _ in self.values] + [item for pair in self.orders for item in pair]
+        named += [item for pair in (*self.equal, *self.unknown) for item in pair if item]
+        named += [item for _, labels in self.annotators for item in labels.items]
         return tuple(dict.fromkeys([*named, *self.best, *self.worst]))
 
     def check(self, items: Sequence[str]) -> None:

@@ -238,9 +238,12 @@ class Ranking:
             for row in self.to_json(top=HTML_ROWS)["items"]
         )
         left_out = f"<p>… and {len(self) - HTML_ROWS} more</p>" if len(self) > HTML_ROWS else ""
-        source = f"by {self.task.criterion.name}; {self.method} on {self.model}"
+        first = f": {self.understood.first}" if self.understood is not None and self.directed else ""
+        about = [f"by {self.task.criterion.name}{first}", f"{self.method} on {self.model}"]
+        if self.confidence is not None:
+            about.append(f"confidence: {self.confidence.level} ({self.confidence.probability:.2f})")
         return (
-            f"<table><caption>{escape(one_line(source, 120))}</caption>"
+            f"<table><caption>{escape(one_line('; '.join(about), 240))}</caption>"
             f"<thead><tr><th>rank</th><th>item</th><th>score</th></tr></thead><tbody>{rows}</tbody></table>{left_out}"
         )
 

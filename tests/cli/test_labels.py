@@ -106,7 +106,7 @@ def test_a_session(ccrank, model_folder, rank):
     command = ("label", *ITEMS, "--by", "size", "--model", model_folder, "--labels", "asked.csv")
     first = ccrank(*command, stdin=b"9\n4\n1\nu\nq\n")
     assert first.code == 0
-    assert "a grade from 1 to 5; s skip" in first.out
+    assert "a grade from 1 to 5; d don't know" in first.out
     assert "undone: pair, " in first.out
     assert "1 answer in asked.csv" in first.out
     second = ccrank(*command, "--kind", "pair", stdin=b"2\n")
@@ -214,8 +214,8 @@ def test_a_session_goes_on_after_an_empty_line(ccrank, model_folder):
     """Only q or the end of the input ends it; when every item is graded, it says so."""
     command = ("label", *ITEMS, "--by", "size", "--model", model_folder, "--kind", "grade")
     done = ccrank(*command, stdin=b"4\n\n2\n")
-    assert done.out.startswith("s skip, u undo, o show the order, q quit\n")
-    assert "expected a grade from 1 to 5; s skip" in done.out
+    assert done.out.startswith("d don't know, u undo, o show the order, q quit\n")
+    assert "expected a grade from 1 to 5; d don't know" in done.out
     assert "2 answers in labels.csv" in done.out
     assert "no question is left" not in done.out
     done = ccrank(*command, stdin=b"1\n" * 9)

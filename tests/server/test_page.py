@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_answers_need_no_second_reading(client: TestClient, monkeypatch: pytest.
 
 def test_the_server_keeps_no_answers(client: TestClient):
     """The same request has the same answer, whatever was asked in between."""
-    one = {**BODY, "labels": {"orders": [["Chad", "Russia"]]}, "skipped": ["Peru"]}
+    one = {**BODY, "labels": {"orders": [["Chad", "Russia"]], "unknown": [["Peru", "Malta"]]}}
     other = {**BODY, "labels": {"orders": [["Monaco", "Japan"], ["Peru", "Malta"]]}}
     first = client.post("/v1/question", json=one).json()
     second = client.post("/v1/question", json=other).json()
@@ -180,22 +181,27 @@ def test_the_server_keeps_no_answers(client: TestClient):
 
 
 def test_questions_are_about_two_items_and_come_to_an_end(client: TestClient):
-    """Each question names two different items that were not skipped, and when few are left there is none. Another
-    client, who skipped nothing, is asked as the first one was at the start."""
-    start = client.post("/v1/question", json=BODY).json()["question"]
-    skipped: list[str] = []
-    asked = 0
+    """Each question names two different items that were not asked about, until the answers settle the order; how sure
+    it is then is said. Another client, who answered nothing, is asked as the first one was at the start."""
+    start = client.post("/v1/question", json=BODY).json()
+    assert start["right_pairs"] is None
+    assert not start["good_enough"]
+    labels: dict[str, list[list[str]]] = {"orders": [], "equal": [], "unknown": []}
     while True:
-        found = client.post("/v1/question", json={**BODY, "skipped": skipped}).json()["question"]
-        if found is None:
+        found = client.post("/v1/question", json={**BODY, "labels": labels}).json()
+        if found["question"] is None:
             break
-        assert found["question"] == "Which is larger?"
-        assert len(set(found["items"])) == 2
-        assert set(found["items"]) <= set(ITEMS) - set(skipped)
-        skipped += found["items"]
-        asked += 1
-    assert asked == len(ITEMS) // 2
-    assert client.post("/v1/question", json=BODY).json()["question"] == start
+        assert found["question"]["question"] == "Which is larger?"
+        pair = found["question"]["items"]
+        asked = [set(one) for given in labels.values() for one in given]
+        assert len(set(pair)) == 2
+        assert set(pair) not in asked
+        labels["unknown" if len(asked) == 1 else "orders"].append(sorted(pair))
+    assert found["right_pairs"] > 0.95
+    assert found["good_enough"]
+    order = [row["item"] for row in found["ranking"]["items"]]
+    assert sum(one < other for one, other in pairwise(order)) >= len(ITEMS) - 2
+    assert client.post("/v1/question", json=BODY).json()["question"] == start["question"]
 
 
 @pytest.mark.parametrize(

@@ -299,22 +299,57 @@ def test_answers_change_the_order(opener: Open):
     assert opened.complaints == []
 
 
-def test_a_question_can_be_skipped(opener: Open):
-    """After "Can't say" other items are asked about, and the order stays."""
+def test_about_equal_and_do_not_know_are_answers(opener: Open):
+    """Both are answers with a button or a key, straight after the first click; neither pair is asked about again."""
     opened = opener()
     opened.type(ITEMS, "size")
     before = opened.rank()
     opened.page.click("#teach .invite button")
-    opened.page.wait_for_selector(".option")
-    first = opened.page.locator(".option span").all_text_contents()
-    opened.page.click("text=Can’t say")
-    opened.page.wait_for_selector(f".option:has-text('{first[0]}')", state="detached")
-    assert not {*first} & {*opened.page.locator(".option span").all_text_contents()}
+    opened.page.wait_for_selector(".option:not([disabled])")
+    opened.page.wait_for_selector("#teach[aria-busy=false]")
+    asked = [opened.page.locator(".option span").all_text_contents()]
+    opened.page.keyboard.press("d")
+    opened.wait_taught(1)
+    assert opened.page.locator(".said li").first.inner_text().startswith(" ? ".join(asked[0]))
     assert opened.order() == before
+    asked.append(opened.page.locator(".option span").all_text_contents())
+    opened.page.click("text=About equal")
+    opened.wait_taught(2)
+    assert opened.page.locator(".said li").nth(1).inner_text().startswith(" = ".join(asked[1]))
+    opened.page.keyboard.press("1")
+    opened.wait_taught(3)
+    assert "of all pairs are likely in the right order" in opened.page.inner_text("#sure")
+    asked.append(opened.page.locator(".option span").all_text_contents())
+    assert len({frozenset(pair) for pair in asked}) == 3
+    assert opened.complaints == []
+
+
+def test_questions_go_on_after_the_order_is_good_enough(opener: Open):
+    """Answers by the alphabet: at some point the order is good enough, more is asked on demand, and it ends in the
+    alphabet when every order follows from the answers."""
+    opened = opener()
+    opened.type(ITEMS[:5], "size")
+    opened.rank()
+    opened.page.click("#teach .invite button")
+    enough = False
+    for number in range(1, 12):
+        opened.page.wait_for_selector("#teach[aria-busy=false]")
+        if opened.page.locator("text=Ask more").count():
+            assert "Good enough" in opened.page.inner_text("#teach .invite")
+            opened.page.click("text=Ask more")
+            enough = True
+        options = opened.page.locator(".option span").all_text_contents()
+        if not options:
+            break
+        opened.page.keyboard.press(str(1 + options.index(min(options))))
+        opened.wait_taught(number)
+    assert "Your answers settle the order of all pairs" in opened.page.inner_text("#teach .invite")
+    assert opened.order() == sorted(ITEMS[:5])
+    assert enough or number > 4
 
 
 def test_drag_an_item_to_where_it_belongs(opener: Open):
-    """Dragging the last item to the top says that it is above those it passed, and it rises."""
+    """Dragging the last item to the top says that it is above the first; it stays there, and no other item moves."""
     opened = opener()
     opened.type(ITEMS, "size")
     before = opened.rank()
@@ -336,8 +371,13 @@ def test_drag_an_item_to_where_it_belongs(opener: Open):
     opened.wait_taught(1)
     said = opened.page.locator(".said li").first.inner_text()
     assert said.startswith(f"{before[-1]} > {before[0]}")
-    assert opened.order().index(before[-1]) < len(ITEMS) - 1
+    assert opened.order() == [before[-1], *before[:-1]]
     assert opened.complaints == []
+
+
+def handle_of(opened: Opened) -> str | None:
+    """The item whose handle has the focus."""
+    return opened.page.evaluate("document.activeElement.closest('li')?.dataset.item ?? null")
 
 
 def test_move_an_item_by_keys_and_by_buttons(opener: Open):
@@ -357,13 +397,20 @@ def test_move_an_item_by_keys_and_by_buttons(opener: Open):
     opened.page.wait_for_timeout(1500)
     assert opened.page.locator(".said").count() == 0
     opened.page.keyboard.press("ArrowUp")
+    assert handle_of(opened) == before[3]
     opened.page.keyboard.press("Enter")
     opened.wait_taught(1)
     assert (
         opened.page.locator(".said li")
         .first.inner_text()
-        .startswith(f"{before[0]} > {before[3]} > {before[1]}, {before[2]}")
+        .startswith(f"{before[0]} > {before[3]} > {before[1]}")
     )
+    assert opened.order() == [before[0], before[3], *before[1:3], *before[4:]]
+    assert handle_of(opened) == before[3]
+    opened.page.keyboard.press("ArrowDown")
+    opened.page.keyboard.press("ArrowDown")
+    opened.page.keyboard.press("Escape")
+    assert opened.order() == [before[0], before[3], *before[1:3], *before[4:]]
     row = opened.page.locator("#rows .row").nth(5)
     name = row.locator(".item").inner_text()
     row.hover()
@@ -702,12 +749,24 @@ def test_modules_agree_with_python(opener: Open):
     tau = opened.page.evaluate("async ([a, b]) => (await import('/page/stats.js')).tau(a, b)", [a, b])
     assert tau == pytest.approx(kendalltau(a, b).statistic)
     move = (
-        "async ([item, before, after]) => (await import('/page/labels.js')).labelsOfMove(item, before, after)"
+        "async ([labels, item, after]) => { const { labelOfMove, withLabel } = await import('/page/labels.js');"
+        " return withLabel(labels, labelOfMove(item, after), after); }"
     )
-    up = opened.page.evaluate(move, ["d", list("abcd"), list("adbc")])
-    assert [(one["higher"], one["lower"]) for one in up] == [("d", "b"), ("d", "c"), ("a", "d")]
-    down = opened.page.evaluate(move, ["a", list("abcd"), list("bcad")])
-    assert [(one["higher"], one["lower"]) for one in down] == [("b", "a"), ("c", "a"), ("a", "d")]
+    one = opened.page.evaluate(move, [[], "d", list("adbc")])
+    assert one == [{"kind": "move", "item": "d", "above": "a", "below": "b"}]
+    # A later move drops what the user now sees otherwise, and an earlier move of the same item.
+    two = opened.page.evaluate(move, [[*one, {"kind": "pair", "items": ["a", "c"]}], "a", list("dbca")])
+    assert two == [
+        {"kind": "move", "item": "d", "above": "", "below": "b"},
+        {"kind": "move", "item": "a", "above": "c", "below": ""},
+    ]
+    wire = "async labels => (await import('/page/labels.js')).onTheWire(labels)"
+    said = [*one, {"kind": "pair", "items": ["a", "b"]}, {"kind": "unknown", "items": ["b", "c"]}]
+    assert opened.page.evaluate(wire, said) == {
+        "orders": [["a", "b"]],
+        "unknown": [["b", "c"]],
+        "moves": [["d", "below", "a"], ["d", "above", "b"]],
+    }
 
 
 def test_types_hold():

@@ -1,4 +1,4 @@
-"""Labels in files: tables, JSON, or lines such as `Russia > Chad`."""
+"""Labels in files: tables, JSON, or lines such as `Russia > Chad` and `Chad < Russia`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from ccrank.util.files import csv_rows, read_text, write_atomically
 from ccrank.util.text import quoted, shortened
 
 COLUMNS = ("kind", "item", "value")
-"""The header of a table of mixed labels. `kind` is value, rank, pair (`value` is the lower item), best or worst."""
+"""The header of a table of mixed labels. `kind` is value, rank, pair (`value` is the lower item), equal, unknown,
+above, below (`value` is the other item), best or worst."""
+ANNOTATOR = "annotator"
+"""A last column of any table: who a label is from."""
 
 Entries = Iterator[tuple[str, Callable[[], Labels]]]
 """The place of each entry of a file, and what makes labels of it."""
@@ -42,34 +45,38 @@ def read_answers(path: str | Path, items: Sequence[str]) -> list[LabelRow]:
     """The answers of an earlier session: the rows of a table of mixed labels, in their order."""
     lines = _table_rows(read_text(path), ",", str(path))
     where, header = next(lines, ("", COLUMNS))
-    if tuple(cell.strip().lower() for cell in header) != COLUMNS:
+    names = tuple(cell.strip().lower() for cell in header)
+    if names not in (COLUMNS, (*COLUMNS, ANNOTATOR)):
         raise CcrankError(
-            f"{where}: the header of a file of answers is {','.join(COLUMNS)}, got {quoted(','.join(header))}; "
-            "name another file with --labels"
+            f"{where}: the header of a file of answers is {','.join(COLUMNS)} or {','.join(COLUMNS)},{ANNOTATOR}, got "
+            f"{quoted(','.join(header))}; name another file with --labels"
         )
     known = frozenset(map(normal_form, items))
     answers: list[LabelRow] = []
     for where, row in lines:
-        _checked(partial(_mixed, row), known, where)
-        kind, item, value = row
+        _checked(partial(_by_annotator if len(names) > 3 else _mixed, row), known, where)
+        kind, item, value, *person = row
         kind = kind.strip().lower()
-        answers.append(("value" if kind == "grade" else kind, item, value))
+        answer = ("value" if kind == "grade" else kind, item, value)
+        answers.append((*answer, person[0].strip()) if person and person[0].strip() else answer)
     return answers
 
 
 def write_labels(labels: Iterable[LabelRow], path: str | Path) -> None:
     """Write a table of mixed labels that `read_labels` reads: whole, or not at all."""
+    rows = [*labels]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(labels)
+    named = any(len(row) > len(COLUMNS) for row in rows)
+    writer.writerow((*COLUMNS, ANNOTATOR) if named else COLUMNS)
+    writer.writerows((*row, "")[: len(COLUMNS) + 1] if named else row for row in rows)
     write_atomically(path, buffer.getvalue())
 
 
 def possible_items(path: str | Path) -> frozenset[str]:
     """Everything in a file of labels that may be an item, in normal form: cells, sides of `>`, strings of JSON."""
     text = read_text(path)
-    names = set(re.split(r"[>\n]|^(?:best|worst):", text, flags=re.MULTILINE))
+    names = set(re.split(r"[<>\n]|^(?:best|worst):", text, flags=re.MULTILINE))
     for separator in (",", "\t"):
         rows = csv_rows(io.StringIO(text, newline=""), separator, str(path), strict=False)
         names.update(cell for _, cells in rows for cell in cells)
@@ -118,7 +125,7 @@ def _json_entries(text: str, where: str) -> Entries:
 
 def _are_lines(text: str) -> bool:
     first = next((line for line in text.splitlines() if line.strip()), "")
-    return ">" in first or _pick(first) is not None
+    return "<" in first or ">" in first or _pick(first) is not None
 
 
 def _pick(line: str) -> tuple[str, str] | None:
@@ -136,12 +143,13 @@ def _line_entries(text: str, where: str) -> Entries:
 def _line_labels(line: str) -> Labels:
     if pick := _pick(line):
         return Labels.parse({pick[0]: pick[1]})
-    names = [part.strip() for part in line.split(">")]
-    if len(names) < 2 or not all(names):
+    rising = "<" in line
+    names = [part.strip() for part in line.split("<" if rising else ">")]
+    if len(names) < 2 or not all(names) or (rising and ">" in line):
         raise CcrankError(
-            f"a line reads A > B, A > B > C, best: A or worst: A, got {shortened(line.strip())!r}"
+            f"a line reads A > B, A > B > C, A < B, best: A or worst: A, got {shortened(line.strip())!r}"
         )
-    return Labels.of_order(names)
+    return Labels.of_order(names[::-1] if rising else names)
 
 
 def _table_entries(text: str, delimiter: str, known: Set[str], where: str) -> Entries:
@@ -149,10 +157,13 @@ def _table_entries(text: str, delimiter: str, known: Set[str], where: str) -> En
     for location, row in _table_rows(text, delimiter, where):
         if row_labels is None:
             header = tuple(cell.strip().lower() for cell in row)
-            if normal_form(row[0]) in known and header not in _READERS:
+            if normal_form(row[0]) in known and header not in _READERS and header[-1] != ANNOTATOR:
                 row_labels = _two("value")
             else:
-                row_labels = _READERS.get(header) or _of_length(row, location)
+                row_labels = _READERS.get(header)
+                if row_labels is None and header[-1] == ANNOTATOR and header[:-1] in _READERS:
+                    row_labels = partial(_by_annotator, columns=header[:-1])
+                row_labels = row_labels or _of_length(row, location)
                 if not _is_value(row):
                     continue
         yield location, partial(row_labels, row)
@@ -168,7 +179,8 @@ def _table_rows(text: str, delimiter: str, where: str) -> Iterator[tuple[str, li
 def _of_length(row: Sequence[str], where: str) -> Callable[[Sequence[str]], Labels]:
     if len(row) == 3:
         raise CcrankError(
-            f"{where}: a table of three columns has the header {','.join(COLUMNS)}, got {quoted(','.join(row))}"
+            f"{where}: a table of three columns has the header {','.join(COLUMNS)}, or annotator as its last, got "
+            f"{quoted(','.join(row))}"
         )
     return _two("value")
 
@@ -196,6 +208,13 @@ def _two(kind: str) -> Callable[[Sequence[str]], Labels]:
         return Labels.of_rows([(kind, item, value)])
 
     return labels
+
+
+def _by_annotator(row: Sequence[str], columns: tuple[str, ...] = COLUMNS) -> Labels:
+    """A row whose last cell says who it is from; an empty one is from nobody in particular."""
+    *cells, person = _cells(row, len(columns) + 1)
+    labels = _READERS[columns](cells)
+    return Labels.parse({"annotators": {person: labels}}) if person.strip() else labels
 
 
 def _mixed(row: Sequence[str]) -> Labels:

@@ -36,8 +36,8 @@ class ListBody(BaseModel):
     labels: Annotated[
         dict[str, Any] | list[Any] | None,
         Field(
-            description="A few labels: item → value, with the keys best, worst, ranks and orders; or a list of orders, "
-            "highest first."
+            description="A few labels: item → value, with the keys best, worst, ranks, orders, equal, unknown and "
+            "moves; or a list of orders, highest first."
         ),
     ] = None
     model: Annotated[str | None, Field(description="See /v1/models; the first by default.")] = None
@@ -78,7 +78,6 @@ class QuestionBody(ListBody):
     """A list with what is known about it so far. The server keeps no answers: every request has all of them."""
 
     by: Annotated[str, Field(min_length=1, description="The criterion.")]
-    skipped: Annotated[Texts | None, Field(description="Items that should not be asked about again.")] = None
 
 
 class UnderstandBody(BaseModel):

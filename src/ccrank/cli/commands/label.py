@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
     from ccrank.methods.labelled.session import Question, Session
     from ccrank.ranking import Ranking
 
-HELP = "s skip, u undo, o show the order, q quit"
+HELP = "d don't know, u undo, o show the order, q quit"
 SHOWN_FIRST = (
     "items",
     "by",
@@ -34,6 +37,7 @@ SHOWN_FIRST = (
     "column",
     "model",
 )
+ALL_GRADED = "no question is left: every item has a grade"
 SHOWN = 5
 """Items at the top and at the bottom that are shown after each answer."""
 
@@ -64,9 +68,9 @@ def label_command(
 
     [bold]ccrank label --file requests.txt --by politeness --annotator openai:https://api.example.com/v1#NAME[/bold]
 
-    Answer with a grade from 1 to 5, or with 1 or 2 for the higher item; s skips the question, u undoes the last answer
-    (and asks before it undoes one of an earlier session), o shows the order, q quits. Every answer is saved at once;
-    `ccrank rank --labels labels.csv` uses them.
+    Answer with a grade from 1 to 5, or with 1 or 2 for the higher item and = if both are about equal; d means that you
+    do not know, u undoes the last answer (and asks before it undoes one of an earlier session), o shows the order,
+    q quits. Every answer is saved at once; `ccrank rank --labels labels.csv` uses them.
     """
     if bool(items) == (source.file is not None):
         raise CcrankError("give the items as arguments or with --file; the answers come from the terminal")
@@ -85,12 +89,13 @@ def label_command(
         from ccrank.api import ask_about
         from ccrank.methods.labelled.session import check_kind
 
-        asked = check_kind("pair" if answering.annotator else kind)
         chat = answering.open()  # before the model: an address may be wrong
+        asked = check_kind(kind if chat is None else "pair")
     _ = request.task  # mistakes in the items are said before the model is loaded
     reader = shared.open_reader(model, reader_flags.options(), cache)
     with spinner("reading the items"):
-        session = ask_about(request, reader, asked, earlier)
+        name = (answering.annotator or "").strip() if chat is None else chat.name
+        session = ask_about(request, reader, asked, earlier, annotator=name)
     if earlier:
         out().print(f"continuing with {counted(len(earlier), 'answer')} in {labels}")
     if chat is not None:
@@ -99,13 +104,20 @@ def label_command(
         return
     out().print(HELP)
     converse(session, labels)
+    _show_agreements(session)
+    if len(session.labels):
+        out().print(
+            f"to rank with these labels: {rank_line(texts if items else None, labels, criterion, source, model)}"
+        )
 
 
 def converse(session: Session, path: Path) -> None:
-    """Ask until the answers end; each one is written to the file before the next question."""
+    """Ask until the answers settle the order; each one is written to the file before the next question."""
     from ccrank.io.labelfiles import write_labels
+    from ccrank.labels import ONE_VALUE
 
     console = out()
+    told = session.good_enough
     while (question := session.question()) is not None:
         console.print(_text(question, session))
         word = _read()
@@ -113,9 +125,6 @@ def converse(session: Session, path: Path) -> None:
             break
         if word == "o":
             show_order(session.ranking, None)
-            continue
-        if word == "s":
-            session.skip(question)
             continue
         if word == "u":
             if (last := _undo(session)) is None:
@@ -128,9 +137,46 @@ def converse(session: Session, path: Path) -> None:
             question.answer(value)
         write_labels(session.rows, path)
         show_order(session.ranking, SHOWN)
+        if session.labels.teaches_nothing:
+            console.print(ONE_VALUE)
+        elif isfinite(session.right_pairs):
+            console.print(_sure(session), style="dim")
+        if session.good_enough and not told:
+            told = True
+            console.print("good enough for most uses: q quits, further answers make it surer")
     else:
-        console.print("no question is left")
+        console.print(
+            "no question is left: the answers settle the order" if session.kind != "grade" else ALL_GRADED
+        )
     console.print(f"{counted(len(session.rows), 'answer')} in {path}")
+
+
+def _sure(session: Session) -> str:
+    return f"about {session.right_pairs:.0%} of all pairs are likely in the right order"
+
+
+def _show_agreements(session: Session) -> None:
+    from ccrank.methods.labelled.annotators import agreements
+
+    for found in agreements(session.labels):
+        one, other = found.annotators
+        out().print(f"{one} and {other} agree on {found.share:.0%} of {counted(found.shared, 'pair')}")
+
+
+def rank_line(
+    items: Sequence[str] | None,
+    labels: Path,
+    criterion: shared.CriterionFlags,
+    source: shared.ItemFlags,
+    model: str,
+) -> str:
+    """The command that ranks the same items with the labels, for a shell."""
+    flags = {"--file": source.file, "--column": source.column, "--by": criterion.by}
+    flags |= {"--comparative": criterion.comparative, "--category": criterion.category, "--labels": labels}
+    words = [str(word) for name, value in flags.items() if value is not None for word in (name, value)]
+    words += ["--poles", *criterion.poles] if criterion.poles else []
+    words += ["--model", model] if model != "default" else []
+    return shlex.join(["ccrank", "rank", *words, *(["--", *items] if items else ())])
 
 
 def _undo(session: Session) -> LabelRow | None:
@@ -179,17 +225,19 @@ def _text(question: Question, session: Session) -> str:
     if question.kind == "grade":
         return f"\nHow much {name}, from 1 (lowest) to 5 (highest)?\n  {one_line(question.items[0], 400)}"
     first, second = (one_line(item, 400) for item in question.items)
-    return f"\nWhich is higher in {name}?\n  1  {first}\n  2  {second}"
+    return f"\nWhich is higher in {name}?\n  1  {first}\n  2  {second}\n  =  about equal"
 
 
 def _expected(question: Question) -> str:
-    return "expected a grade from 1 to 5" if question.kind == "grade" else "expected 1 or 2"
+    return "expected a grade from 1 to 5" if question.kind == "grade" else "expected 1, 2 or = (about equal)"
 
 
 def _value(question: Question, word: str) -> float | str | None:
     """What a typed answer means; None if nothing."""
+    if word == "d":
+        return "unknown"
     if question.kind == "pair":
-        return {"1": "first", "2": "second"}.get(word)
+        return {"1": "first", "2": "second", "=": "equal"}.get(word)
     try:
         number = float(word)
     except ValueError:

@@ -1,4 +1,4 @@
-"""`ccrank label --annotator openai:URL#NAME`: a chat model answers in place of a person."""
+"""`ccrank label --annotator NAME`: who answers; with openai:URL#NAME a chat model in place of a person."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AnnotatorFlags:
-    """What a model that answers may be asked."""
+    """Who answers, and what a model that answers may be asked."""
 
-    panel: ClassVar = "A model that answers"
+    panel: ClassVar = "Who answers"
     annotator: str | None = flag(
-        "openai:URL#NAME: a chat model behind a server answers in place of you, about pairs. Its key is taken from "
-        "OPENAI_API_KEY."
+        "Your name, kept with each answer, where several people label a list. openai:URL#NAME: a chat model behind a "
+        "server answers in place of you, about pairs. Its key is taken from OPENAI_API_KEY."
     )
-    calls: int = flag("With --annotator: the most calls.", default=100, min=1)
-    max_tokens: int | None = flag("With --annotator: the most tokens, read and written.", min=1)
+    calls: int = flag("Of a chat model: the most calls.", default=100, min=1)
+    max_tokens: int | None = flag("Of a chat model: the most tokens, read and written.", min=1)
     present: str = flag(
-        "With --annotator: each pair in both orders (both), or once in one of them (random).", default="both"
+        "Of a chat model: each pair in both orders (both), or once in one of them (random).", default="both"
     )
 
     def open(self) -> ChatModel | None:
         """The model that answers; None if a person does."""
-        if self.annotator is None:
+        if self.annotator is None or not self.annotator.startswith("openai:"):
             return None
         from ccrank.models.remote.chat import ChatModel
 

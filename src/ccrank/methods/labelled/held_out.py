@@ -67,18 +67,11 @@ def leave_out(fitted: Fitted) -> HeldOut:
     return HeldOut(probability, float(np.sign(signs).mean()), float(np.sign(prior_order).mean()))
 
 
-def reversed_pairs(fitted: Fitted) -> np.ndarray:
-    """Rows of pairs that the final order has the other way round."""
-    seen = fitted.observations
-    rows = np.flatnonzero(seen.is_pair)
-    return np.asarray(rows[fitted.mean[seen.first[rows]] <= fitted.mean[seen.second[rows]]])
-
-
 def _value_pairs(fitted: Fitted, most: int = 20_000) -> tuple[np.ndarray, np.ndarray]:
     """Rows (higher, lower) of all pairs of unequal values within a list; an even sample of too many."""
     seen = fitted.observations
     above = seen.target[:, None] > seen.target[None]
-    within = (seen.lists[:, None] == seen.lists[None]) & np.outer(seen.is_value, seen.is_value)
+    within = (seen.lists[:, None] == seen.lists[None]) & np.outer(seen.is_graded, seen.is_graded)
     other = seen.first[:, None] != seen.first[None]
     highs, lows = np.nonzero(above & within & other)
     step = -(-len(highs) // most) or 1

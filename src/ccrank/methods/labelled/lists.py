@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -13,20 +13,20 @@ import torch
 
 from ccrank.criteria.exemplars import WRITTEN
 from ccrank.errors import CcrankError
-from ccrank.labels import Labels
-from ccrank.methods.labelled.fit import MAX_SETTINGS, Fitted, fit, rank_intervals
-from ccrank.methods.labelled.held_out import HeldOut, leave_out, reversed_pairs
-from ccrank.methods.labelled.observations import Observations, join, observe
+from ccrank.labels import ONE_VALUE, Labels
+from ccrank.methods.labelled.annotators import agreements
+from ccrank.methods.labelled.fit import MAX_SETTINGS, Fitted, fit
+from ccrank.methods.labelled.held_out import HeldOut, leave_out
+from ccrank.methods.labelled.observations import Observations, join, normal_scores, observe
 from ccrank.methods.labelled.prior import GROUPS, Kernel, States, grid
 from ccrank.methods.labelled.saved_model import LabelModel
+from ccrank.methods.labelled.settled import Said, Settled, settle
 from ccrank.models.capacity import available_memory
-from ccrank.ranking import Answer, Uncertainty
+from ccrank.ranking import Answer, finite
 from ccrank.task import Task, by_criterion, normal_form
 from ccrank.util.text import one_line
 from ccrank.util.zscores import z_scores
 
-PROBABILITY = 0.8
-"""What an interval of ranks should hold."""
 MAX_OBSERVATIONS = 5000
 """Rows of a fit, whose time grows with their third power: minutes for this many."""
 MATRICES = 20
@@ -81,13 +81,30 @@ def observations_of(labels: Labels, items: Sequence[str]) -> Observations:
     labels.check(items)
     check_size(labels.observations, len(items))
     index_of = {normal_form(item): index for index, item in enumerate(items)}
-    return observe(
-        sorted((index_of[item], value) for item, value in labels.values),
-        sorted({(index_of[high], index_of[low]) for high, low in labels.pairs}),
-        sorted({index_of[item] for item in labels.best}),
-        sorted({index_of[item] for item in labels.worst}),
-        len(items),
-    )
+    parts = []
+    for number, (_, own) in enumerate(labels.parts):
+        seen = observe(
+            sorted((index_of[item], value) for item, value in own.values),
+            sorted({(index_of[high], index_of[low]) for high, low in own.orders}),
+            sorted({index_of[item] for item in own.best}),
+            sorted({index_of[item] for item in own.worst}),
+            len(items),
+            sorted({(index_of[one], index_of[other]) for one, other in own.equal}),
+        )
+        parts.append(replace(seen, people=np.full(len(seen), number)))
+    whole = join(parts, [0] * len(parts))
+    target = whole.target.copy()
+    target[whole.is_graded] = normal_scores(np.array([value for _, value in grades(labels, index_of)]))
+    return replace(whole, target=target, lists=np.zeros(len(whole), int))
+
+
+def grades(labels: Labels, index_of: Mapping[str, int]) -> list[tuple[int, float]]:
+    """(item, value) of all values, in the order of their observations."""
+    return [
+        pair
+        for _, own in labels.parts
+        for pair in sorted((index_of[item], value) for item, value in own.values)
+    ]
 
 
 def with_labels(
@@ -130,23 +147,33 @@ def score_lists(
     kernel = Kernel(states)
     written = any(WRITTEN in answer.details.get("signals", {}) for answer in label_free)
     fitted = fit(prior, kernel, seen, grid(written))
+    shown = prior
+    if any(own.moves for own in labels):  # by someone who saw the order by all other labels
+        others = [own.without_moves() for own in labels]
+        if any(map(len, others)):
+            seen_before = score_lists(items, others, label_free, states)
+            shown = np.concatenate([answer.scores for answer in seen_before])
     draws = fitted.draws(np.random.default_rng(0))
     held_out = leave_out(fitted)
-    texts = [text for list_items in items for text in list_items]
     alone = np.asarray(label_free[0].scores, float) if len(label_free) == 1 else None
     scorer = partial(LabelModel.fit, fitted, kernel, alone)
     answers = []
-    for number, (start, stop) in enumerate(pairwise(starts)):
-        low, high = rank_intervals(draws[start:stop], PROBABILITY)
-        details = _details(fitted, held_out, texts, labels, number, start, stop)
+    for number, (texts, own) in enumerate(zip(items, labels, strict=True)):
+        part = slice(starts[number], starts[number + 1])
+        said = Said.of(own, texts)
+        settled = settle(shown[part], fitted.mean[part], fitted.deviation[part], draws[part], said)
+        details = _details(fitted, held_out, texts, labels, number, starts[number], settled)
         answers.append(
             replace(
                 label_free[number],
-                scores=fitted.mean[start:stop],
+                scores=settled.scores,
                 details={**label_free[number].details, "labels": details},
                 scorer=scorer,
-                uncertainty=Uncertainty(fitted.deviation[start:stop], low, high),
-                warnings=label_warnings(details),
+                uncertainty=settled.uncertainty,
+                warnings=(
+                    *label_warnings(details),
+                    *([ONE_VALUE] if Labels.joined(labels).teaches_nothing else []),
+                ),
                 confidence=None,  # how labels change it was not studied
             )
         )
@@ -160,36 +187,46 @@ def _details(
     labels: Sequence[Labels],
     number: int,
     start: int,
-    stop: int,
+    settled: Settled,
 ) -> dict[str, Any]:
     """As JSON shows it. Labels that disagree are those of this list."""
-    seen = fitted.observations
-    index_of = {normal_form(item): index for index, item in enumerate(texts[start:stop])}
-    raw = [value for _, value in sorted((index_of[item], value) for item, value in labels[number].values)]
-    rows = np.flatnonzero(seen.lists == number)
+    seen, own = fitted.observations, labels[number]
+    raw = grades(own, {normal_form(item): index for index, item in enumerate(texts)})
+    of_this_list = seen.lists == number
+    grade_number = np.cumsum(seen.is_graded & of_this_list) - 1
 
     def words(row: int) -> str:
-        first, second = int(seen.first[row]), int(seen.second[row])
-        if seen.is_value[row]:
-            return f"{texts[first]}: {raw[row - rows[0]]:g}"
-        if first >= 0 and second >= 0:
-            return f"{texts[first]} > {texts[second]}"
-        return f"best: {texts[first]}" if first >= 0 else f"worst: {texts[second]}"
+        first, second = (int(place[row]) - start for place in (seen.first, seen.second))
+        if seen.is_graded[row]:
+            return f"{texts[first]}: {raw[grade_number[row]][1]:g}"
+        if seen.first[row] >= 0 and seen.second[row] >= 0:
+            return f"{texts[first]} {'=' if seen.is_value[row] else '>'} {texts[second]}"
+        return f"best: {texts[first]}" if seen.first[row] >= 0 else f"worst: {texts[second]}"
 
-    of_this_list = set(rows.tolist())
     return {
         "labels": sum(map(len, labels)),
         "labelled": len(seen.items),
         "label_free_weight": round(fitted.prior_weight, 4),
         "states_share": round(fitted.kernel_share, 4),
-        "left_out_tau": round(held_out.tau, 4) if np.isfinite(held_out.tau) else None,
-        "label_free_tau": round(held_out.prior_tau, 4) if np.isfinite(held_out.prior_tau) else None,
+        "left_out_tau": finite(held_out.tau),
+        "label_free_tau": finite(held_out.prior_tau),
+        "right_pairs": finite(settled.right_pairs),
+        "agreements": [found.to_json() for found in agreements(own)],
+        "annotator_noise": {
+            name or "unnamed": float(seen.distrust[seen.people == person].max(initial=1.0))
+            for person, (name, labels_of) in enumerate(own.parts)
+            if own.annotators and len(labels_of)
+        },
         "disagree": [
             {"label": words(row), "probability": round(float(held_out.probability[row]), 4)}
             for row in map(int, held_out.surprising)
-            if row in of_this_list
+            if of_this_list[row]
         ],
-        "reversed": [words(row) for row in map(int, reversed_pairs(fitted)) if row in of_this_list],
+        "reversed": [
+            words(int(row))
+            for row in np.flatnonzero(seen.is_pair & of_this_list)
+            if settled.scores[seen.first[row] - start] <= settled.scores[seen.second[row] - start]
+        ],
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,7 @@ class Observations:
     """M observations of latent scores f of N items.
 
     Row r is about g_r = f[first] − f[second], where −1 stands for 0. A value says g_r + its list's level + noise =
-    target, any other row says g_r + noise > target.
+    target, two items that are about equal say g_r + noise = 0, any other row says g_r + noise > target.
     """
 
     first: np.ndarray
@@ -29,9 +29,14 @@ class Observations:
     target: np.ndarray
     """(M,)"""
     is_value: np.ndarray
-    """(M,) whether the row is a value."""
+    """(M,) whether the row is a value or about equal items, so that its noise is normal."""
     lists: np.ndarray
     """(M,) the number of the list that a row belongs to; values of one list share an unknown level."""
+    noises: np.ndarray
+    """(M,) the variance of each row's noise, in units of a value's: a comparison has that of two items, more if its
+    annotator is trusted less."""
+    people: np.ndarray
+    """(M,) the number of the annotator that a row is from; 0 is nobody in particular."""
 
     def __len__(self) -> int:
         return len(self.first)
@@ -56,16 +61,21 @@ class Observations:
         """(M,) whether a row compares two items."""
         return np.asarray(~self.is_value & (self.first >= 0) & (self.second >= 0))
 
+    @property
+    def distrust(self) -> np.ndarray:
+        """(M,) how much noisier each row is than usual, because of who it is from."""
+        return np.asarray(self.noises / np.where((self.first >= 0) & (self.second >= 0), 2.0, 1.0))
+
+    @property
+    def is_graded(self) -> np.ndarray:
+        """(M,) whether a row is the value of one item."""
+        return np.asarray(self.is_value & (self.second < 0))
+
     @cached_property
     def level(self) -> np.ndarray:
         """(M, M) covariance of the lists' unknown levels, of unit variance: 1 between values of one list."""
         same = self.lists[:, None] == self.lists[None]
-        return np.asarray((same & np.outer(self.is_value, self.is_value)).astype(float))
-
-    @property
-    def noises(self) -> np.ndarray:
-        """(M,) the variance of each row's noise, in units of a value's: a comparison has that of two items."""
-        return np.where(self.is_pair, 2.0, 1.0)
+        return np.asarray((same & np.outer(self.is_graded, self.is_graded)).astype(float))
 
     def sample(self, count: int) -> Observations:
         """An even sample of `count` rows, or all if there are fewer."""
@@ -75,9 +85,7 @@ class Observations:
 
     def rows(self, keep: np.ndarray) -> Observations:
         """Some of the rows, with the targets that they have."""
-        return Observations(
-            self.first[keep], self.second[keep], self.target[keep], self.is_value[keep], self.lists[keep]
-        )
+        return Observations(*(getattr(self, column.name)[keep] for column in fields(self)))
 
 
 def observe(
@@ -86,26 +94,23 @@ def observe(
     best: Sequence[int] = (),
     worst: Sequence[int] = (),
     count: int = 0,
+    equal: Sequence[tuple[int, int]] = (),
 ) -> Observations:
     """Labels of one list as observations."""
     targets = normal_scores(np.array([value for _, value in values], dtype=float))
-    rows: list[tuple[int, int, float, bool]] = [
-        (item, -1, float(target), True) for (item, _), target in zip(values, targets, strict=True)
+    rows: list[tuple[int, int, float, bool, float]] = [
+        (item, -1, float(target), True, 1.0) for (item, _), target in zip(values, targets, strict=True)
     ]
-    rows += [(high, low, 0.0, False) for high, low in pairs]
-    rows += [(item, -1, _edge(len(best), count), False) for item in best]
-    rows += [(-1, item, _edge(len(worst), count), False) for item in worst]
-    rows += [(high, low, 0.0, False) for high in best for low in worst if high != low]
-    first, second, target, is_value = (
-        (np.array(column) for column in zip(*rows, strict=True)) if rows else [[]] * 4
-    )
-    return Observations(
-        np.asarray(first, int),
-        np.asarray(second, int),
-        np.asarray(target, float),
-        np.asarray(is_value, bool),
-        np.zeros(len(rows), int),
-    )
+    rows += [(high, low, 0.0, False, 2.0) for high, low in pairs]
+    rows += [(item, -1, _edge(len(best), count), False, 1.0) for item in best]
+    rows += [(-1, item, _edge(len(worst), count), False, 1.0) for item in worst]
+    rows += [(high, low, 0.0, False, 2.0) for high in best for low in worst if high != low]
+    rows += [(first, second, 0.0, True, 2.0) for first, second in equal]
+    columns = [np.array(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0)] * 5
+    first, second, target, is_value, noises = columns
+    nothing = np.zeros(len(rows), int)
+    pair = (first.astype(int), second.astype(int))
+    return Observations(*pair, target.astype(float), is_value.astype(bool), nothing, noises, nothing)
 
 
 def join(parts: Sequence[Observations], starts: Sequence[int]) -> Observations:
@@ -114,13 +119,17 @@ def join(parts: Sequence[Observations], starts: Sequence[int]) -> Observations:
     def moved(column: np.ndarray, start: int) -> np.ndarray:
         return np.where(column >= 0, column + start, -1)
 
-    return Observations(
-        np.concatenate([moved(part.first, start) for part, start in zip(parts, starts, strict=True)]),
-        np.concatenate([moved(part.second, start) for part, start in zip(parts, starts, strict=True)]),
-        np.concatenate([part.target for part in parts]),
-        np.concatenate([part.is_value for part in parts]),
-        np.repeat(np.arange(len(parts)), [len(part) for part in parts]),
-    )
+    whole = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(Observations)
+    }
+    whole |= {
+        name: np.concatenate(
+            [moved(getattr(part, name), start) for part, start in zip(parts, starts, strict=True)]
+        )
+        for name in ("first", "second")
+    }
+    return Observations(**whole | {"lists": np.repeat(np.arange(len(parts)), [len(part) for part in parts])})
 
 
 def normal_scores(values: np.ndarray) -> np.ndarray:

@@ -51,22 +51,22 @@ def best_grade(belief: Belief, candidates: np.ndarray) -> tuple[tuple[int, ...],
     return (int(candidates[best]),), float(gains[best])
 
 
-def best_pair(belief: Belief, candidates: np.ndarray) -> tuple[tuple[int, ...], float]:
-    """The two items whose order would teach most, and its gain, as of `best_grade`.
+def best_pair(belief: Belief, allowed: np.ndarray) -> tuple[tuple[int, ...], float]:
+    """The two items whose order would teach most, among the allowed (C, C), and its gain, as of `best_grade`.
 
     The answer is the sign of g = f_i − f_j + ε. To the first order it tells φ(z)²/(Φ(z)Φ(−z)) of what the value of g
     would, z being its mean over its deviation: most if the order is open.
     """
-    first, second = np.triu_indices(len(candidates), 1)
-    ranks = belief.rank_covariance()[:, candidates]
-    inner, covariance = ranks.T @ ranks, belief.covariance[np.ix_(candidates, candidates)]
-    mean = belief.mean[candidates[first]] - belief.mean[candidates[second]]
-    spread = _of_differences(covariance, first, second) + 2 * belief.noise
+    first, second = np.nonzero(np.triu(allowed, 1))
+    ranks = belief.rank_covariance()
+    inner = ranks.T @ ranks
+    mean = belief.mean[first] - belief.mean[second]
+    spread = _of_differences(belief.covariance, first, second) + 2 * belief.noise
     z = mean / np.sqrt(spread)
     information = np.exp(-(z**2)) / (2 * np.pi) / np.maximum(ndtr(z) * ndtr(-z), 1e-12)
     worth = information * _of_differences(inner, first, second) / spread
     best = int(worth.argmax())
-    return (int(candidates[first[best]]), int(candidates[second[best]])), float(worth[best])
+    return (int(first[best]), int(second[best])), float(worth[best])
 
 
 def _of_differences(inner: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ import { announce, byId, fill, h, sentence, show } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { select, startTabs, startTheme } from "./tabs.js";
 import { items, missing, request, setFields, sourceTable, startInput } from "./input.js";
-import { labelsOfMove, onTheWire, withLabels } from "./labels.js";
+import { labelOfMove, onTheWire, withLabel } from "./labels.js";
 import { clearPanels, criteriaPanel, methodsPanel } from "./panels.js";
 import { clearRows, showRows, startRows } from "./rows.js";
 import { fromFragment } from "./share.js";
@@ -40,7 +40,7 @@ async function run(labels = []) {
   const controller = (now.running = new AbortController());
   const asked = request();
   const started = performance.now();
-  Object.assign(now, { ranking: null, first: null, request: asked, table: sourceTable(), labels, skipped: [], question: undefined, second: null });
+  Object.assign(now, { ranking: null, first: null, request: asked, table: sourceTable(), labels, question: undefined, rightPairs: null, goodEnough: false, more: false, second: null });
   begin(asked);
   try {
     const found = await rank(asked, {
@@ -232,10 +232,8 @@ function complain(message, remedy) {
 
 /** @param {string} item @param {string[]} order */
 function moved(item, order) {
-  const ranking = now.ranking;
-  if (!ranking) return;
-  const before = placed(ranking).map((one) => one.item);
-  now.labels = withLabels(now.labels, labelsOfMove(item, before, order));
+  if (!now.ranking) return;
+  now.labels = withLabel(now.labels, labelOfMove(item, order), order);
   teach();
 }
 
@@ -248,10 +246,11 @@ async function teach() {
   teachCard(true);
   const { stream: _, method: __, ...given } = asked;
   try {
-    const found = await call("v1/question", { ...given, labels: onTheWire(now.labels), skipped: now.skipped }, controller.signal);
+    const found = await call("v1/question", { ...given, labels: onTheWire(now.labels) }, controller.signal);
     if (controller !== now.teaching) return;
     if (now.question !== undefined || wantsQuestion) now.question = found.question;
     wantsQuestion = false;
+    [now.rightPairs, now.goodEnough] = [found.right_pairs, found.good_enough];
     display(now.labels.length || !now.first ? found.ranking : now.first);
     announce(`The order is updated. First: ${found.ranking.items[0].item}.`);
   } catch (error) {
@@ -272,21 +271,21 @@ function teachCard(isBusy) {
   const asked = now.request;
   if (!ranking || !asked || asked.query || asked.context || ranking.method !== "auto") return showTeach(null);
   showTeach({
-    labels: now.labels, question: now.question, busy: isBusy,
+    labels: now.labels, question: now.question, busy: isBusy, rightPairs: now.rightPairs, enough: now.goodEnough && !now.more,
     ask: () => {
       wantsQuestion = true;
       teach();
     },
-    answer: (higher, lower) => {
-      now.labels = withLabels(now.labels, [{ higher, lower, source: "question", about: "" }]);
-      teach();
+    askMore: () => {
+      now.more = true;
+      teachCard(false);
     },
-    skip: () => {
-      now.skipped = [...now.skipped, ...(now.question?.items ?? [])];
+    answer: (kind, items) => {
+      now.labels = withLabel(now.labels, { kind, items });
       teach();
     },
     remove: (gone) => {
-      now.labels = now.labels.filter((one) => !gone.includes(one));
+      now.labels = now.labels.filter((one) => one !== gone);
       teach();
     },
   });

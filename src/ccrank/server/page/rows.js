@@ -60,6 +60,7 @@ export function showRows(placed, look) {
   list.classList.toggle("final", look.final);
   const values = placed.flatMap((one) => [one.score, one.low, one.high]).filter((value) => typeof value === "number");
   const place = placer(/** @type {number[]} */ (values));
+  const focused = document.activeElement;
   glide(list, () => {
     placed.forEach((one, index) => {
       const row = rows.get(one.item) ?? newRow(one.item);
@@ -68,6 +69,7 @@ export function showRows(placed, look) {
       if (list.children[index] !== row) list.insertBefore(row, list.children[index] ?? null);
     });
   });
+  if (focused instanceof HTMLElement && list.contains(focused)) focused.focus({ preventScroll: true }); // its row may have moved
   order = placed.map((one) => one.item);
   const hidden = !all && placed.length > FIRST_SHOWN;
   [...list.children].forEach((child, index) => show(child, !hidden || index < FIRST_SHOWN));
@@ -174,15 +176,10 @@ function step(row, by, timed) {
   const list = byId("rows");
   const other = by < 0 ? row.previousElementSibling : row.nextElementSibling;
   if (!other) return;
-  const focused = document.activeElement;
-  glide(list, () => (by < 0 ? other.before(row) : other.after(row)));
-  if (focused instanceof HTMLElement && row.contains(focused)) {
-    const kept = pending;
-    pending = null; // moving a focused row in the document takes its focus away for a moment
-    focused.focus();
-    pending = kept;
-  }
+  // The row itself stays in the document: one that is taken out, even for a moment, loses the focus.
+  glide(list, () => (by < 0 ? row.after(other) : row.before(other)));
   row.classList.add("moving");
+  row.scrollIntoView({ block: "nearest" });
   announce(`${row.dataset.item}: place ${shown().indexOf(row.dataset.item ?? "") + 1} of ${order.length}. Enter keeps it, Escape takes it back.`);
   pending = () => settle(row);
   clearTimeout(timer);

@@ -34,7 +34,10 @@ export async function fromFragment(fragment) {
 }
 
 /** @param {any} label @returns {label is Label} */
-const isLabel = (label) => [label?.higher, label?.lower, label?.about, label?.source].every((text) => typeof text === "string");
+const isLabel = (label) => {
+  const texts = label?.kind === "move" ? [label.item, label.above, label.below] : ["pair", "equal", "unknown"].includes(label?.kind) ? label.items : null;
+  return Array.isArray(texts) && texts.length >= 2 && texts.every((text) => typeof text === "string");
+};
 
 /**
  * @param {Uint8Array} bytes

@@ -1,51 +1,62 @@
 /** The card that asks "which is more …?" and lists what was said. */
 
 import { byId, fill, h, show } from "./dom.js";
-import { groups } from "./labels.js";
 
 /** @typedef {import("./types.js").Label} Label */
+/** @typedef {import("./types.js").Said} Said */
 /** @typedef {import("./types.js").Question} Question */
 
 /**
  * @typedef {{
- *   labels: Label[], question: Question | undefined, busy: boolean,
- *   ask: () => void, answer: (higher: string, lower: string) => void, skip: () => void, remove: (labels: Label[]) => void
+ *   labels: Label[], question: Question | undefined, busy: boolean, rightPairs: number | null, enough: boolean,
+ *   ask: () => void, askMore: () => void, answer: (kind: Said["kind"], items: [string, string]) => void, remove: (label: Label) => void
  * }} Teaching
  */
+
+/** Whether the focus was in the card when its buttons were replaced. */
+let held = false;
 
 /** @param {Teaching | null} teaching null hides the card */
 export function showTeach(teaching) {
   const card = byId("teach");
   show(card, teaching !== null);
   if (!teaching) return;
-  const hadFocus = card.contains(document.activeElement);
+  held ||= card.contains(document.activeElement);
   fill(card, ask(teaching), said(teaching));
   card.setAttribute("aria-busy", String(teaching.busy));
-  if (hadFocus && !teaching.busy) /** @type {HTMLElement | null} */ (card.querySelector("button"))?.focus();
+  if (!held || teaching.busy) return; // buttons that are disabled take no focus
+  held = false;
+  if (document.activeElement === document.body) /** @type {HTMLElement | null} */ (card.querySelector("button"))?.focus();
 }
 
 /** @param {Teaching} teaching */
-function ask({ question, busy, ask, answer, skip }) {
+function ask({ question, busy, rightPairs, enough, ask, askMore, answer }) {
   if (question === undefined) {
     return h("p.invite", null,
       "Does the order look wrong? Drag an item to where it belongs, or ",
       h("button.link", { type: "button", disabled: busy, onclick: ask }, "answer a few questions"), ".");
   }
-  if (question === null) return h("p.invite", null, "There is nothing more to ask about these items.");
+  const sure = rightPairs === null ? "" : `About ${Math.round(100 * rightPairs)} % of all pairs are likely in the right order.`;
+  if (question === null) return h("p.invite", null, `Your answers settle the order of all pairs. ${sure}`);
+  if (enough) return h("p.invite", null, `Good enough: ${sure} `, h("button.link", { type: "button", disabled: busy, onclick: askMore }, "Ask more"));
   const [first, second] = question.items;
-  /** @param {string} item @param {string} other @param {string} number */
-  const choice = (item, other, number) =>
-    h("button.option", { type: "button", disabled: busy, dir: "auto", onclick: () => answer(item, other), "aria-keyshortcuts": number },
-      h("kbd", { "aria-hidden": "true" }, number), h("span", null, item));
+  /** @param {[string, string]} items the higher one first @param {string} number */
+  const choice = (items, number) =>
+    h("button.option", { type: "button", disabled: busy, dir: "auto", onclick: () => answer("pair", items), "aria-keyshortcuts": number },
+      h("kbd", { "aria-hidden": "true" }, number), h("span", null, items[0]));
+  /** @param {"equal" | "unknown"} kind @param {string} key @param {string} words */
+  const other = (kind, key, words) =>
+    h("button.link", { type: "button", disabled: busy, onclick: () => answer(kind, question.items), "aria-keyshortcuts": key }, words);
   return h("div.question", { role: "group", "aria-labelledby": "question", onkeydown: keyed },
     h("p", { id: "question" }, question.question),
-    choice(first, second, "1"), choice(second, first, "2"),
-    h("button.link", { type: "button", disabled: busy, onclick: skip, "aria-keyshortcuts": "s" }, "Can’t say"));
+    choice([first, second], "1"), choice([second, first], "2"),
+    h("div.others", null, other("equal", "=", "About equal"), " ", other("unknown", "d", "Don’t know")),
+    sure && h("div.others.soft.small", { id: "sure" }, sure));
 }
 
-/** 1, 2 and s answer while the focus is in the card. @param {KeyboardEvent} event */
+/** The keys of the answers, in the order of their buttons; they count while the focus is in the question. @param {KeyboardEvent} event */
 function keyed(event) {
-  const place = ["1", "2", "s"].indexOf(event.key);
+  const place = ["1", "2", "=", "d"].indexOf(event.key);
   if (place < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   const buttons = /** @type {HTMLElement} */ (event.currentTarget).querySelectorAll("button");
@@ -55,23 +66,21 @@ function keyed(event) {
 /** @param {Teaching} teaching */
 function said({ labels, remove, busy }) {
   if (!labels.length) return null;
-  const found = groups(labels);
   return h("details.said", { open: true },
-    h("summary", null, `What you said (${found.length})`),
-    h("ul", null, ...found.map((group) => {
-      const words = wording(group);
+    h("summary", null, `What you said (${labels.length})`),
+    h("ul", null, ...labels.map((label) => {
+      const words = wording(label);
       return h("li", { dir: "auto" }, words, " ",
-        h("button.icon", { type: "button", disabled: busy, "aria-label": `Take back: ${words}`, title: "Take back", onclick: () => remove(group) }, "×"));
+        h("button.icon", { type: "button", disabled: busy, "aria-label": `Take back: ${words}`, title: "Take back", onclick: () => remove(label) }, "×"));
     })));
 }
 
-/** @param {Label[]} group */
-function wording(group) {
-  const [{ source, about, higher, lower }] = group;
-  if (source === "question" || group.length === 1) return `${clip(higher)} > ${clip(lower)}`;
-  const above = group.filter((one) => one.lower === about).map((one) => clip(one.higher));
-  const below = group.filter((one) => one.higher === about).map((one) => clip(one.lower));
-  return [above.join(", "), clip(about), below.join(", ")].filter(Boolean).join(" > ");
+/** @param {Label} label */
+function wording(label) {
+  if (label.kind === "move") return [label.above, label.item, label.below].filter(Boolean).map(clip).join(" > ");
+  const [one, other] = label.items.map(clip);
+  if (label.kind === "unknown") return `${one} ? ${other}`;
+  return `${one} ${label.kind === "equal" ? "=" : ">"} ${other}`;
 }
 
 /** @param {string} text */

@@ -12,11 +12,14 @@
  * }} Ranking
  * @typedef {{
  *   items: string[], by?: string, query?: string, poles?: [string, string], category?: string, context?: string,
- *   method?: string, model?: string, labels?: {orders: string[][]}, stream?: boolean
+ *   method?: string, model?: string, labels?: Labels, stream?: boolean
  * }} RankRequest
  * @typedef {{question: string, items: [string, string]} | null} Question
  * @typedef {{names: string[], rows: string[][], column: number, file: string}} Table
- * @typedef {{higher: string, lower: string, source: "question" | "move", about: string}} Label
+ * @typedef {{kind: "move", item: string, above: string, below: string}} Move the item's neighbours, or none
+ * @typedef {{kind: "pair" | "equal" | "unknown", items: [string, string]}} Said an answer; the higher item of a pair first
+ * @typedef {Move | Said} Label
+ * @typedef {{orders?: string[][], equal?: string[][], unknown?: string[][], moves?: string[][]}} Labels
  * @typedef {{item: string, score: number | null, low?: number, high?: number, row?: Row}} Placed
  * @typedef {{name: string, summary: string, family: string}} Method
  */

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
@@ -13,7 +13,7 @@ from ccrank.labels import Labels
 from ccrank.methods.labelfree.rankers import label_free_states
 from ccrank.methods.labelled.lists import with_labels
 from ccrank.methods.labelled.prior import States
-from ccrank.methods.labelled.session import Session
+from ccrank.methods.labelled.session import GOOD_ENOUGH, Session
 from ccrank.methods.registry import get_method
 from ccrank.models import Reader
 from ccrank.models.reading import PartialProgress, Progress
@@ -73,15 +73,15 @@ class ReadList:
             [answer] = with_labels([self.prepared.canonical], [labels], [answer], {0: self.states})
         return self.prepared.ranking(answer, get_method(DEFAULT_METHOD), self.reader)
 
-    def question(self, labels: Labels, skipped: Sequence[str]) -> tuple[str, str] | None:
-        """The two items whose order would teach most; None if there are none left."""
+    def question(self, labels: Labels) -> tuple[str, str] | None:
+        """The two items whose order would teach most; None if the answers settle the order of all."""
         with held(self.lock):
             if self.session is None:
                 start = Ranking(
                     self.prepared.canonical, self.answer.scores, DEFAULT_METHOD, self.reader.name, True
                 )
                 self.session = Session(start, self.states, "pair")
-            self.session.resume(labels.rows, skipped)
+            self.session.resume(labels.rows)
             found = self.session.question()
         if found is None:
             return None
@@ -164,7 +164,6 @@ class TeachWork:
         self.task = self.request.task
         self.labels = Labels.parse(body.labels or {})
         self.labels.check(self.task.items)
-        self.skipped = body.skipped or []
 
     def run(self, reader: OpenModel, model: str, lists: ReadLists) -> Mapping[str, Any]:
         """The ranking with the labels so far, and the next question."""
@@ -172,11 +171,17 @@ class TeachWork:
             raise no_states(reader.name)
         key = (model, self.task.criterion, self.task.items)
         found = lists.get(key, lambda: ReadList.read(self.task, reader))
-        pair = found.question(self.labels, self.skipped)
+        pair = found.question(self.labels)
         ranking = replace(found.ranking(self.labels), rows=self.request.rows)
         asked = (
             None
             if pair is None
             else {"question": f"Which is {comparison(found.task.criterion)}?", "items": list(pair)}
         )
-        return {"question": asked, "ranking": ranking.to_json()}
+        share = ranking.details.get("labels", {}).get("right_pairs")
+        return {
+            "question": asked,
+            "right_pairs": share,
+            "good_enough": share is not None and share >= GOOD_ENOUGH,
+            "ranking": ranking.to_json(),
+        }
