@@ -18,11 +18,11 @@ from pathlib import Path
 from ccrank import Criterion, Reader, Task, load_dataset
 from ccrank.io.taskfiles import read_tasks
 from ccrank.jobs import StreamOptions, Watcher, run_job
-from ccrank.jobs.job_cost import StreamCost, multiplied_parameters, tokens_per_item
 from ccrank.methods.labelfree.scorer import Plan, SignalScorer
 from ccrank.models.capacity import tokens_per_second
 from ccrank.prompts import load_templates
 from ccrank.request import RankRequest
+from job_cost import StreamCost, multiplied_parameters, tokens_per_item
 
 SEVEN_BILLION = 6_476_000_000
 """Multiplied parameters of a Llama of 7B shape, without its embedding table."""

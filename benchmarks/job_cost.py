@@ -1,9 +1,11 @@
-"""What ranking a file will cost: tokens, floating-point operations, hours and bytes."""
+"""What ranking a file will cost: tokens, floating-point operations, hours and bytes; see `stream_cost.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from ccrank.models import Cost, Reader
 from ccrank.prompts import Templates
@@ -14,24 +16,16 @@ from ccrank.task import Task
 
 @dataclass(frozen=True)
 class StreamCost:
-    """The cost of one pass over N items.
-
-    Parameters
-    ----------
-    items
-        N.
-    tokens_per_item
-        Distinct tokens that are read for an item; see `tokens_per_item`.
-    parameters
-        Parameters of the model that are multiplied, without its embedding table; see `multiplied_parameters`.
-    row_bytes
-        Bytes of a row of the input, as it is stored there.
-    """
+    """The cost of one pass over N items."""
 
     items: int
+    """N."""
     tokens_per_item: float
+    """Distinct tokens that are read for an item; see `tokens_per_item`."""
     parameters: int
+    """Parameters of the model that are multiplied, without its embedding table; see `multiplied_parameters`."""
     row_bytes: float
+    """Bytes of a row of the input, as it is stored there."""
 
     @property
     def tokens(self) -> float:
@@ -64,7 +58,5 @@ def tokens_per_item(task: Task, reader: Reader, templates: Templates, scorer: Sc
 
 def multiplied_parameters(model: Any) -> int:
     """Parameters without those of embedding tables, which are looked up."""
-    import torch
-
     tables = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Embedding)}
     return sum(one.numel() for one in model.parameters() if id(one) not in tables)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from scripts import load_benchmark
 from tiny import tiny_reader
 
 from ccrank import fit
 from ccrank.jobs import StreamOptions, Watcher, run_job
-from ccrank.jobs.job_cost import StreamCost, multiplied_parameters, tokens_per_item
 from ccrank.jobs.job_folder import JobFolder
 from ccrank.models import Cost
 from ccrank.prompts import load_templates
 from ccrank.request import RankRequest
 from ccrank.task import Criterion, Task
 
+COST = load_benchmark("job_cost")
 SIZE = Criterion("size", poles=("small", "large"))
 ITEMS = [
     f"{one} {other} {number}"
@@ -46,7 +47,7 @@ def test_predicted_tokens_are_those_that_are_read(method, tmp_path, monkeypatch)
     path.write_text("\n".join(ITEMS))
     sample = Task(SIZE, tuple(ITEMS[::4]))
     scorer = fit(sample, model=reader, method=method).scorer
-    cost = StreamCost(len(ITEMS), tokens_per_item(sample, reader, templates, scorer), 1, 0.0)
+    cost = COST.StreamCost(len(ITEMS), COST.tokens_per_item(sample, reader, templates, scorer), 1, 0.0)
     # The engine reads through a copy without a cache, whose costs are not those of the reader.
     monkeypatch.setattr("ccrank.jobs.run.copy.copy", lambda one: one)
     measure = Measure(reader, JobFolder(out))
@@ -59,9 +60,9 @@ def test_predicted_tokens_are_those_that_are_read(method, tmp_path, monkeypatch)
 
 def test_operations_and_hours():
     """Two operations for each token and parameter; a rate of operations gives hours."""
-    cost = StreamCost(1000, 12.0, 500, 100.0)
+    cost = COST.StreamCost(1000, 12.0, 500, 100.0)
     assert cost.operations == 1000 * 12 * 500 * 2
     assert cost.hours(1e6) == pytest.approx(12 / 3600)
     assert cost.disk_bytes > 3 * 1000 * 100
     model = tiny_reader("llama").loaded.model
-    assert multiplied_parameters(model) == sum(one.numel() for one in model.parameters()) - 420 * 32
+    assert COST.multiplied_parameters(model) == sum(one.numel() for one in model.parameters()) - 420 * 32
