@@ -102,7 +102,7 @@ def test_no_body_holds_the_event_loop_or_fills_the_memory(name: str):
             httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=PATIENCE) as client,
         ):
             start = time.thread_time()
-            paths = ("/v1/rank", "/v1/rerank", "/v1/question", "/v1/understand")
+            paths = ("/v1/rank", "/v1/rerank", "/v1/score", "/v1/question", "/v1/understand")
             replies = [await client.post(path, content=body, headers=JSON) for path in paths]
             return time.thread_time() - start, [reply.status_code for reply in replies]
 
@@ -187,7 +187,7 @@ def test_pages_of_other_sites_cannot_send_requests():
             "multipart/form-data; boundary=x",
             "",
         ):
-            for path in ("/v1/rank", "/v1/rerank", "/v2/rerank", "/v1/question", "/v1/understand"):
+            for path in ("/v1/rank", "/v2/rerank", "/v1/score", "/v1/question", "/v1/understand"):
                 content = json.dumps(BODY).encode()
                 assert client.post(path, content=content, headers={"content-type": kind}).status_code == 415
         reply = client.post(

@@ -16,6 +16,8 @@ from ccrank.server.routes import health as health_routes
 from ccrank.server.routes import page as page_routes
 from ccrank.server.routes import rank as rank_routes
 from ccrank.server.routes import rerank as rerank_routes
+from ccrank.server.routes import score as score_routes
+from ccrank.server.routes.score import open_scales
 from ccrank.server.settings import ServerSettings
 from ccrank.server.state import ServerState
 from ccrank.server.work.open_models import ServedModels, open_readers
@@ -26,12 +28,13 @@ from ccrank.version import __version__
 def create_app(settings: ServerSettings, readers: Mapping[str, OpenModel] | None = None) -> FastAPI:
     """The application, with its models open."""
     opened = open_readers(settings) if readers is None else readers
+    scales = open_scales(settings, opened)
     metrics = Metrics()
 
     @asynccontextmanager
     async def lifetime(app: FastAPI) -> AsyncIterator[None]:
         models = ServedModels(opened, settings.threads, metrics.count_pass)
-        state = ServerState(settings, models, Workers(settings), metrics)
+        state = ServerState(settings, models, Workers(settings), metrics, scales)
         metrics.watch(lambda: state.workers.active, lambda: state.workers.waiting)
         app.state.server = state
         try:
@@ -54,6 +57,7 @@ def create_app(settings: ServerSettings, readers: Mapping[str, OpenModel] | None
     app.add_middleware(RequestMiddleware, settings=settings, metrics=metrics)
     app.include_router(rank_routes.router)
     app.include_router(rerank_routes.router)
+    app.include_router(score_routes.router)
     app.include_router(health_routes.router)
     app.include_router(page_routes.router)
     return app

@@ -89,6 +89,15 @@ class UnderstandBody(BaseModel):
     category: Annotated[str | None, Field(max_length=1000, description="What the items are: country.")] = None
 
 
+class ScoreBody(BaseModel):
+    """Items to score on a scale."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    items: Annotated[Texts, Field(min_length=1, description="The texts to score; one is enough.")]
+    scale: Annotated[str | None, Field(description="See /v1/scales; the first by default.")] = None
+
+
 class Document(BaseModel):
     """A document to rerank; further fields are ignored."""
 

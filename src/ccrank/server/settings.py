@@ -14,6 +14,8 @@ class ServerSettings:
     models: tuple[str, ...] = ("default",)
     """The models that requests may name, the first by default: a short name, a hub id, a folder, a .gguf file or
     openai:URL#NAME for a model behind another server; ALIAS=MODEL serves a model under another name."""
+    scales: tuple[str, ...] = ()
+    """NAME=FILE of the scales that requests may score items on, the first by default."""
     reader: ReaderOptions = field(default_factory=ReaderOptions)
     """How models are loaded and read."""
     cache: bool = True

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from starlette.requests import HTTPConnection
 
@@ -11,6 +13,9 @@ from ccrank.server.settings import ServerSettings
 from ccrank.server.work.active_labels import ReadLists
 from ccrank.server.work.open_models import ServedModels
 from ccrank.server.work.worker_pool import Workers
+
+if TYPE_CHECKING:
+    from ccrank.server.routes.score import ServedScale
 
 
 @dataclass
@@ -21,6 +26,8 @@ class ServerState:
     models: ServedModels
     workers: Workers
     metrics: Metrics
+    scales: Mapping[str, ServedScale] = field(default_factory=dict)
+    """By the names that requests use, the default one first."""
     lists: ReadLists = field(default_factory=ReadLists)
     """What was read of the lists that questions are asked about."""
     _draining: bool = False

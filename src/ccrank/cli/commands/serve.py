@@ -19,7 +19,18 @@ from ccrank.util.files import read_text
 
 KEYS = "CCRANK_API_KEYS"
 """The environment variable that holds API keys, separated by commas."""
-SHOWN_FIRST = ("model", "host", "port", "api_keys", "reports", "device", "max_items", "timeout", "log_level")
+SHOWN_FIRST = (
+    "model",
+    "scale",
+    "host",
+    "port",
+    "api_keys",
+    "reports",
+    "device",
+    "max_items",
+    "timeout",
+    "log_level",
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,9 @@ class ServedFlags:
 class ServerFlags(ServedFlags):
     """What is served, where and to whom."""
 
+    scale: list[str] | None = flag(
+        "A scale that requests may score items on, as NAME=FILE; repeat it for several. See `ccrank fit`."
+    )
     host: str = flag("The address to listen on; 0.0.0.0 for all.", default="127.0.0.1")
     port: int = flag("The port.", default=8000, min=0, max=65535)
     allow_host: list[str] | None = flag(
@@ -97,7 +111,7 @@ def serve_command(
     load: LoadFlags,
     help_all: shared.HelpAll = False,
 ) -> None:
-    """Serve rankings over HTTP: POST /v1/rank and /v1/rerank, documented at /docs, and a page at /.
+    """Serve rankings over HTTP: POST /v1/rank, /v1/rerank and /v1/score, documented at /docs, and a page at /.
 
     [bold]ccrank serve --port 8000[/bold]
 
@@ -119,6 +133,7 @@ def serve_command(
             from ccrank.server.work.open_models import open_readers
         settings = ServerSettings(
             models=tuple(server.model or ("default",)),
+            scales=tuple(server.scale or ()),
             reader=reader_flags.options(),
             cache=cache,
             reports=None if server.reports is None else str(server.reports),

@@ -14,6 +14,7 @@ from ccrank.server.routes.page_files import page_of
 EXAMPLES: dict[str, dict[str, Any]] = {
     "/v1/rank": {"items": ["Russia", "Canada", "Chad", "Monaco"], "by": "size", "category": "country"},
     "/v1/rerank": {"query": "capital of France", "documents": ["Bananas are yellow.", "Paris is in France."]},
+    "/v1/score": {"items": ["Could you help me, please?"]},
     "/v1/understand": {"by": "least expensive"},
     "/v1/question": {"items": ["Russia", "Canada", "Chad", "Monaco"], "by": "size"},
 }
