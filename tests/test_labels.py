@@ -78,6 +78,14 @@ def test_contradictions_are_kept():
          Labels(pairs=(("Russia", "Canada"), ("Canada", "Chad")), worst=("Monaco",))),
         ("a.txt", "best: Russia\n", Labels(best=("Russia",))),
         ("a.txt", "Russia\t3\nChad\t1\n", Labels((("Russia", 3.0), ("Chad", 1.0)))),
+        ("a.txt", "Chad < Canada < Russia\n", Labels(pairs=(("Russia", "Canada"), ("Canada", "Chad")))),
+        ("a.csv", "higher,lower,annotator\nRussia,Chad,Ann\nChad,Russia,Bob\nRussia,Monaco,\n",
+         Labels(pairs=(("Russia", "Monaco"),), annotators=(
+             ("Ann", Labels(pairs=(("Russia", "Chad"),))), ("Bob", Labels(pairs=(("Chad", "Russia"),)))))),
+        ("a.csv", "item,value,annotator\nRussia,17,Ann\n", Labels(annotators=(("Ann", Labels((("Russia", 17.0),))),))),
+        ("a.csv", "kind,item,value\nequal,Russia,Canada\nunknown,Chad,\nabove,Chad,Monaco\nbelow,Chad,Canada\n",
+         Labels(equal=(("Russia", "Canada"),), unknown=(("Chad", ""),),
+                moves=(("Chad", "above", "Monaco"), ("Chad", "below", "Canada")))),
     ],
 )  # fmt: skip
 def test_forms_in_files(tmp_path: Path, name, text, expected):
@@ -173,3 +181,39 @@ def test_possible_items_of_any_file(end, tmp_path):
     path, long = tmp_path / "labels.csv", "a" * 200_000
     path.write_text(f'item,value{end}5" disk,1{end}{long},2{end}"Chad, the state",3{end}', newline="")
     assert {'5" disk', long, "Chad, the state"} <= possible_items(path)
+
+
+def test_all_labels_survive_a_file(tmp_path: Path):
+    """Rows of every kind, from nobody and from two people, are written and read without loss."""
+    labels = Labels.parse(
+        {
+            "Russia": 5,
+            "orders": [["Russia", "Chad"]],
+            "equal": [["Chad", "Monaco"]],
+            "unknown": [["Canada", "Chad"]],
+            "moves": [["Monaco", "above", "Chad"]],
+            "best": ["Russia"],
+            "annotators": {"Ann": {"orders": [["Canada", "Chad"]]}, "Bob": {"Chad": 2, "worst": ["Monaco"]}},
+        }
+    )
+    path = tmp_path / "all.csv"
+    write_labels(labels.rows, path)
+    assert Labels.of_rows(read_answers(path, ITEMS)) == labels
+    assert read_labels(path, ITEMS) == labels
+    assert len(labels) == 8
+    assert labels.orders == (("Russia", "Chad"), ("Monaco", "Chad"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"moves": [["Chad", "beside", "Russia"]]}, "above or below another, not 'beside'"),
+        ({"moves": [["Chad", "above"]]}, "is (item, 'above' or 'below', other)"),
+        ({"equal": [["Chad", "Chad"]]}, "'equal' has 'Chad' twice"),
+        ({"annotators": {"Ann": {"annotators": {"Bob": {"Chad": 1}}}}}, "have annotators themselves"),
+    ],
+)
+def test_bad_answers_in_python_are_refused(labels, message):
+    """What cannot be meant is refused with the value."""
+    with pytest.raises(CcrankError, match=re.escape(message)):
+        Labels.parse(labels)

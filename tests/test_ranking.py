@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ccrank.confidence import Confidence
+from ccrank.criteria.understanding import criterion_of
 from ccrank.ranking import Ranking, canonical, finite, from_canonical
 from ccrank.task import Criterion, Task
 
@@ -94,3 +97,9 @@ def test_a_ranking_is_a_sequence_of_items():
     assert page.index("Russia") < page.index("Chad")
     assert "<b>Peru" not in page
     assert "&lt;b&gt;Peru" in page
+    sure = replace(
+        ranking,
+        task=replace(task, criterion=criterion_of("least expensive")),
+        confidence=Confidence("high", 0.9, None),
+    )
+    assert "by price: cheapest first; auto on default; confidence: high (0.90)" in sure._repr_html_()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -221,6 +222,47 @@ def test_a_session_goes_on_after_an_empty_line(ccrank, model_folder):
     done = ccrank(*command, stdin=b"1\n" * 9)
     assert "no question is left" in done.out
     assert "5 answers in labels.csv" in done.out
+
+
+def test_people_answer_and_the_end_says_how_to_rank(ccrank, model_folder):
+    """Two people's answers are kept with their names; don't know and about equal too; the printed command ranks with
+    them and says how far both agree."""
+    command = (
+        "label",
+        *ITEMS,
+        "--by",
+        "size",
+        "--model",
+        model_folder,
+        "--kind",
+        "pair",
+        "--labels",
+        "l.csv",
+    )
+    ccrank(*command, "--annotator", "Ann", stdin=b"1\n=\nd\n1\nq\n")
+    header, *rows = Path("l.csv").read_text().splitlines()
+    assert header == "kind,item,value,annotator"
+    assert [row.split(",")[0] for row in rows] == ["pair", "equal", "unknown", "pair"]
+    assert all(row.endswith(",Ann") for row in rows)
+    Path("l.csv").write_text("\n".join([header, *rows, rows[0].replace("Ann", "Bob")]) + "\n")
+    done = ccrank(*command, stdin=b"q\n")
+    assert "Ann and Bob agree on 100% of 1 pair" in done.out
+    last = done.out.splitlines()[-1]
+    assert last.startswith("to rank with these labels: ccrank rank --by size --labels l.csv --model ")
+    ranked = ccrank(*shlex.split(last.partition(": ccrank ")[2]))
+    assert ranked.code == 0
+    assert "Ann and Bob agree on 100% of 1 pairs" in " ".join(ranked.out.split())
+
+
+def test_one_value_teaches_nothing(rank, ccrank, model_folder):
+    """A value that is compared with no other is said to teach nothing, in a file and in a session."""
+    Path("one.csv").write_text("item,value\nChad,5\n")
+    words = "one value alone says nothing about the order"
+    assert words in " ".join(rank(*ITEMS, "--by", "size", "--labels", "one.csv").err.split())
+    asked = ccrank(
+        "label", *ITEMS, "--by", "size", "--model", model_folder, "--kind", "grade", stdin=b"3\n2\n"
+    )
+    assert asked.out.count(words) == 1
 
 
 def test_labels_are_for_one_list(rank):

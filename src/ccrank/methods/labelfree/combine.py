@@ -256,4 +256,9 @@ def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any
                 f"left out, labels are predicted at τ = {labels['left_out_tau']:+.2f} "
                 f"({labels['label_free_tau']:+.2f} without labels)"
             )
+        if labels["right_pairs"] is not None:
+            phrases.append(f"about {labels['right_pairs']:.0%} of all pairs are likely in the right order")
+        for found in labels["agreements"]:
+            one, other = found["annotators"]
+            phrases.append(f"{one} and {other} agree on {found['agreement']:.0%} of {found['pairs']} pairs")
     return phrases

@@ -1,6 +1,6 @@
 /** The card that asks "which is more …?" and lists what was said. */
 
-import { byId, fill, h, show } from "./dom.js";
+import { byId, fill, h, sentence, show } from "./dom.js";
 
 /** @typedef {import("./types.js").Label} Label */
 /** @typedef {import("./types.js").Said} Said */
@@ -36,8 +36,8 @@ function ask({ question, busy, rightPairs, enough, ask, askMore, answer }) {
       "Does the order look wrong? Drag an item to where it belongs, or ",
       h("button.link", { type: "button", disabled: busy, onclick: ask }, "answer a few questions"), ".");
   }
-  const sure = rightPairs === null ? "" : `About ${Math.round(100 * rightPairs)} % of all pairs are likely in the right order.`;
-  if (question === null) return h("p.invite", null, `Your answers settle the order of all pairs. ${sure}`);
+  const sure = rightPairs === null ? "" : `about ${Math.round(100 * rightPairs)} % of all pairs are likely in the right order.`;
+  if (question === null) return h("p.invite", null, "Your answers settle the order of all pairs.");
   if (enough) return h("p.invite", null, `Good enough: ${sure} `, h("button.link", { type: "button", disabled: busy, onclick: askMore }, "Ask more"));
   const [first, second] = question.items;
   /** @param {[string, string]} items the higher one first @param {string} number */
@@ -51,7 +51,7 @@ function ask({ question, busy, rightPairs, enough, ask, askMore, answer }) {
     h("p", { id: "question" }, question.question),
     choice([first, second], "1"), choice([second, first], "2"),
     h("div.others", null, other("equal", "=", "About equal"), " ", other("unknown", "d", "Don’t know")),
-    sure && h("div.others.soft.small", { id: "sure" }, sure));
+    sure && h("div.others.soft.small", { id: "sure" }, sentence(sure)));
 }
 
 /** The keys of the answers, in the order of their buttons; they count while the focus is in the question. @param {KeyboardEvent} event */
