@@ -7,8 +7,9 @@
 One setting is varied at a time; the others are the paper's (200 epochs, 1e-3, margin 0.2, last layer). States of all
 layers in the grid are read once for each dataset; a probe is then trained for every value. |τ| with gold is the mean
 over tasks, then over seeds, with its deviation over seeds. The margin concerns losses that have one. Rates go up to
-where probes are worse again, so that the best is not at the edge of the grid. --settings measures some of the settings,
---extend keeps the points of an earlier run beside them, and --plugin measures an objective of your own (--probes NAME).
+10, where the mean is below the best one, so that the best is not at the edge of the grid. --settings measures some of
+the settings, --extend keeps the points of an earlier run beside them, and --plugin measures an objective of your own
+(--probes NAME).
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def measure_dataset(
             if setting not in wanted:
                 continue
             if settings == Settings():
-                found.append(Point(dataset, probe, setting, value, default.abs_tau, default.sd))
+                found.append(Point(dataset, probe, setting, float(value), default.abs_tau, default.sd))
                 continue
             scores = fit_each(last, probe, settings=settings, **options).scores(last)
             found.append(point_of(dataset, probe, setting, value, scores, tasks))
@@ -181,9 +182,11 @@ def gold_of(task: Task) -> tuple[float, ...]:
 def figure_of(points: Sequence[Point], chance: dict[str, float]) -> Figure:
     """Small multiples: a row for each setting, a column for each dataset, a line for each probe."""
     datasets = list(chance)
-    figure, axes = panels(len(TITLES), len(datasets), 1.75 * len(TITLES) + 0.5, sharey="col")
+    measured = {point.setting for point in points}
+    titles = {setting: name for setting, name in TITLES.items() if setting in measured}
+    figure, axes = panels(len(titles), len(datasets), 1.75 * len(titles) + 0.5, sharey="col")
     probes = list(dict.fromkeys(point.probe for point in points))
-    for row, (setting, name) in enumerate(TITLES.items()):
+    for row, (setting, name) in enumerate(titles.items()):
         for column, dataset in enumerate(datasets):
             one = axes[row, column]
             one.axhline(chance[dataset], color=CHANCE_LINE, lw=1, ls=(0, (4, 2)), zorder=1)

@@ -10,11 +10,13 @@ from tiny import tiny_reader
 
 from ccrank.api import fit
 from ccrank.errors import CcrankError
-from ccrank.methods.probe_pipeline.fitting import ProbeSpec, seed_scores
-from ccrank.methods.probe_pipeline.states import read_single_states
+from ccrank.methods.probe_pipeline.fitting import ProbeSpec, fit_layers, kernel_features, seed_scores
+from ccrank.methods.probe_pipeline.states import TaskStates, read_single_states
 from ccrank.methods.probing.fits import fit_each, fit_pool, leave_one_item_out
 from ccrank.methods.probing.objectives import Settings
 from ccrank.methods.probing.scorer import consensus
+from ccrank.metrics import kendall_tau
+from ccrank.models import Cost
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
 from ccrank.task import Criterion, Task
@@ -163,3 +165,41 @@ def test_without_shared_items_both_kinds_of_folds_are_the_same():
     ]
     with pytest.raises(CcrankError, match="none is left to train on"):
         seed_scores(same, states, ProbeSpec("sup-margin", (0,), Settings(epochs=20), "across-items"))
+
+
+def test_products_of_kernel_features_are_the_gaussian_kernel():
+    """φ(z)·φ(z') ≈ exp(−‖z − z'‖²/2d) of the Z-scored states, with the same features for every task."""
+    rng = np.random.default_rng(0)
+    states = rng.normal(3.0, 5.0, size=(6, 4000)).astype(np.float32)
+    scaled = (states - states.mean(axis=0)) / states.std(axis=0)
+    distance = ((scaled[:, None] - scaled[None]) ** 2).sum(axis=-1)
+    features = kernel_features(states).astype(float)
+    np.testing.assert_allclose(features @ features.T, np.exp(-distance / (2 * 4000)), atol=0.06)
+    np.testing.assert_array_equal(kernel_features(states), kernel_features(states.copy()))
+
+
+def test_a_kernel_probe_finds_what_no_linear_one_can():
+    """Gold is the distance from the middle of a plane in the states: supervised probes across tasks."""
+    rng = np.random.default_rng(0)
+    plane = rng.normal(size=(2, 64))
+    tasks, states = [], []
+    for number in range(40):
+        latent = rng.normal(size=(8, 2))
+        latent -= latent.mean(axis=0)
+        names = tuple(f"{number}-{place}" for place in range(8))
+        tasks.append(
+            Task(Criterion("size"), names, None, tuple((latent**2).sum(axis=1).tolist()), str(number))
+        )
+        states.append((latent @ plane).astype(np.float32))
+    means = {}
+    for features in ("linear", "rbf"):
+        settings = Settings(epochs=200, learning_rate=0.05, features=features)
+        read = TaskStates((5,), _row=(64,), _rows=320)
+        for index, one in enumerate(states):
+            read.add(index, one[:, None], Cost())
+        [layer], _ = fit_layers(tasks, read, ProbeSpec("sup-margin", (0,), settings, "across-tasks"))
+        means[features] = np.mean(
+            [kendall_tau(fit.scores[0], tasks[fit.index].values) for fit in layer.tasks]
+        )
+    assert means["rbf"] > 0.4
+    assert abs(means["linear"]) < 0.12

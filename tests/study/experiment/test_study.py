@@ -277,6 +277,8 @@ def test_a_variant_sets_its_option_and_keeps_those_of_the_method():
     assert [choice.label for choice in study.choices] == ["prompt-point", "prompt-point@expected"]
     with pytest.raises(CcrankError, match="prompt-point@expected, ccs-pair@pairs"):
         MethodSpec.parse("prompt-list@expected")
+    [kernel] = MethodSpec.parse("sup-ccs@rbf:across-tasks")
+    assert (kernel.label, kernel.parse_options({})) == ("sup-ccs@rbf", {"features": "rbf"})
 
 
 def test_folds_of_items_replace_those_of_tasks_or_come_beside_them():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,12 +24,15 @@ from ccrank.methods.probing.fits import (
 from ccrank.methods.probing.objectives import Settings, objective_of
 from ccrank.metrics import tau_b
 from ccrank.task import Task, normal_form
+from ccrank.util.zscores import FLOAT32_ROUNDING, z_scores
 
 PROTOCOLS = ("same-task", "leave-one-out", "across-tasks", "across-items")
 ACROSS = ("across-tasks", "across-items")
 """Those that train on other tasks in folds."""
 FOLDS = 4
 """Folds of across-tasks training; with fewer tasks each task is a fold."""
+KERNEL_SEED = 0
+"""The seed of the random features of the kernel; the same for all probes and their seeds."""
 FOLD_SEED = 0
 """The seed that assigns tasks to folds; the same for all probes and their seeds."""
 
@@ -99,6 +103,8 @@ def fit_layers(
     layers = []
     for column, layer in enumerate(states.layers):
         states_of = dict(zip(states.tasks, states.of_layer(column), strict=True))
+        if spec.settings.features == "rbf":
+            states_of = {index: kernel_features(one) for index, one in states_of.items()}
 
         def fit(some: Sequence[int], states_of: dict[int, np.ndarray] = states_of) -> list[TaskFit]:
             return _fit_layer(some, tasks, [states_of[index] for index in some], spec)
@@ -115,6 +121,21 @@ def fit_layers(
         for layer in layers
     ]
     return layers if states.anchors is None else [closest_layer(layers, states.anchors)], failures
+
+
+def kernel_features(states: np.ndarray) -> np.ndarray:
+    """Random Fourier features of the Gaussian kernel on a task's Z-scored states (Rahimi and Recht 2007). A probe that
+    is linear in them is a kernel probe with as many weights as a linear one. (N, …, d) -> (N, …, d)
+
+    φ(z) = √(2/d) cos(W z/ℓ + b), whose products are about exp(−‖z − z'‖²/2ℓ²). Of Z-scored states ‖z − z'‖² is 2d on
+    average, so ℓ² = d gives items a similarity of about 1/e. W and b are the same for all tasks and seeds.
+    """
+    width = states.shape[-1]
+    generator = np.random.default_rng(KERNEL_SEED)
+    directions = generator.standard_normal((width, width)) / math.sqrt(width)
+    shifts = generator.uniform(0, 2 * math.pi, width)
+    scaled = z_scores(states.astype(np.float64), axis=0, rounding=FLOAT32_ROUNDING)
+    return np.asarray(math.sqrt(2 / width) * np.cos(scaled @ directions + shifts), dtype=np.float32)
 
 
 def _fit_layer(

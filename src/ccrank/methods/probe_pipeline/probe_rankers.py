@@ -46,11 +46,12 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
         initial: str = "uniform",
         consistency: str = "squared",
         sub_batch: str = "none",
+        features: str = "linear",
         protocol: str = "same-task",
         progress: Progress | None = None,
         **own: Any,
     ) -> list[Answer]:
-        choices: Any = (optimiser, initial, consistency, sub_batch)  # `Settings` checks them
+        choices: Any = (optimiser, initial, consistency, sub_batch, features)  # `Settings` checks them
         settings = Settings(epochs, learning_rate, margin, weight_decay, *choices)
         settings = replace(settings, own=tuple({**objective.own, **own}.items()))
         paired = objective.prompt == "pair"
@@ -85,8 +86,10 @@ def probe_method(name: str) -> Callable[..., list[Answer]]:
             costs = [spent + more for spent, more in zip(costs, states.costs, strict=True)]
         chosen = [*candidates][-1] if anchors is None else _closest_template(candidates, anchors)
         about = {"model": reader.name, "position": position, "template": chosen}
+        linear = features == "linear"
         return [
-            _answer(candidates[chosen], read[chosen], index, cost, about) for index, cost in enumerate(costs)
+            _answer(candidates[chosen], read[chosen], index, cost, about, linear)
+            for index, cost in enumerate(costs)
         ]
 
     run.__doc__ = f"""{_what(name)}
@@ -111,9 +114,15 @@ def _closest_template(candidates: Mapping[str, Sequence[LayerFit]], anchors: Map
 
 
 def _answer(
-    layers: Sequence[LayerFit], states: TaskStates, index: int, cost: Cost, about: Mapping[str, Any]
+    layers: Sequence[LayerFit],
+    states: TaskStates,
+    index: int,
+    cost: Cost,
+    about: Mapping[str, Any],
+    linear: bool,
 ) -> Answer:
-    """One task's answer: of each layer the best seed, of several layers their consensus."""
+    """One task's answer: of each layer the best seed, of several layers their consensus. A scorer for other items needs
+    probes that are linear in the states."""
     fits = [layer.tasks[index] for layer in layers]
     numbers = [layer.layer for layer in layers]
     scores = np.stack([fit.scores[fit.best_seed] for fit in fits])
@@ -136,7 +145,7 @@ def _answer(
             "template": about["template"],
             "seeds": len(fits[0].scores),
         },
-        None if any(fit.fits is None or fit.fold >= 0 for fit in fits) else scorer,
+        scorer if linear and all(fit.fits is not None and fit.fold < 0 for fit in fits) else None,
     )
 
 

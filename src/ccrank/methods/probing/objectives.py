@@ -31,6 +31,8 @@ class Settings:
     sub_batch: Literal["none", "pairs", "triples"] = "none"
     """none: one step per epoch, on the whole task. pairs: one step for every two items (ccs-pair, ccs and margin);
     triples: one for every three (triplet)."""
+    features: Literal["linear", "rbf"] = "linear"
+    """What the probe is linear in: the Z-scored states, or random features of a Gaussian kernel on them."""
     own: tuple[tuple[str, Any], ...] = ()
     """(name, value) of the options of a registered objective's loss."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 from ccrank.methods.probe_pipeline.fitting import PROTOCOLS
-from ccrank.methods.probing.objectives import Settings
+from ccrank.methods.probing.objectives import OBJECTIVES, Settings
 from ccrank.methods.probing.sub_batches import SUB_BATCHES
 from ccrank.methods.registry import Method, get_method
 
@@ -23,8 +23,12 @@ DEFAULT_SPLITS = ("same-task", "leave-one-out", "across-tasks")
 
 def option_variants() -> dict[str, dict[str, dict[str, Any]]]:
     """Method → its other variants, each with the options that it sets, so that a study can have a method twice."""
-    sub_batches = {name: {batch.name: {"sub_batch": batch.name}} for name, batch in SUB_BATCHES.items()}
-    return {"prompt-point": {"expected": {"score": "expected"}}, **sub_batches}
+    variants: dict[str, dict[str, dict[str, Any]]] = {"prompt-point": {"expected": {"score": "expected"}}}
+    for name in OBJECTIVES:
+        variants[name] = {"rbf": {"features": "rbf"}}
+        if name in SUB_BATCHES:
+            variants[name][SUB_BATCHES[name].name] = {"sub_batch": SUB_BATCHES[name].name}
+    return variants
 
 
 @dataclass(frozen=True)
@@ -117,12 +121,15 @@ class MethodSpec:
         embeddings = variant == EMBEDDINGS and probe is not None and probe.prompt == "single"
         if at and variant not in option_variants().get(name, {}) and not embeddings:
             raise CcrankError(
-                f"{text!r}: a suffix with @ is @{EMBEDDINGS}, for probes on single items, or "
+                f"{text!r}: a suffix with @ is @rbf, for probes, @{EMBEDDINGS}, for probes on single items, or "
                 + ", ".join(
-                    f"{known}@{other}" for known, others in option_variants().items() for other in others
+                    f"{known}@{other}"
+                    for known, others in option_variants().items()
+                    for other in others
+                    if other != "rbf"
                 )
             )
-        if probe is not None and variant and not embeddings and colon and split != "same-task":
+        if name in SUB_BATCHES and variant == SUB_BATCHES[name].name and colon and split != "same-task":
             raise CcrankError(f"{text!r}: sub-batches are for the split same-task")
         if split == SINGLE and method.repeats_option is not None:
             return [cls(name, SINGLE)]
