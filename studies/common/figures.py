@@ -76,8 +76,9 @@ def draw_bars(table: Table, axes: Axes) -> None:
     axes.invert_yaxis()
     axes.axvline(0, color="black", linewidth=0.8)
     if shown.shape[1] > 1:
-        axes.legend(frameon=False, fontsize="small")
-    axes.set_xlabel(table.corner if shown.shape[1] > 1 else table.columns[0])
+        axes.get_figure().legend(frameon=False, fontsize="small", loc="outside right upper")
+    if "," not in table.rows[0]:
+        axes.set_xlabel(table.corner if shown.shape[1] > 1 else table.columns[0])
 
 
 def draw_lines(table: Table, axes: Axes) -> None:
