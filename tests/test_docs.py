@@ -44,7 +44,9 @@ def name_of(page: Path) -> str:
 
 def words_of(page: Path) -> int:
     """The words of a page that are written by hand, without numbers and the marks of tables."""
-    return sum(bool(re.search(r"[^\W\d_]", word)) for word in GENERATED.sub("", page.read_text("utf-8")).split())
+    return sum(
+        bool(re.search(r"[^\W\d_]", word)) for word in GENERATED.sub("", page.read_text("utf-8")).split()
+    )
 
 
 def blocks(text: str, *languages: str) -> list[str]:
