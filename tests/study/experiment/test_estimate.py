@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,30 @@ def test_the_command_shows_the_estimate_and_starts_nothing(tmp_path):
     for name in preset("paper-models")["models"]:
         assert name in done.output
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("answer", "parameters"),
+    [
+        (b'{"safetensors": {"total": 1234}}', 1234),
+        (b'{"id": "x"}', None),
+        (b"<html>", None),
+        (OSError("down"), None),
+    ],
+)
+def test_the_hub_is_asked_of_models_that_are_not_listed(monkeypatch, answer, parameters):
+    """Once, with a time limit; whatever it answers, an estimate does not fail."""
+    asked = []
+
+    def urlopen(address, timeout):
+        asked.append((address, timeout))
+        if isinstance(answer, OSError):
+            raise answer
+        return io.BytesIO(answer)
+
+    monkeypatch.setattr(estimates, "urlopen", urlopen)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    assert estimates.parameters_of("nobody/a-model") == parameters
+    [(address, timeout)] = asked
+    assert address.endswith("/api/models/nobody/a-model?expand[]=safetensors")
+    assert timeout < 10

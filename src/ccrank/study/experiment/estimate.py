@@ -9,6 +9,8 @@ from functools import cache
 from importlib import resources
 from math import prod
 from pathlib import Path
+from urllib.parse import quote
+from urllib.request import urlopen
 
 from ccrank.models.capacity import expected_speed, matmul_rate
 from ccrank.models.load.catalog import BYTES, ROOM, hub_models, named_models
@@ -22,6 +24,7 @@ from ccrank.study.experiment.study_folder import StudyFolder
 from ccrank.study.experiment.units import CHARACTERS_PER_TOKEN, TaskSet, plan_units, weights_of
 from ccrank.util.files import parse_toml
 
+HUB_SECONDS = 5
 HUB_BYTES = 2
 """Bytes per weight in most files on the hub; older models have twice as many."""
 
@@ -89,11 +92,20 @@ def parameters_of(name: str) -> int | None:
     folder = on_disk(name)
     if folder is not None:
         return _counted(folder)
-    try:
-        from huggingface_hub import get_safetensors_metadata
+    return _stated_by_hub(name)
 
-        return int(sum(get_safetensors_metadata(name).parameter_count.values()))
-    except Exception:  # whatever the network or the repository says: an estimate is not worth a failure
+
+def _stated_by_hub(name: str) -> int | None:
+    """What the hub says of a model; None if it says nothing within seconds, without trying again as its client does."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return None
+    address = f"{constants.ENDPOINT}/api/models/{quote(name)}?expand[]=safetensors"
+    try:
+        with urlopen(address, timeout=HUB_SECONDS) as answer:
+            return int(json.load(answer)["safetensors"]["total"])
+    except (OSError, ValueError, LookupError, TypeError):
         return None
 
 

@@ -101,7 +101,7 @@ def figure_scales(results: pd.DataFrame, tasks: StudyTasks) -> Figure | None:
         ticks=[0, 1],
         location="bottom",
         aspect=50,
-        pad=0.02,
+        pad=0.06,
         fraction=0.03,
         shrink=0.4,
     )
