@@ -3,7 +3,8 @@
     python benchmarks/tokens.py                               tokens for lists of 8, 100 and 1,000 items; runs no model
     CCRANK_DATA=… python benchmarks/tokens.py --quality 8     also τ against gold values, 8 lists of each dataset
 
-Quality is measured on the text criteria that are for choosing, and on the packaged lists of everyday facts: with all
+Quality is measured on the text criteria that are for choosing, and on the packaged lists of everyday facts; with
+`--split report` on those that take no part in any choice, to confirm one that was made. It is measured with all
 signals, without each of them, with the first reading alone (poles, axis and exemplars), and with the second reading
 left out where poles and axis agree at some τ or more.
 """
@@ -27,7 +28,10 @@ from ccrank.study.datasets import load_dataset
 from ccrank.task import Criterion, Task
 
 SIZES = (8, 100, 1000)
-CHOOSE = ("convincing", "difficulty", "headline-positive", "politeness")
+CRITERIA = {
+    "choose": ("convincing", "difficulty", "headline-positive", "politeness"),
+    "report": ("formality", "joke-funny", "offensive", "tweet-joy"),
+}
 FIRST = ("poles", "axis", "exemplars")
 AGREEMENTS = (0.3, 0.5, 0.7)
 WORDS = (
@@ -51,6 +55,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quality", type=int, default=0, help="lists of each dataset that are ranked")
+    parser.add_argument("--split", choices=tuple(CRITERIA), default="choose")
     arguments = parser.parse_args()
     reader = Reader.open("default")
     print(
@@ -61,7 +66,7 @@ def main() -> None:
         for size in SIZES:
             print(f"| {name} | {size:,} |", " | ".join(tokens_by_signal(reader, made_up(size, words))), "|")
     if arguments.quality:
-        print_quality(reader, arguments.quality)
+        print_quality(reader, arguments.quality, arguments.split)
 
 
 def made_up(size: int, words: int) -> Task:
@@ -94,11 +99,12 @@ def tokens_by_signal(reader: Reader, task: Task) -> list[str]:
     return [*(f"{count:,}" for count in added), ", ".join(f"{count:,}" for count in likelihoods)]
 
 
-def print_quality(reader: Reader, count: int) -> None:
+def print_quality(reader: Reader, count: int, split: str) -> None:
     """Mean τ of the orders that some of the signals give, dataset by dataset."""
     folder = Path(os.environ["CCRANK_DATA"]) / "textcriteria"
-    datasets = {name: read_tasks(folder / f"{name}.jsonl")[:count] for name in CHOOSE}
-    datasets["everyday"] = load_dataset("everyday")[:count]
+    datasets = {name: read_tasks(folder / f"{name}.jsonl")[:count] for name in CRITERIA[split]}
+    if split == "choose":
+        datasets["everyday"] = load_dataset("everyday")[:count]
     found: list[list[float]] = []
     for name, tasks in datasets.items():
         signals = read_signals(tasks, reader, load_templates()).signals
