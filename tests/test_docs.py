@@ -35,6 +35,7 @@ WORDS = {"docs/how-to": 700, "docs/explanation": 1_500}
 ALL_WORDS = 25_000
 GENERATED_PAGES = {"reference/cli.md", "reference/changelog.md"}
 """By docs/make_site.py, so that the repository does not have them."""
+CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 GENERATED = re.compile(r"<!-- generated: ([\w-]+) -->.*?<!-- end: \1 -->", re.DOTALL)
 
 
@@ -43,9 +44,10 @@ def name_of(page: Path) -> str:
 
 
 def words_of(page: Path) -> int:
-    """The words of a page that are written by hand, without numbers and the marks of tables."""
+    """The words of a page that are written by hand, without code, numbers and the marks of tables."""
     return sum(
-        bool(re.search(r"[^\W\d_]", word)) for word in GENERATED.sub("", page.read_text("utf-8")).split()
+        bool(re.search(r"[^\W\d_]", word))
+        for word in CODE.sub("", GENERATED.sub("", page.read_text("utf-8"))).split()
     )
 
 
