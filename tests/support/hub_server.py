@@ -1,7 +1,8 @@
-"""A fake model hub on 127.0.0.1: enough of its protocol for `snapshot_download`."""
+"""A fake model hub on 127.0.0.1: enough of its protocol for `snapshot_download` and `upload_folder`."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import threading
@@ -29,6 +30,8 @@ class Hub:
         self.breaks = ""
         """A file whose download breaks off half-way."""
         self.endpoint = ""
+        self.uploads: Path | None = None
+        """The folder of repositories that are created; None lets nobody create one."""
 
     def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and body for a path."""
@@ -64,6 +67,41 @@ class Hub:
             return 404, {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": commit}, b""
         return 404, {"X-Error-Code": "RepoNotFound"}, b""
 
+    def take(self, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        """The answer to an upload; files are stored in the repository's folder."""
+        self.asked.append(path)
+        if self.status != 200:
+            return self.status, {}, b""
+        parts = unquote(urlsplit(path).path).strip("/").split("/")
+        kind = {"Content-Type": "application/json"}
+        if parts == ["api", "validate-yaml"]:
+            return 200, kind, b'{"errors": [], "warnings": []}'
+        if parts == ["api", "repos", "create"]:
+            wanted = json.loads(body)
+            repo = "/".join(filter(None, (wanted.get("organization") or "me", wanted["name"])))
+            if self.uploads is None:
+                return 403, {}, b"{}"
+            self.repositories.setdefault(repo, self.uploads / repo).mkdir(parents=True, exist_ok=True)
+            return 200, kind, json.dumps({"url": f"{self.endpoint}/{repo}", "id": repo}).encode()
+        if parts[:2] == ["api", "models"] and parts[4:5] == ["preupload"]:
+            files = [
+                {**one, "uploadMode": "regular", "shouldIgnore": False} for one in json.loads(body)["files"]
+            ]
+            return 200, kind, json.dumps({"files": files}).encode()
+        if parts[:2] == ["api", "models"] and parts[4:5] == ["commit"]:
+            repo = "/".join(parts[2:4])
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    file = self.repositories[repo] / line["value"]["path"]
+                    file.write_bytes(base64.b64decode(line["value"]["content"]))
+            found = {
+                "commitUrl": f"{self.endpoint}/{repo}/commit/{COMMIT}",
+                "commitOid": COMMIT,
+                "success": True,
+            }
+            return 200, kind, json.dumps(found).encode()
+        return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
+
     def _hash(self, path: Path, body: bytes) -> str:
         """As a hub states it: SHA-256 for large files, which it keeps apart, and SHA-1 for the others."""
         own = hashlib.sha256(body) if path.suffix == ".safetensors" else hashlib.sha1(body)
@@ -85,8 +123,8 @@ def serving(repositories: dict[str, Path]) -> Iterator[Hub]:
         def log_message(self, *args: object) -> None:
             pass
 
-        def reply(self, with_body: bool) -> None:
-            status, headers, body = hub.answer(self.path)
+        def reply(self, with_body: bool, sent: bytes | None = None) -> None:
+            status, headers, body = hub.answer(self.path) if sent is None else hub.take(self.path, sent)
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -102,6 +140,9 @@ def serving(repositories: dict[str, Path]) -> Iterator[Hub]:
 
         def do_GET(self) -> None:
             self.reply(True)
+
+        def do_POST(self) -> None:
+            self.reply(True, self.rfile.read(int(self.headers.get("Content-Length", 0))))
 
         def do_HEAD(self) -> None:
             self.reply(False)

@@ -6,32 +6,35 @@ constants that were computed on the list. A file has no item's text, only digest
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ccrank.confidence import Confidence
 from ccrank.errors import CcrankError
 from ccrank.io import Rows, rows_of_items
-from ccrank.methods.itemwise import ItemwiseScorer
-from ccrank.methods.labelfree.scorer import SignalScorer
-from ccrank.methods.probing.scorer import ProbeScorer
 from ccrank.models import ReadingCache
 from ccrank.models.remote import OpenModel, open_model
 from ccrank.prompts import Templates
-from ccrank.prompts.templates import Template
 from ccrank.ranking import ItemScores, MakeScorer, Ranking, Uncertainty, finite
 from ccrank.reader_options import ReaderOptions
-from ccrank.task import Criterion, Task, check_text, normal_form
+from ccrank.scale.stored import (
+    Known,
+    Notes,
+    Saved,
+    cannot_score,
+    check_model,
+    digest,
+    identity_of,
+    in_chat_template,
+)
+from ccrank.task import Criterion, Task, check_text
 from ccrank.util.files import write_atomically
 from ccrank.util.tensors import decode, encode, fingerprint, load
-from ccrank.version import __version__
 
 if TYPE_CHECKING:
     from ccrank.models.reading import Progress
@@ -39,90 +42,9 @@ if TYPE_CHECKING:
 
 AT_A_TIME = 256
 """Items whose states are in memory at a time."""
-DIGEST_BYTES = 16
 DRAWS = 512
 """Draws of scores by which rank intervals of items that were not fitted together are computed."""
-
-
 KEPT_DETAILS = ("poles", "layer", "template", "seeds", "weights")
-
-
-@dataclass(frozen=True)
-class Notes:
-    """What a scale was fitted on, and how."""
-
-    criterion: Criterion
-    context: str | None
-    id: str
-    """The name of the ranking."""
-    method: str
-    options: Mapping[str, str]
-    model: str
-    identity: str
-    """Of the weights; a scale scores with these alone."""
-    chat: bool
-    """Whether prompts were wrapped in the model's chat template."""
-    directed: bool
-    templates: Mapping[str, Template]
-    confidence: Confidence | None
-    consistency: Mapping[str, Any]
-    details: Mapping[str, Any]
-    """What the method says of the list, such as its poles and what labels changed, without the text of any item."""
-    warnings: tuple[str, ...]
-    ccrank: str = __version__
-
-
-@dataclass(frozen=True)
-class Known:
-    """The items that a scale was fitted on, by digests of their texts."""
-
-    digests: np.ndarray
-    """(N, 16) bytes"""
-    scores: np.ndarray
-    """(N,)"""
-    doubts: np.ndarray | None = None
-    """(3, N) deviation, best and worst rank, where they are known."""
-
-    def __post_init__(self) -> None:
-        count = len(self.scores)
-        shapes = (
-            self.digests.shape,
-            self.scores.shape,
-            (3, count) if self.doubts is None else self.doubts.shape,
-        )
-        if shapes != ((count, DIGEST_BYTES), (count,), (3, count)) or self.digests.dtype != np.uint8:
-            raise ValueError("the known items and their scores do not fit each other")
-
-    @classmethod
-    def of(cls, ranking: Ranking) -> Known:
-        """The items of a ranking."""
-        doubt = ranking.uncertainty
-        return cls(
-            np.frombuffer(b"".join(map(digest, ranking.task.items)), np.uint8).reshape(-1, DIGEST_BYTES),
-            np.asarray(ranking.scores, float),
-            None
-            if doubt is None
-            else np.stack([doubt.deviation, doubt.rank_low, doubt.rank_high]).astype(float),
-        )
-
-    @classmethod
-    def none(cls) -> Known:
-        """No items."""
-        return cls(np.zeros((0, DIGEST_BYTES), np.uint8), np.zeros(0))
-
-    @cached_property
-    def places(self) -> dict[bytes, int]:
-        """Digest → place."""
-        return {row.tobytes(): place for place, row in enumerate(self.digests)}
-
-
-@dataclass(frozen=True)
-class Saved:
-    """A scale as its file has it."""
-
-    notes: Notes
-    known: Known
-    scorer: SignalScorer | ProbeScorer | ItemwiseScorer | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,7 +80,7 @@ class Scale:
             options={name: str(value) for name, value in options.items() if name != "labels"},
             model=reader.name,
             identity=identity_of(reader),
-            chat=_chat(reader),
+            chat=in_chat_template(reader),
             directed=ranking.directed,
             templates=templates.by_name,
             confidence=ranking.confidence,
@@ -392,6 +314,48 @@ class Scale:
         """
         return cls.of_saved(load(Saved, path), model)
 
+    def push_to_hub(self, repo: str, *, private: bool = False, token: str | None = None) -> str:
+        """Upload the scale to the model hub, with a card that says what it is; returns its address.
+
+        Parameters
+        ----------
+        repo
+            The hub id, such as "name/politeness"; it is made if there is none.
+        private
+            Whether a new one is private.
+        token
+            An access token; None takes that of `hf auth login`.
+        """
+        from ccrank.scale.hub import push
+
+        return push(self, repo, private, token)
+
+    @classmethod
+    def from_hub(
+        cls,
+        repo: str,
+        model: OpenModel | None = None,
+        *,
+        revision: str | None = None,
+        token: str | None = None,
+    ) -> Scale:
+        """A scale from the model hub.
+
+        Parameters
+        ----------
+        repo
+            The hub id.
+        model
+            As in `load`.
+        revision
+            A branch, a tag or a commit.
+        token
+            An access token; None takes that of `hf auth login`.
+        """
+        from ccrank.scale.hub import fetched
+
+        return cls.load(fetched(repo, revision, token), model)
+
     @classmethod
     def from_bytes(cls, content: bytes, model: OpenModel | None = None) -> Scale:
         """As `load`, from the content of a file."""
@@ -418,42 +382,3 @@ def one_scale(scales: Sequence[Scale]) -> Scale:
             "four or more of one criterion by the method auto or anchored"
         )
     return replace(first, ranking=None)
-
-
-def digest(item: str) -> bytes:
-    """What an item is known again by: a digest of its normal form."""
-    content = normal_form(item).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
-
-
-def identity_of(reader: OpenModel) -> str:
-    """The identity of the weights, whatever the precision in which they are read."""
-    identity = str(getattr(reader.loaded, "identity", reader.name))  # a stand-in for a reader has no weights
-    return identity.partition("-")[0] if reader.loaded.weights else identity
-
-
-def _chat(reader: OpenModel) -> bool:
-    return bool(getattr(getattr(reader, "prompt_tokenizer", None), "chat", False))
-
-
-def check_model(notes: Notes, reader: OpenModel) -> None:
-    """Raise an error unless a model is the one that a scale was fitted on, read in the same form."""
-    if identity_of(reader) != notes.identity:
-        raise CcrankError(
-            f"the scale was fitted on the model {notes.model} (weights {notes.identity[:12]}), not on {reader.name} "
-            f"({identity_of(reader)[:12]}); score with that model, or fit the scale again on this one"
-        )
-    if _chat(reader) != notes.chat:
-        given, wanted = ("with", "without") if _chat(reader) else ("without", "with")
-        raise CcrankError(
-            f"the scale was fitted {wanted} the chat template; open the model {wanted} it, not {given}"
-        )
-
-
-def cannot_score(method: str, item: str | None = None) -> str:
-    """Why a method's scale cannot score items that it was not fitted on."""
-    new = "items that it was not fitted on" if item is None else f"{item[:60]!r}, which it was not fitted on"
-    return (
-        f"{method} scores an item among the others of its list, so its scale cannot score {new}; use --method auto, "
-        "another label-free method or a probe, or a larger --sample"
-    )
