@@ -57,6 +57,23 @@ def test_labels_give_intervals() -> None:
     assert all(one["rank_low"] <= one["rank"] <= one["rank_high"] for one in labelled)
 
 
+def test_score_puts_new_texts_on_the_scale_of_a_list() -> None:
+    """The scores are those of `ccrank.fit`; a text of the list has the score that it has there."""
+    new = ["whale", "mouse", "mouse"]
+    found = call("score", items=ITEMS, by="size", category="animal", new=new).structured_content
+    scale = ccrank.fit(ITEMS, "size", category="animal", model=tiny_reader())
+    assert [one["score"] for one in found["scores"]] == pytest.approx(scale(new).tolist(), abs=1e-4)
+    by_item = {one["item"]: one["score"] for one in found["ranking"]["items"]}
+    whale, mouse, again = found["scores"]
+    assert whale["score"] == pytest.approx(by_item["whale"], abs=1e-5)
+    assert whale["above"] == sum(score < by_item["whale"] for score in by_item.values()) / 4
+    assert mouse == again
+    alone = call("score", items=ITEMS, by="size", category="animal", new=["mouse"]).structured_content[
+        "scores"
+    ]
+    assert alone[0]["score"] == pytest.approx(mouse["score"], abs=1e-4)
+
+
 def test_rerank_and_understand() -> None:
     """Documents get the scores of POST /v1/rerank, and a criterion is explained without a model."""
     found = call("rerank", query="capital of France", documents=DOCUMENTS).structured_content["results"]
@@ -74,7 +91,19 @@ def test_rerank_and_understand() -> None:
         ("rank", {"items": ["ant", "cat"], "by": "size", "model": "other"}, "unknown model 'other'"),
         ("rank", {"items": ["ant", "cat"], "by": "size", "tpo": 1}, "tpo: Extra inputs are not permitted"),
         ("rerank", {"query": "a", "documents": ["word " * 99]}, "item 1 has 495 characters"),
-        ("sort", {}, "no tool 'sort'; there are rank, rerank, understand"),
+        (
+            "score",
+            {"items": ["ant", "cat"], "by": "size", "new": []},
+            "new: List should have at least 1 item",
+        ),
+        ("score", {"items": ["ant", "cat"], "by": "size", "new": ["x" * 100]}, "item 1 has 100 characters"),
+        (
+            "score",
+            {"items": ["ant", "cat"], "by": "size", "method": "prompt-list", "new": ["dog"]},
+            "prompt-list",
+        ),
+        ("score", {"items": ["ant", "cat"], "by": "size", "new": ["dog", " "]}, "text 2 of new is blank"),
+        ("sort", {}, "no tool 'sort'; there are rank, rerank, score, understand"),
     ],
 )
 def test_a_mistake_is_said_to_the_assistant(name: str, arguments: dict[str, Any], message: str) -> None:
@@ -129,7 +158,7 @@ def test_the_command_serves_over_its_standard_streams(tmp_path: Path) -> None:
             return tools, await client.call_tool("rank", {"items": ITEMS, "by": "weight"})
 
     tools, answer = asyncio.run(talk())
-    assert [tool.name for tool in tools.tools] == ["rank", "rerank", "understand"]
+    assert [tool.name for tool in tools.tools] == ["rank", "rerank", "score", "understand"]
     assert all(tool.output_schema and tool.annotations.read_only_hint for tool in tools.tools)
     assert sorted(one["item"] for one in answer.structured_content["items"]) == sorted(ITEMS)
     assert answer.structured_content["model"] == "tiny"

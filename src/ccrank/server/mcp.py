@@ -8,21 +8,26 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import mcp_types as types
+import numpy as np
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from pydantic import BaseModel, Field, ValidationError
 
+from ccrank.errors import CcrankError
+from ccrank.io import rows_of_items
 from ccrank.models.remote import OpenModel
+from ccrank.ranking import Ranking
 from ccrank.server.metrics import Metrics
 from ccrank.server.responses import RequestError, explained, refusal_of
 from ccrank.server.routes.page import understanding
 from ccrank.server.routes.rerank import checked_texts, relevance_scores, reply_to
-from ccrank.server.schemas import RankBody, RerankBody, RerankReply, UnderstandBody
+from ccrank.server.schemas import RankBody, RerankBody, RerankReply, Texts, UnderstandBody
 from ccrank.server.settings import ServerSettings
 from ccrank.server.state import ServerState
 from ccrank.server.work.open_models import ServedModels, open_readers
-from ccrank.server.work.run_request import RankWork
+from ccrank.server.work.run_request import RankWork, check_texts
 from ccrank.server.work.worker_pool import Reports, Ticket, Workers
+from ccrank.task import is_blank
 from ccrank.version import __version__
 
 INSTRUCTIONS = (
@@ -36,6 +41,12 @@ class RankArguments(RankBody):
     """What to rank, and how much of the order is returned."""
 
     top: Annotated[int | None, Field(ge=1, description="Return the first items only.")] = None
+
+
+class ScoreArguments(RankBody):
+    """A list that makes a scale, and other texts that are put on it."""
+
+    new: Annotated[Texts, Field(min_length=1, description="Texts to score on the scale of the items.")]
 
 
 class RankedItem(BaseModel):
@@ -75,6 +86,21 @@ class RankResult(BaseModel):
     warnings: Annotated[list[str], Field(description="What to know before relying on the order.")]
     method: str
     model: str
+
+
+class ScoredText(BaseModel):
+    """A text on the scale of a list."""
+
+    item: str
+    score: Annotated[float, Field(description="More = higher; comparable with other texts on this scale.")]
+    above: Annotated[float, Field(description="The share of the list that it is above, from 0 to 1.")]
+
+
+class ScoreResult(BaseModel):
+    """Texts on the scale of a list, in the order in which they were given."""
+
+    scores: list[ScoredText]
+    ranking: Annotated[RankResult, Field(description="That of the list itself.")]
 
 
 class Understanding(Meaning):
@@ -118,8 +144,35 @@ def _rank(given: RankArguments, state: ServerState) -> Work:
     def run(ticket: Ticket, reports: Reports) -> RankResult:
         reader = model.reader_for(ticket)
         reports.total = work.tokens(reader)
-        found = work.run(reader, reports).to_json(given.top)
-        return RankResult.model_validate({**found, "understood": _meaning(found.get("understood"))})
+        return _result_of(work.run(reader, reports), given.top)
+
+    return run
+
+
+def _result_of(ranking: Ranking, top: int | None = None) -> RankResult:
+    found = ranking.to_json(top)
+    return RankResult.model_validate({**found, "understood": _meaning(found.get("understood"))})
+
+
+def _score(given: ScoreArguments, state: ServerState) -> Work:
+    model = state.models.get(given.model)
+    work = RankWork(given, state.settings)
+    check_texts(state.settings, given.new)
+    if blank := [place for place, text in enumerate(given.new, start=1) if is_blank(text)]:
+        raise CcrankError(f"text {blank[0]} of new is blank; leave it out")
+    rows = rows_of_items(given.new)
+
+    def run(ticket: Ticket, reports: Reports) -> ScoreResult:
+        [scale] = work.request.fit(model.reader_for(ticket), reports)
+        assert scale.ranking is not None
+        known = np.sort(scale.ranking.scores)
+        values = scale.score(rows).values
+        above = np.searchsorted(known, values) / len(known)
+        scores = [
+            ScoredText(item=item, score=float(value), above=float(share))
+            for item, value, share in zip(given.new, values, above, strict=True)
+        ]
+        return ScoreResult(scores=scores, ranking=_result_of(scale.ranking))
 
     return run
 
@@ -161,6 +214,13 @@ TOOLS = {
         RerankBody,
         RerankReply,
         _rerank,
+    ),
+    "score": Tool(
+        "Put new texts on the scale that a list makes by a criterion: their scores are comparable from call to call "
+        "with the same list.",
+        ScoreArguments,
+        ScoreResult,
+        _score,
     ),
     "understand": Tool(
         "Say what a criterion is taken to mean and which end comes first. Reads no model, so it takes no time.",

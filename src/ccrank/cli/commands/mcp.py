@@ -19,7 +19,7 @@ def mcp_command(
     limits: WorkFlags,
     help_all: shared.HelpAll = False,
 ) -> None:
-    """Give an assistant the tools rank, rerank and understand, by the Model Context Protocol.
+    """Give an assistant the tools rank, rerank, score and understand, by the Model Context Protocol.
 
     [bold]claude mcp add ccrank -- ccrank mcp[/bold]
 
