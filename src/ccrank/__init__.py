@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ccrank.api import Ranker, ask, fit, load, rank, rank_tasks
     from ccrank.io.taskfiles import read_tasks
     from ccrank.jobs import rank_file
+    from ccrank.methods.labelled.annotate import annotate
     from ccrank.methods.labelled.session import Question, Session
     from ccrank.methods.probing.probe import Probe
     from ccrank.methods.registry import Method, register, register_objective
@@ -42,6 +43,7 @@ __all__ = [
     "Session",
     "Task",
     "__version__",
+    "annotate",
     "ask",
     "fit",
     "load",
@@ -68,6 +70,7 @@ _LAZY = {
     "Reader": "ccrank.models",
     "Scale": "ccrank.scale",
     "Session": "ccrank.methods.labelled.session",
+    "annotate": "ccrank.methods.labelled.annotate",
     "ask": "ccrank.api",
     "fit": "ccrank.api",
     "load": "ccrank.api",

@@ -71,15 +71,16 @@ def chat_of(server: StandIn, chat: Callable[[Any], tuple[int, Any]], **settings:
 
 def right(session: Session) -> list[bool]:
     """Of each pair, whether its order is that of the sizes."""
-    return [SIZES[high] > SIZES[low] for high, low in session.labels.pairs]
+    return [SIZES[high] > SIZES[low] for high, low in session.labels.everyone.pairs]
 
 
 def test_a_model_that_knows_orders_the_list(server: StandIn, session: Session) -> None:
-    """Answers in words, in both orders, are labels; the order follows them."""
+    """Answers in words, in both orders, are labels with the model's name; the order follows them."""
     spent = annotate(session, chat_of(server, knows), calls=60)
     assert all(right(session))
     assert len(right(session)) == spent.answers == spent.calls / 2
     assert spent.tokens == spent.calls * TOKENS
+    assert {row[3] for row in session.rows} == {f"openai:{server.url}#tiny"}
     before, after = (
         kendall_tau(found.scores, [SIZES[item] for item in found.task.items])
         for found in (session.start, session.ranking)
@@ -102,7 +103,7 @@ def test_contradictions_and_silence_are_no_labels(server: StandIn, session: Sess
         spent = annotate(session, chat_of(server, lambda body, text=text: reply(text)), calls=2)
         assert spent == Spent(2, 2 * TOKENS, 0)
     assert len(session.labels) == 0
-    assert len({frozenset(pair) for pair in session.labels.unknown}) == 3
+    assert len({frozenset(pair) for pair in session.labels.everyone.unknown}) == 3
 
 
 def test_calls_and_tokens_are_bounded(server: StandIn, session: Session) -> None:

@@ -74,6 +74,7 @@ def annotate(
             f"pairs are presented in both orders ('both') or in one at random ('random'), not {order!r}"
         )
     chat = ChatModel.open(annotator) if isinstance(annotator, str) else annotator
+    session.annotator = session.annotator or chat.name
     criterion = session.start.task.criterion
     wanted = 2 if order == "both" else 1
     spent = Spent()
