@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ccrank import Reader
 from ccrank.cli.commands.rank import rank_command
+from ccrank.methods.registry import METHODS
 from ccrank.util.files import cache_folder
 from examples import ROOT, Step, output_to_show, pages, run_step, same_line, steps
 
@@ -39,7 +41,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """The methods as they were: some pages register one."""
+    before = dict(METHODS)
+    yield
+    METHODS.clear()
+    METHODS.update(before)
+
+
 @pytest.mark.real
+@pytest.mark.usefixtures("registry")
 @pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_a_page_can_be_followed(page: Path, folder: Path, measured: Reader) -> None:
     """From top to bottom: files are saved, commands print what is shown, and Python runs."""
