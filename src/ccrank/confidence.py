@@ -26,7 +26,7 @@ MIN_ITEMS, USUAL_ITEMS, MAX_ITEMS = 4, 8, 30
 NAME_POLES = "name the poles with --poles LOW HIGH (in Python poles=(low, high))"
 GIVEN = frozenset({"given", "poles", "comparative"})
 """Sources of pole words that a user gave; see `Understood.source` and `lexicon.Poles.source`."""
-NAMED = frozenset({"lexicon", "name"})
+NAMED = frozenset({"lexicon", "name", "sense"})
 """Sources of pole words that are in the lexicon."""
 
 

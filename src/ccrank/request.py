@@ -140,12 +140,13 @@ class RankRequest:
     def fit(self, reader: OpenModel, progress: Progress | None = None) -> list[Scale]:
         """The scales, one for each task; those of tasks that were pooled score alike."""
         from ccrank.methods.itemwise import ItemwiseScorer
+        from ccrank.methods.senses import with_senses
         from ccrank.scale import Scale
 
         options = self.parsed_options
         if not self.tasks:
             return []
-        prepared = [PreparedTask.of(task, reader) for task in self.tasks]
+        prepared = [PreparedTask.of(task, reader) for task in with_senses(self.tasks, reader)]
         ordered = [one.canonical for one in prepared]
         answers = self.chosen.run(ordered, reader, self.templates, progress=progress, **options)
         scales = []
@@ -174,14 +175,15 @@ class PreparedTask:
 
     @classmethod
     def of(cls, task: Task, reader: OpenModel) -> PreparedTask:
-        """Prepare a task; the model may be asked for the opposite of an adjective that the lexicon does not have."""
+        """Prepare a task; the model may be asked for the opposite of an adjective, and for the sense that fits."""
         from ccrank.methods.opposites import opposite_proposer
+        from ccrank.methods.senses import with_senses
         from ccrank.ranking import canonical
 
         check_text(task)
         # A server would be asked for hundreds of words one by one.
         propose = None if reader.behind_server else opposite_proposer(reader)
-        task = replace(task, criterion=resolved(task.criterion, propose))
+        [task] = with_senses([replace(task, criterion=resolved(task.criterion, propose))], reader)
         return cls(task, *canonical(task))
 
     def ranking(self, answer: Answer, method: Method, reader: OpenModel) -> Ranking:

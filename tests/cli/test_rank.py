@@ -99,6 +99,7 @@ def test_what_was_understood(rank):
         "comparative": "cheaper",
         "source": "lexicon",
         "certain": True,
+        "alternatives": [],
     }
     refused = rank(*ITEMS, "--by", "A to Z")
     assert (refused.code, refused.out) == (2, "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from ccrank.criteria.lexicon import known_adjectives, known_nouns, poles_of
 from ccrank.errors import CcrankError
 from ccrank.task import Criterion
 
-COUNTS = {"choose": 330, "report": 173, "fresh": 91}
+COUNTS = {"choose": 344, "report": 173, "fresh": 91, "kept": 14}
 AMBIGUOUS = {"content", "fat", "level", "light"}
 """Nouns and adjectives of different scales; a warning says how they are taken."""
 ADJECTIVES = sorted(
@@ -278,3 +280,28 @@ def test_a_proposal_replaces_not_and_nothing_else():
 def test_a_noun_that_is_spelled_like_an_adjective(phrase, high):
     """Before "of" it is the noun; with a degree and nothing behind it is the adjective."""
     assert understand(phrase).poles[1] == high
+
+
+@pytest.mark.parametrize(("phrase", "word"), TABLE["objects"]["phrases"])
+def test_the_object_of_a_phrase_is_kept(phrase, word):
+    """The likelihood *of churn*: the name in the prompts has the object, and so has what a user is shown."""
+    found = understand(phrase)
+    stem = word.removesuffix("l").removesuffix("e")  # "to cancel": the probability of canceling
+    assert stem in found.name
+    assert stem in found.first or found.first == "most worthwhile first"
+
+
+@pytest.mark.parametrize(("phrase", "meant"), [*TABLE["misspelled"]["choose"], *TABLE["misspelled"]["kept"]])
+def test_a_misspelled_word_is_noticed(phrase, meant):
+    """A word that the lexicon lacks, one slip from one that it has, is asked about."""
+    assert f"did you mean {meant!r}?" in understand(phrase).warning
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_no_phrase_of_the_table_is_taken_for_a_misspelling(part):
+    """Real words are left in peace."""
+    asked = []
+    for phrase, _ in TABLE[part]["phrases"]:
+        with suppress(CcrankError):
+            asked += [phrase] if "did you mean" in (understand(phrase).warning or "") else []
+    assert asked == []

@@ -11,7 +11,7 @@ from ccrank.errors import CcrankError
 from ccrank.util.files import parse_toml
 
 TABLE = parse_toml(Path(__file__).with_name("phrases.toml"))
-PARTS = ("choose", "report", "fresh")
+PARTS = ("choose", "report", "fresh", "kept")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from ccrank.ranking import Ranking
 
 
+MAX_ALTERNATIVES = 2
+
+
 def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: bool = False) -> None:
     """Print rankings as tables; `signals` adds a column for each signal of a combined score."""
     console = out()
@@ -24,6 +27,8 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
         console.print(
             f"{one_line(ranking.task.id)}, {heading}" if len(rankings) > 1 else heading, style="bold"
         )
+        if line := alternatives_line(ranking):
+            console.print(line, style="dim", markup=False)
         low, high = min(ranking.scores), max(ranking.scores)
         columns = dict(ranking.details.get("signals", {})) if signals else {}
         id_column = None if ranking.rows is None else ranking.rows.id_column
@@ -73,6 +78,15 @@ def understood_line(ranking: Ranking, reverse: bool = False) -> str:
     if ranking.understood is None or not ranking.directed:
         return by
     return f"{by}: {one_line(ranking.understood.last if reverse else ranking.understood.first)}"
+
+
+def alternatives_line(ranking: Ranking) -> str:
+    """What else the criterion may mean, as flags; empty if nothing."""
+    known = ranking.understood
+    if known is None or not known.alternatives:
+        return ""
+    flags = (" ".join(("--poles", *other.poles)) for other in known.alternatives[:MAX_ALTERNATIVES])
+    return f"taken as {' to '.join(known.poles)}; if you mean another sense: {' or '.join(flags)}"
 
 
 def consistency_line(ranking: Ranking) -> str:

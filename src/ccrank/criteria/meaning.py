@@ -32,6 +32,7 @@ _SUBSTANCES = re.compile(r"\b(?:sugar|salt|alcohol|abv)\b")
 """Of these there is little where the lexicon's scale has another taste: what is low in sugar is not sour."""
 AMOUNTS = frozenset(("low", "high", "few", "many"))
 """Poles for the amount of the criterion, not for a property of an item."""
+_JUDGED = word_set("good") | word_set("bad")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,10 @@ class Meaning:
     """The noun that the poles describe, if they do not describe the items: lowest *price*, best *battery life*."""
     complement: str = ""
     """The words after the adjective: "to fail", "for kids"."""
+    adjective: str = ""
+    """The adjective of the phrase where that decides the scale, so that another sense of it may be meant."""
+    describes: str = ""
+    """What the items are, where the phrase says so: "pepper" in "hottest pepper"."""
     doubt: str = ""
     """Why it may be wrong."""
 
@@ -78,6 +83,13 @@ class Meaning:
     def superlative_of(self, pole: str) -> str:
         """The items at a pole, in words: "cheapest", "fewest legs"."""
         most = superlative(pole)
+        if (
+            self.of
+            and pole not in AMOUNTS
+            and self.source == "lexicon"
+            and not _JUDGED & {self.low, self.high}
+        ):
+            most = "lowest" if (pole == self.high) == self.reversed else "highest"
         if pole in ("low", "high") and re.search(r"[^su]s$", self.of) and " " not in self.of:
             most = "fewest" if pole == "low" else "most"
         return " ".join(filter(None, (most, self.of, self.complement)))
@@ -90,11 +102,13 @@ def of_adjective(adjective: str, complement: str = "") -> Meaning:
     if scale is not None and named is not None:
         name, reverse = named
         name = name_with(name, complement)
-        return Meaning(name, scale.low[0], adjective, "lexicon", reverse, complement=complement)
+        low = scale.low[0]
+        return Meaning(name, low, adjective, "lexicon", reverse, complement=complement, adjective=adjective)
     noun = _noun_made_of(adjective)
     if noun is not None:
         low = known_nouns()[noun].low[0]
-        return Meaning(name_with(noun, complement), low, adjective, "lexicon", complement=complement)
+        name = name_with(noun, complement)
+        return Meaning(name, low, adjective, "lexicon", complement=complement, adjective=adjective)
     prefixed = re.match(r"(?:un|in|im|ir|il|dis|non)(.+)", adjective)
     if prefixed and (known := name_of_scale(prefixed[1])):
         name, reverse = known
@@ -122,7 +136,7 @@ def of_amount(sign: int, noun: Sequence[str], counted: bool = False) -> Meaning:
     if scale is not None and _SUBSTANCES.search(name):
         meaning = Meaning(name, "low", "high", "amount", of=name)
     elif scale is not None:
-        of = name if scale.high[0] in AMOUNTS else ""
+        of = name if scale.high[0] in AMOUNTS or has_object(name) else ""
         meaning = Meaning(name, scale.low[0], scale.high[0], "lexicon", of=of)
     else:
         counted = counted or "number of" in text
@@ -150,6 +164,11 @@ def head_is_known(text: str) -> bool:
     if text in nouns or any(" ".join(parts[start:]) in nouns for start in starts):
         return True
     return bool(rest) and parts[-1:] in (["amount"], ["quantity"], ["level"]) and head_is_known(rest[0])
+
+
+def has_object(name: str) -> bool:
+    """Whether a noun phrase says of what, beyond its scale: "likelihood of churn", "leadership experience"."""
+    return " " in name and name not in known_nouns() and not name.startswith("how ")
 
 
 def unknown_poles(name: str) -> str:

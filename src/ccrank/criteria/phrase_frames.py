@@ -37,6 +37,8 @@ _CANNOT = re.compile(
     r"\bshuffled?\b|^(?:no|any|original|given|natural|input) order$",
     re.IGNORECASE,
 )
+_LASTING = re.compile(r"\b(?:it|they|to|does|do|did|will|would|can)(?: \w+)? last$", re.IGNORECASE)
+"""Ends in the verb: "how long does it last"."""
 _RANGE = re.compile(r"(?:\b(?:from|on a scale (?:of|from)) )?\b\d+\s*(?:to|-|–)\s*\d+\b")
 
 
@@ -138,7 +140,7 @@ def _first_or_last(text: str) -> Framed | None:
     match = re.match(
         rf"^(?P<rest>.+?) (?P<where>first|last|at the top|on top|at the bottom){_CLOSE}", text, re.IGNORECASE
     )
-    if not match:
+    if not match or _LASTING.search(text):
         return None
     last = match["where"].lower() in ("last", "at the bottom")
     split = re.split(r"[,;:(\[]| - | – | with (?:the )?", match["rest"])

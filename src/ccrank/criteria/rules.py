@@ -19,6 +19,7 @@ from ccrank.criteria.lexicon import (
 from ccrank.criteria.meaning import (
     AMOUNTS,
     Meaning,
+    has_object,
     head_is_known,
     name_with,
     of_adjective,
@@ -26,6 +27,7 @@ from ccrank.criteria.meaning import (
     unknown_poles,
 )
 from ccrank.criteria.phrase_words import Inflected, adjective_of, amount_sign
+from ccrank.criteria.senses import has_senses
 from ccrank.errors import CcrankError
 
 # Nouns that begin with a word for much or little.
@@ -54,17 +56,28 @@ def meaning_of(text: str, category: str | None = None) -> Meaning:
     if not tokens:
         raise CcrankError(f"{text!r} has no words; give a criterion, such as 'size' or 'least expensive'")
     dropped = _without_category(tokens, category)
+    if dropped[-1] == "free" and len(dropped) > 1 and _is_thing(dropped[-2]):
+        dropped[-2:] = ["free", "of", dropped[-2]]  # "gluten free"
     joined = " ".join(dropped)
     _refuse_several(joined)
     if len(dropped) == 1 < len(tokens) and (height := re.match(r"(high|low)(?:er|est)?$", joined)):
         return of_adjective(height[1])  # "highest mountain", of mountains
-    if (joined in known_nouns() and not joined.startswith("how ")) or _COMPOUND.match(joined):
+    is_noun = joined in known_nouns() and not (category and has_senses(joined))  # "light", of meals
+    if (is_noun and not joined.startswith("how ")) or _COMPOUND.match(joined):
         return _noun(dropped, text)
     for rule in (_how, _lack, _verb, _amount, _adjective):
         meaning = rule(dropped)
         if meaning is not None:
             return meaning
     return _noun(dropped, text)
+
+
+def _is_thing(word: str) -> bool:
+    """Whether something may be free of it, as of gluten."""
+    said_of_free = {"how", "is", "are", "most", "more", "least", "less"} | word_set("intensifiers")
+    if word in said_of_free | word_set("negators") or word.endswith("ly"):
+        return False
+    return word in known_nouns() or adjective_of(word) is None
 
 
 def _refuse_several(text: str) -> None:
@@ -103,6 +116,11 @@ def _how(tokens: list[str]) -> Meaning | None:
     """ "How expensive it is", "how much sugar it has", "how likely it is to fail"."""
     if tokens[0] != "how" or len(tokens) < 2:
         return None
+    tokens = [token for token in tokens if token not in word_set("auxiliaries")]
+    if tokens[1] in ("little", "few") and tokens[2:]:
+        much = _how(["how", "much" if tokens[1] == "little" else "many", *tokens[2:]])
+        if much is not None:
+            return much.flipped()
     phrases = [" ".join(tokens[:stop]) for stop in range(min(len(tokens), most_noun_words()), 1, -1)]
     listed = next((phrase for phrase in phrases if phrase in known_nouns()), None)
     if listed is not None:
@@ -197,6 +215,8 @@ def _amount(tokens: list[str]) -> Meaning | None:
 def _is_adjective(tokens: Sequence[str]) -> bool:
     """Whether "most …" goes on with an adjective, not with a noun as in "most goals"."""
     first = tokens[0]
+    if " ".join(tokens) in word_table("idioms"):
+        return True
     if " ".join(tokens) in known_nouns() and (len(tokens) > 1 or first not in known_adjectives()):
         return False
     if f"how {' '.join(tokens[:2])}" in known_nouns():
@@ -243,6 +263,10 @@ def _adjective(tokens: list[str]) -> Meaning | None:
         return Meaning(name, scale.low[0], scale.high[0], "lexicon", reverse).signed(sign)
     if rest and head.endswith("ly") and adjective_of(rest[0]) and head not in known_adjectives():
         return _adjective([*tokens[:start], *rest])
+    if idiom := word_table("idioms").get(" ".join(tokens[start:])):
+        return of_adjective(idiom).signed(sign)
+    if head == "free" and rest[:1] in (["of"], ["from"]) and rest[1:]:
+        return of_amount(-sign, rest[1:])
     inflected = adjective_of(head)
     behind = adjective_of(rest[0]) if len(rest) == 1 else None
     graded = behind if behind is not None and behind.known and behind.degree != "positive" else None
@@ -253,7 +277,7 @@ def _adjective(tokens: list[str]) -> Meaning | None:
     if inflected is None:
         if behind is not None and behind.known and rest[0] not in known_nouns():
             meaning = of_adjective(behind.adjective)  # "energy efficient"
-            return replace(meaning, name=f"{head} {meaning.name}").signed(sign)
+            return replace(meaning, name=f"{head} {meaning.name}", adjective="").signed(sign)
         return meaning_of(" ".join(tokens[start:])).signed(sign) if degree == "negated" and start else None
     return _before_noun(inflected, sign, rest, degree or inflected.degree)
 
@@ -265,6 +289,8 @@ def _before_noun(inflected: Inflected, sign: int, rest: list[str], degree: str) 
         adjective, text, rest = f"{side[1]}ern", " ".join(rest[1:]), rest[1:]
     if not rest or _COMPLEMENT.match(text):
         complement = "" if text.startswith("than") else text
+        if idiom := word_table("idioms").get(f"{adjective} {complement}"):
+            return of_adjective(idiom).signed(sign)
         in_terms = re.match(r"in (?:terms of )?(.+)", complement)
         if in_terms and head_is_known(in_terms[1]):
             return _before_noun(inflected, sign, in_terms[1].split(), "superlative")
@@ -288,9 +314,9 @@ def _before_noun(inflected: Inflected, sign: int, rest: list[str], degree: str) 
         elif degree == "positive":
             return None  # "natural beauty", "physical strength": a noun
         else:
-            meaning = replace(of_adjective(adjective), name=text)
+            meaning = replace(of_adjective(adjective), name=text, adjective="")
         return meaning.signed(sign)
-    meaning = of_adjective(adjective)
+    meaning = replace(of_adjective(adjective), describes=text)
     if judges:
         meaning = replace(meaning, name=f"{meaning.name} of the {text}")
     return meaning.signed(sign)
@@ -302,7 +328,7 @@ def _noun(tokens: list[str], typed: str) -> Meaning:
     name = " ".join(typed.split())
     scale = scale_of_noun(text)
     if scale is not None:
-        of = name if scale.high[0] in AMOUNTS or scale.low[0] in AMOUNTS else ""
+        of = name if {scale.high[0], scale.low[0]} & AMOUNTS or has_object(text) else ""
         meaning = Meaning(name, scale.low[0], scale.high[0], "lexicon", plain=True, of=of)
         adjectives = scale_of_adjective(text) if len(tokens) == 1 else None
         if adjectives is not None and not {*adjectives.low} & {*scale.low}:
@@ -313,7 +339,7 @@ def _noun(tokens: list[str], typed: str) -> Meaning:
     head = re.split(rf" (?:{PREPOSITION})\b", text)[0].rpartition(" ")[2]
     for adjective in adjectives_of_noun(head):
         if scale_of_adjective(adjective) is not None or head.endswith(("ness", "ability", "ibility")):
-            return replace(of_adjective(adjective), name=name, reversed=False)
+            return replace(of_adjective(adjective), name=name, reversed=False, adjective="")
     doubt = unknown_poles(name)
     return Meaning(name, FALLBACK.low[0], FALLBACK.high[0], "fallback", plain=True, of=name, doubt=doubt)
 

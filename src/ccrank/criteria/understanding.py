@@ -21,6 +21,8 @@ from ccrank.criteria.meaning import AMOUNTS, Meaning, unknown_poles
 from ccrank.criteria.phrase_frames import Framed, without_frame
 from ccrank.criteria.phrase_words import adjective_of
 from ccrank.criteria.rules import meaning_of
+from ccrank.criteria.senses import in_sense, senses_of
+from ccrank.criteria.spelling import did_you_mean
 from ccrank.errors import CcrankError
 from ccrank.task import MAX_PHRASE, Criterion, Understood, check_length
 
@@ -56,9 +58,7 @@ def criterion_of(
     understood = _understood(given.name, meaning, propose)
     if meaning.plain:
         return replace(given, name=meaning.name, understood=understood)
-    return Criterion(
-        understood.name, understood.comparative, understood.poles, category, understood.reversed, understood
-    )
+    return in_sense(given, understood)
 
 
 def resolved(criterion: Criterion, propose: Propose | None = None) -> Criterion:
@@ -79,6 +79,8 @@ def _with_given(given: Criterion) -> Criterion:
         meaning = _meaning(given.name, given.category)
     except CcrankError:  # the given poles or comparative are enough
         return replace(given, understood=_of_criterion(given))
+    same = (sense for sense in senses_of(meaning) if {sense.low, sense.high} == {*(given.poles or ())})
+    meaning = next(same, meaning)
     turned = _is_turned(poles_of(given), meaning)
     criterion = replace(given, name=meaning.name, reversed=meaning.reversed != turned)
     understood = replace(_of_criterion(criterion), phrase=given.name)
@@ -104,6 +106,7 @@ def _of_criterion(criterion: Criterion) -> Understood:
 def _understood(phrase: str, meaning: Meaning, propose: Propose | None) -> Understood:
     if propose is not None and meaning.source == "negation":
         meaning = _proposed(meaning, propose)
+    others = tuple(_understood(phrase, replace(sense, adjective=""), None) for sense in senses_of(meaning))
     first, last = (f"{meaning.superlative_of(pole)} first" for pole in (meaning.high, meaning.low))
     return Understood(
         phrase,
@@ -115,6 +118,8 @@ def _understood(phrase: str, meaning: Meaning, propose: Propose | None) -> Under
         meaning.source,
         meaning.reversed,
         meaning.doubt or None,
+        others,
+        meaning.describes,
     )
 
 
@@ -139,7 +144,13 @@ def _meaning(phrase: str, category: str | None) -> Meaning:
     meaning = meaning_of(bare, category)
     if meaning.plain:
         meaning = _checked(replace(meaning, name=frame.text, of=frame.text if meaning.of else ""), bare)
-    return _directed(meaning, frame, bare, category)
+    meaning = _directed(meaning, frame, bare, category)
+    unknown = meaning.source in ("negation", "amount", "fallback") or "not " in meaning.low + meaning.high
+    corrected = did_you_mean(text) if unknown else None
+    if corrected is None:
+        return meaning
+    doubt = " ".join(filter(None, (f"did you mean {corrected!r}?", meaning.doubt)))
+    return replace(meaning, doubt=doubt)
 
 
 def _checked(meaning: Meaning, text: str) -> Meaning:
@@ -190,7 +201,7 @@ def _directed(meaning: Meaning, frame: Framed, text: str, category: str | None) 
         if side:
             return meaning if (side > 0) == comes_first else meaning.flipped()
         if comes_first or not frame.first:
-            unlisted = replace(other if comes_first else other.flipped(), name=meaning.name)
+            unlisted = replace(other if comes_first else other.flipped(), name=meaning.name, adjective="")
     return unlisted
 
 
@@ -220,7 +231,7 @@ def _of_poles(frame: Framed, category: str | None) -> Meaning:
             name, reverse = named if named else (quality_noun(first), False)
             doubt = f"{last!r} and {first!r} are taken as the poles, {superlative(first)} first"
             return Meaning(name, last, first, "given", reverse, doubt="" if all(adjectives) else doubt)
-        return replace(meaning_of(first, category), low=last, high=first)
+        return replace(meaning_of(first, category), low=last, high=first, adjective="")
     words = frame.first or frame.last
     meaning = meaning_of(words, category)
     if meaning.source == "fallback":

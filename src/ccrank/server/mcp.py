@@ -68,12 +68,20 @@ class Trust(BaseModel):
     probability: float
 
 
+class Sense(BaseModel):
+    """Another meaning of a criterion; its poles can be asked for."""
+
+    first: str
+    poles: tuple[str, str]
+
+
 class Meaning(BaseModel):
     """What a criterion was taken to mean."""
 
     first: Annotated[str, Field(description="What comes first: cheapest first.")]
     low: str
     high: str
+    alternatives: Annotated[list[Sense], Field(description="What else the words may mean.")] = []
 
 
 class RankResult(BaseModel):

@@ -33,11 +33,16 @@ class Understood:
     last: str
     """What comes first if the ranking is shown in reverse: "most expensive first"."""
     source: str
-    """How the poles were found: "given", "lexicon", "negation", "amount", "model" or "fallback"."""
+    """How the poles were found: "given", "lexicon", "sense" (of several, the one that fits the items), "negation",
+    "amount", "model" or "fallback"."""
     reversed: bool = False
     """Whether more of `name` comes later."""
     warning: str | None = None
     """Why the meaning is in doubt; None where it is certain."""
+    alternatives: tuple[Understood, ...] = ()
+    """What else the words may mean, the likeliest first where the items have been looked at."""
+    describes: str = ""
+    """What the items are, where the phrase says so: "pepper" in "hottest pepper"."""
 
     @property
     def certain(self) -> bool:
@@ -53,6 +58,7 @@ class Understood:
             "comparative": self.comparative,
             "source": self.source,
             "certain": self.certain,
+            "alternatives": [{"first": one.first, "poles": list(one.poles)} for one in self.alternatives],
         }
 
 

@@ -212,7 +212,7 @@ async function understand() {
     return forget(error instanceof Error && /** @type {any} */ (error).status === 422 ? error.message : "");
   }
   const [low, high] = found.poles;
-  line.textContent = found.warning ? found.warning.replace(/\(--poles LOW HIGH\)/, "below") : `${sentence(found.first)}: from ${low} to ${high}`;
+  line.textContent = found.warning ? found.warning.replace(/\(--poles LOW HIGH\)/, "below") : `${sentence(found.first)}: from ${low} to ${high}${found.alternatives.length ? ", or as fits the items" : ""}`;
   line.classList.toggle("doubt", Boolean(found.warning));
   field("low").placeholder = low;
   field("high").placeholder = high;

@@ -3,7 +3,8 @@
  *
  * @typedef {{rank: number, item: string, score: number, deviation?: number, rank_low?: number, rank_high?: number}} Row
  * @typedef {{phrase: string, first: string, last?: string, name?: string, poles: [string, string], comparative: string,
- *   source: string, certain: boolean, warning?: string | null}} Understood
+ *   source: string, certain: boolean, warning?: string | null,
+ *   alternatives: {first: string, poles: [string, string]}[]}} Understood
  * @typedef {{
  *   criterion: {name: string, category?: string}, model: string, method: string, directed: boolean, items: Row[],
  *   confidence: {level: "low" | "medium" | "high", probability: number} | null, warnings: string[],

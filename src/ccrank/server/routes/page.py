@@ -80,7 +80,8 @@ def understanding(phrase: str, category: str | None) -> Mapping[str, Any]:
     assert meaning is not None
     words = poles_of(criterion)
     low, high = meaning.poles
-    pairs = [(low, high), *zip(words.low, words.high, strict=False)]
+    senses = (sense.poles for sense in meaning.alternatives)
+    pairs = [(low, high), *senses, *zip(words.low, words.high, strict=False)]
     return {
         **meaning.to_json(),
         "name": meaning.name,
