@@ -241,3 +241,20 @@ def test_a_scale_of_causal_models_agrees_over_precisions():
     loaded = replace(reader.loaded, identity="0123456789abcdef-float32", weights={"sha256": "x"})
     other = replace(loaded, identity="0123456789abcdef-bfloat16")
     assert identity_of(Reader(loaded)) == identity_of(Reader(other)) == "0123456789abcdef"
+
+
+def test_threads_share_a_scale_and_a_model():
+    """Several threads that score on one scale at once get the scores of one thread; so do rankings beside them."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    reader = tiny_reader("llama")
+    scale = fit(NAMES, SIZE, model=reader)
+    expected, ranked = scale(OTHERS), rank(NAMES, SIZE, model=reader).scores
+    fresh = fit(NAMES, SIZE, model=reader)  # its scorer is made by the first thread that needs it
+    with ThreadPoolExecutor(6) as pool:
+        scores = [pool.submit(fresh, OTHERS) for _ in range(12)]
+        rankings = [pool.submit(rank, NAMES, SIZE, model=reader) for _ in range(4)]
+        for one in scores:
+            np.testing.assert_allclose(one.result(), expected, atol=1e-4)
+        for one in rankings:
+            np.testing.assert_allclose(one.result().scores, ranked, atol=1e-4)
