@@ -6,8 +6,10 @@ from importlib import resources
 
 import numpy as np
 import pytest
+from completion_server import serving
 from fake import FakeReader
 from phrase_table import TABLE
+from tiny import tiny_reader
 
 from ccrank import rank
 from ccrank.criteria import criterion_of, understand
@@ -15,6 +17,7 @@ from ccrank.criteria.lexicon import known_adjectives
 from ccrank.criteria.meaning import of_adjective
 from ccrank.criteria.senses import CLOSE, USUAL, in_best_sense, senses_of
 from ccrank.methods.senses import with_senses
+from ccrank.models.remote import RemoteReader
 from ccrank.request import PreparedTask
 from ccrank.task import Criterion, Task
 from ccrank.util.files import parse_toml
@@ -113,6 +116,18 @@ def test_close_senses_leave_a_doubt_and_the_usual_one_has_the_benefit():
     assert other.poles == ("mild", "hot")
     assert "--poles cold hot" in other.understood.warning
     assert in_best_sense(criterion, [-3.0, -3.0 + USUAL + 2 * CLOSE, *low]).understood.certain
+
+
+def test_a_model_behind_a_server_is_asked_a_few_words():
+    """It is asked for the opposites of one adjective alone, and says what the same model says here."""
+    here = tiny_reader()
+    criterion = criterion_of("hottest", category="pepper")
+    with serving(here, "llamacpp") as server:
+        reader = RemoteReader.open(f"openai:{server.url}")
+        [remote] = with_senses([Task(criterion, PEPPERS)], reader)
+    [local] = with_senses([Task(criterion, PEPPERS)], here)
+    assert remote.criterion.understood == local.criterion.understood
+    assert reader.spent.prompts == 3
 
 
 @pytest.mark.parametrize(("phrase", "first"), [("hot", "hot"), ("least hot", "mild")])

@@ -143,6 +143,22 @@ def test_suggested_poles_are_taken(opener: Open, address: str):
     assert opened.rank() == [row["item"] for row in expected["items"]]
 
 
+def test_another_sense_is_a_click_away(opener: Open, address: str):
+    """Beside a ranking by an adjective with several senses stand the poles of the others; one click ranks by them."""
+    opened = opener()
+    opened.type(ITEMS, "hottest")
+    opened.rank()
+    chip = opened.page.locator("#warnings .chip").first
+    low, high = (chip.text_content() or "").split(" → ")
+    expected = [
+        row["item"] for row in answer_of(address, items=ITEMS, by="hottest", poles=[low, high])["items"]
+    ]
+    chip.click()
+    opened.page.wait_for_selector("#warnings .chip", state="detached")
+    playwright.expect(opened.page.locator("#rows .item")).to_have_text(expected, timeout=PATIENCE)
+    assert [opened.page.input_value(one) for one in ("#low", "#high")] == [low, high]
+
+
 def test_the_example_runs_with_one_click(opener: Open):
     """The empty page offers examples; one click fills the form and ranks."""
     opened = opener()

@@ -129,6 +129,7 @@ const PLAIN = [
   [/say what the items are with --category \(category=…\)/g, "say what the items are, under “More”"],
   [/give a few labels with --labels \(labels=\{…\}\)/g, "answer a few questions or move items"],
   [/use a larger model with --model \(model=…\)/g, "use a larger model"],
+  [/name the poles: --poles \S+ \S+ \(poles=.*?\)\)/g, "choose it below"],
   [/or name the poles \(--poles LOW HIGH\)/g, "or name the poles below"],
   [/use --method auto \(method='auto'\)/g, "use the method auto"],
   [/; give one, such as --by size or --by 'how positive it is'/g, "; type one, such as size, or how positive it is"],

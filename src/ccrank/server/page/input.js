@@ -216,11 +216,14 @@ async function understand() {
   line.classList.toggle("doubt", Boolean(found.warning));
   field("low").placeholder = low;
   field("high").placeholder = high;
-  fill(chips, ...found.suggestions.map((/** @type {[string, string]} */ [from, to]) =>
-    h("button.chip", { type: "button", onclick: () => {
-      field("low").value = from;
-      field("high").value = to;
-      announce(`Poles: from ${from} to ${to}`);
-    } }, `${from} → ${to}`)));
+  fill(chips, ...found.suggestions.map((/** @type {[string, string]} */ poles) => poleChip(poles)));
   show(chips, found.suggestions.length > 0);
 }
+
+/** A button that fills in words for the poles. @param {[string, string]} poles @param {() => void} [then] */
+export const poleChip = ([from, to], then) => h("button.chip", { type: "button", onclick: () => {
+  field("low").value = from;
+  field("high").value = to;
+  announce(`Poles: from ${from} to ${to}`);
+  then?.();
+} }, `${from} → ${to}`);

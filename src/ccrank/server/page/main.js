@@ -4,7 +4,7 @@ import { call, key, plain, rank, Trouble } from "./api.js";
 import { announce, byId, fill, h, sentence, show } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { select, startTabs, startTheme } from "./tabs.js";
-import { items, missing, request, setFields, sourceTable, startInput } from "./input.js";
+import { items, missing, poleChip, request, setFields, sourceTable, startInput } from "./input.js";
 import { labelOfMove, onTheWire, withLabel } from "./labels.js";
 import { clearPanels, criteriaPanel, methodsPanel } from "./panels.js";
 import { clearRows, showRows, startRows } from "./rows.js";
@@ -145,8 +145,11 @@ function display(ranking) {
   const labels = ranking.details?.labels?.labels;
   fill(byId("facts"), [count(ranking.items.length), `${ranking.method} on ${ranking.model}`, labels ? `${labels} labels` : "", now.seconds >= 0.1 ? `${now.seconds.toFixed(1)} s` : ""].filter(Boolean).join(" · "));
   showConfidence(ranking);
-  fill(byId("warnings"), ...ranking.warnings.map((text) => h("li", null, sentence(plain(text)))));
-  show(byId("warnings"), ranking.warnings.length > 0);
+  const senses = ranking.understood?.alternatives ?? [];
+  const again = () => /** @type {HTMLFormElement} */ (byId("ask")).requestSubmit();
+  fill(byId("warnings"), ...ranking.warnings.map((text) => h("li", null, sentence(plain(text)))),
+    senses.length > 0 && h("li", null, `From ${ranking.understood?.poles.join(" to ")}. In another sense: `, ...senses.slice(0, 3).map(({ poles }) => poleChip(poles, again))));
+  show(byId("warnings"), ranking.warnings.length + senses.length > 0);
   const movable = ranking.method === "auto" && !asked.query && !asked.context;
   showRows(placed(ranking), { ...look(asked, ranking), final: true, movable, note: legend(ranking) });
   showSignals(byId("panel-signals"), ranking);
