@@ -129,6 +129,30 @@ def test_an_interrupt(model_folder):
     assert (process.returncode, out, err) == (130, b"", b"ccrank: interrupted\n")
 
 
+def test_an_interrupt_while_reading_says_what_is_kept(model_folder, tmp_path):
+    """Ctrl-C after some passes: the readings so far are in the cache, and the message says so; with --no-cache not."""
+    code = (
+        "import os, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from ccrank.models.engine.engine import Engine\n"
+        "from ccrank.cli import screen\n"
+        "from ccrank.cli.commands import rank\n"
+        "from contextlib import contextmanager\n"
+        "@contextmanager\n"
+        "def interrupting(*given):\n"
+        "    with screen.reading_progress(*given):\n"
+        "        yield lambda tokens: os.kill(os.getpid(), signal.SIGINT)\n"
+        "rank.reading_progress = interrupting\n" + MAIN
+    )
+    arguments = ("rank", "a", "b", "c", "--by", "size", "-m", model_folder, "--batch-tokens", "64")
+    for flags, kept in ([], True), (["--no-cache"], False):
+        process = start(*arguments, *flags, code=code, CCRANK_CACHE=str(tmp_path))
+        out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, out) == (130, b"")
+        assert (b"; the same command goes on from there" in err) == kept
+        assert err.endswith(b"ccrank: interrupted\n")
+
+
 def test_bad_input_is_told_on_stderr():
     """Exit code 2 and one line, without a model being looked for."""
     process = start("rank", "a", "a", "--by", "size")

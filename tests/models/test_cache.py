@@ -18,6 +18,7 @@ from tiny import pair_prompts, tiny_model
 
 from ccrank.errors import CcrankError
 from ccrank.models import Reader, ReadingCache
+from ccrank.models.cache import saving
 from ccrank.models.cache import store as cache_module
 from ccrank.task import Criterion, Task
 
@@ -90,6 +91,39 @@ def test_a_hit_is_bit_identical_and_computes_nothing(family, cache):
     np.testing.assert_allclose(more.logits, fresh.logits, atol=1e-4)
     np.testing.assert_allclose(more.states, fresh.states, atol=1e-4)
     np.testing.assert_allclose(more.item_states, fresh.item_states, atol=1e-4)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1e9])
+@pytest.mark.parametrize("family", ["llama", "bert", "t5"])
+def test_what_was_read_before_an_interrupt_is_not_read_again(family, seconds, tmp_path, monkeypatch):
+    """Whether readings are saved after each batch or at the interrupt alone, the second run computes only the rest
+    and gives the numbers of a run without an interrupt; what is saved while reading is there for a kill too."""
+    monkeypatch.setattr(saving, "SECONDS_BETWEEN_SAVES", seconds)
+    loaded = tiny_model(family)
+    countries = *TASK.items, "Peru", "India", "Togo", "Fiji"
+    prompts = pair_prompts(Task(TASK.criterion, countries), loaded.form)
+    asked = {"candidates": ["Yes", "No"], "layers": [0, 1], "log_probabilities": True}
+    whole = Reader(loaded, batch_tokens=100, cache=ReadingCache(tmp_path / "whole"))
+    expected = whole.read(prompts, **asked)
+    entries_of_all = whole.cache.info().entries
+    cache = ReadingCache(tmp_path / "cut")
+    seen = []
+
+    def interrupt(tokens: int) -> None:
+        seen.append(ReadingCache(tmp_path / "cut").info().entries)
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Reader(loaded, batch_tokens=100, cache=cache).read(prompts, progress=interrupt, **asked)
+    assert (seen[-1] > 0) == (seconds == 0.0)
+    assert 0 < cache.info().entries < entries_of_all
+    second = Reader(loaded, batch_tokens=100, cache=cache)
+    readings = second.read(prompts, **asked)
+    assert 0 < second.spent.computed_tokens < whole.spent.computed_tokens
+    assert cache.info().entries == entries_of_all
+    np.testing.assert_allclose(readings.logits, expected.logits, atol=1e-4)
+    np.testing.assert_allclose(readings.states, expected.states, atol=1e-4)
 
 
 def test_a_cached_reader_does_not_touch_the_model(cache):

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from ccrank.models import ReadingCache
 
 BAR = 24
 
@@ -208,8 +211,25 @@ SLOW = 10.0
 
 
 @contextmanager
-def reading_progress(tokens: int, per_second: float) -> Iterator[Callable[[int], None]]:
-    """A progress bar in tokens over everything that a command reads, on a terminal; nothing elsewhere."""
+def reading_progress(
+    tokens: int, per_second: float, cache: ReadingCache | None = None
+) -> Iterator[Callable[[int], None]]:
+    """A progress bar in tokens over everything that a command reads, on a terminal; nothing elsewhere. An interrupt
+    says what it left in the cache."""
+    before = 0 if cache is None else cache.added
+    try:
+        with _token_bar(tokens, per_second) as advance:
+            yield advance
+    except KeyboardInterrupt:
+        if cache is not None and (added := cache.added - before):
+            sys.stderr.write(
+                f"ccrank: kept in the cache: {counted(added, 'reading')}; the same command goes on from there\n"
+            )
+        raise
+
+
+@contextmanager
+def _token_bar(tokens: int, per_second: float) -> Iterator[Callable[[int], None]]:
     console = err()
     if tokens / per_second > SLOW:
         sys.stderr.write(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -12,7 +13,8 @@ from typing import Literal
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.models.cache.reading_keys import merged, reading_keys, vectors_of
+from ccrank.models.cache.reading_keys import merged, reading_keys
+from ccrank.models.cache.saving import ReadingSaver
 from ccrank.models.cache.store import ReadingCache
 from ccrank.models.capacity import token_budget
 from ccrank.models.check.verdict_store import require_good
@@ -225,16 +227,22 @@ class Reader:
             raise CcrankError("per_token=True needs exactly one candidate for each prompt")
         wish = Wish(wanted, candidates is not None, items, log_probabilities or per_token, per_token)
         readings = Collected(len(prompts), wish)
-        running: Chunk | None = None
-        for chunk in self._prepared(prompts, answers, wish):
-            check()
-            self._start(chunk, wish, progress)
-            # The device computes this chunk while the results of the one before it are collected.
-            if running is not None:
-                readings.add(running, self._finish(running, wish))
-            running = chunk
-        if running is not None:
-            readings.add(running, self._finish(running, wish))
+        started: deque[tuple[Chunk, ReadingSaver]] = deque()
+        try:
+            for chunk in self._prepared(prompts, answers, wish):
+                check()
+                started.append((chunk, ReadingSaver(self.cache, *chunk.to_read)))
+                self._start(*started[-1], wish, progress)
+                # The device computes this chunk while the results of the one before it are collected.
+                if len(started) > 1:
+                    readings.add(started[0][0], self._finish(*started[0]))
+                    started.popleft()
+            for last in started:
+                readings.add(last[0], self._finish(*last))
+        except BaseException:  # interrupted: what was read stays in the cache
+            for _, saver in started:
+                saver.save()
+            raise
         self.spent += readings.cost
         return readings.finished(self.width)
 
@@ -292,7 +300,7 @@ class Reader:
                 chunk.missing = np.flatnonzero(np.array(unknown, bool))
         return chunk
 
-    def _start(self, chunk: Chunk, wish: Wish, progress: Progress | None) -> None:
+    def _start(self, chunk: Chunk, saver: ReadingSaver, wish: Wish, progress: Progress | None) -> None:
         """Run the model where the cache has no readings."""
         inputs, points = chunk.plan.inputs, chunk.plan.points
         needed = distinct_numbers(points.sequence[chunk.missing])
@@ -300,21 +308,20 @@ class Reader:
         report = in_tokens(progress, chunk.distinct)
         done = len(inputs) - len(needed)
 
-        def count(more: int) -> None:
+        def count(more: int, output: EngineOutput) -> None:
             nonlocal done
             done += more
+            saver.look(output)
             report(done / max(1, len(inputs)))
 
-        count(0)
-        chunk.output = self.engine.run(inputs.take(needed), missing, wish.layers, count)
+        report(done / max(1, len(inputs)))
+        saver.output = self.engine.run(inputs.take(needed), missing, wish.layers, count)
 
-    def _finish(self, chunk: Chunk, wish: Wish) -> EngineOutput:
+    def _finish(self, chunk: Chunk, saver: ReadingSaver) -> EngineOutput:
         """The outputs of all points, those from the cache included; new ones are stored there."""
-        assert chunk.output is not None
-        read, points = chunk.output.collect(), chunk.plan.points
-        if self.cache is not None:
-            fresh = points.take(chunk.missing, points.sequence[chunk.missing])
-            self.cache.put(vectors_of(read, fresh, [chunk.keys[index] for index in chunk.missing.tolist()]))
+        assert saver.output is not None
+        read, points = saver.output.collect(), chunk.plan.points
+        saver.save()
         if len(chunk.missing) == len(points):
             return read
         return merged(points, chunk.keys, chunk.known, chunk.missing, read)

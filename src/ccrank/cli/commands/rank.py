@@ -217,7 +217,7 @@ def rank_command(
     fitted: list[Scale] = []
     for model in models:
         reader = shared.open_any_model(model, *given)
-        with reading_progress(request.expected_tokens(reader) or 0, speed(reader)) as progress:
+        with reading_progress(request.expected_tokens(reader) or 0, speed(reader), reader.cache) as progress:
             if scale is not None and request.rows is not None:
                 own = [scale.with_reader(reader).ranking_of(request.rows, progress)]
             else:

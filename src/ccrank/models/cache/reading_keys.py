@@ -95,15 +95,14 @@ def _finished(digest: hashlib.blake2b, outputs: Sequence[bytes]) -> Iterator[byt
 
 
 def vectors_of(
-    output: EngineOutput, points: Points, keys: Sequence[Sequence[bytes]]
+    output: EngineOutput, points: Points, keys: Sequence[Sequence[bytes]], chosen: np.ndarray
 ) -> dict[bytes, np.ndarray]:
-    """What was read, as entries of the cache."""
+    """What was read at the `chosen` points, as entries of the cache."""
     entries: dict[bytes, np.ndarray] = {}
     starts = output.logit_starts.tolist()
-    for index, (group, asked, normaliser, states) in enumerate(
-        zip(keys, points.asked.tolist(), points.normaliser.tolist(), points.states.tolist(), strict=True)
-    ):
-        column = 0
+    wanted = (array[chosen].tolist() for array in (points.asked, points.normaliser, points.states))
+    for index, asked, normaliser, states in zip(chosen.tolist(), *wanted, strict=True):
+        group, column = keys[index], 0
         if asked >= 0:
             entries[group[0]] = output.logits[starts[index] : starts[index + 1]]
             column = 1

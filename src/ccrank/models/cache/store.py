@@ -49,6 +49,8 @@ class ReadingCache:
     def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
         self.path = (folder or cache_folder("readings")) / "readings.sqlite"
         self.limit = _limit_from_environment() if limit is None else limit
+        self.added = 0
+        """Entries that this object has stored."""
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._off = False
@@ -98,6 +100,7 @@ class ReadingCache:
         def write(connection: sqlite3.Connection) -> None:
             with connection:
                 connection.executemany("INSERT OR REPLACE INTO readings VALUES (?, ?, ?, ?)", rows)
+            self.added += len(rows)
             self._trim(connection)
 
         if rows:

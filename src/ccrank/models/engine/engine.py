@@ -24,8 +24,8 @@ from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points, colu
 from ccrank.models.engine.tree_masks import TreeMasks
 from ccrank.models.tokenize.ragged import Ragged, distinct_numbers, ranges
 
-InputProgress = Callable[[int], None]
-"""Called with the number of sequences just finished."""
+InputProgress = Callable[[int, EngineOutput], None]
+"""Called with the number of sequences just finished, and with all that was read so far."""
 
 
 _LOCKS: WeakKeyDictionary[Any, threading.RLock] = WeakKeyDictionary()
@@ -169,10 +169,11 @@ class Engine:
             chosen = by_row[ranges(edges[batch.rows], counts)]
             row = np.repeat(np.arange(len(batch.rows)), counts)
             self._read(batch, targets, chosen, row, columns[chosen])
+            targets.output.done[targets.indices[chosen]] = True
             finished = np.isin(row_of, batch.rows)
             done |= finished
             if progress is not None:
-                progress(int(finished.sum()))
+                progress(int(finished.sum()), targets.output)
 
     @property
     def _most_rows(self) -> int | None:

@@ -303,7 +303,13 @@ class Chunk:
     """The points that are not in the cache."""
     keys: list[list[bytes]] = field(default_factory=list)
     known: dict[bytes, np.ndarray] = field(default_factory=dict)
-    output: EngineOutput | None = None
+
+    @property
+    def to_read(self) -> tuple[Points, list[list[bytes]]]:
+        """The missing points, with their keys in the cache."""
+        points = self.plan.points
+        keys = [self.keys[index] for index in self.missing.tolist()] if self.keys else []
+        return points.take(self.missing, points.sequence[self.missing]), keys
 
 
 class Collected:

@@ -142,6 +142,8 @@ class EngineOutput:
     """Token positions that the model computed, without padding."""
     waiting: list[Callable[[], None]] = field(default_factory=list)
     """Results that are still being computed or copied; each call stores one batch."""
+    done: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    """(N,) whether all that is requested of a point was computed; it is stored once nothing is `waiting`."""
 
     @classmethod
     def empty(cls, points: Points) -> EngineOutput:
@@ -152,6 +154,7 @@ class EngineOutput:
             starts,
             np.zeros(len(points), np.float32),
             np.cumsum(points.states) - 1,
+            done=np.zeros(len(points), bool),
         )
 
     def collect(self) -> EngineOutput:
@@ -206,6 +209,7 @@ class EngineOutput:
         if with_states.any():
             states = read.states_at(np.arange(start, end)[with_states])
             self.store_states(points[with_states], states[:, layers])
+        self.done[points] = True
 
     def store_logits(self, points: np.ndarray, values: np.ndarray) -> None:
         """Set the logits of these points, one point after another."""

@@ -202,7 +202,7 @@ class Scheduler:
                 raise news
             done += news
             if progress is not None:
-                progress(news)
+                progress(news, job.output)
         return job.output
 
     def _loop(self) -> None:

@@ -74,7 +74,7 @@ def fit_command(
         request = _with_sample(request, file, fit)
     check_method(request, source, ScaleFlags(save_scale=fit.out))
     reader = shared.open_any_model(method.model, reader_flags.options(), cache)
-    with reading_progress(request.expected_tokens(reader) or 0, speed(reader)) as progress:
+    with reading_progress(request.expected_tokens(reader) or 0, speed(reader), reader.cache) as progress:
         scales = request.fit(reader, progress)
     if (unsaved := save_scale(scales, fit.out)) is not None:
         raise unsaved
