@@ -130,8 +130,13 @@ def index_for_models(pages: dict[str, str]) -> str:
     for place, text in sorted(pages.items(), key=lambda one: (one[0].count("/"), one[0])):
         title = re.search(r"^# (.+)$", text, re.MULTILINE)
         paragraphs = [one for one in re.split(r"\n\s*\n", text) if one.strip() and one[0] not in "#<!`|-["]
-        first = re.split(r"(?<=[.?:]) ", " ".join(paragraphs[0].split()))[0] if paragraphs else ""
-        lines.append(f"- [{title[1] if title else place}]({place}): {first}")
+        first = (
+            re.split(r"(?<=[.?]) ", " ".join(paragraphs[0].split()).replace("**", ""))[0]
+            if paragraphs
+            else ""
+        )
+        address = re.sub(r"(?:(^|/)(?:index|README))?\.md$", "/", place)
+        lines.append(f"- [{title[1] if title else place}]({address.lstrip('/') or './'}): {first}")
     return "\n".join(lines) + "\n"
 
 
