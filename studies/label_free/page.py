@@ -28,7 +28,11 @@ def setup(data: Data) -> str:
             f"`{one['model']}`, {one['dtype']}",
             ", ".join(one["datasets"]),
             one["device"],
-            ", ".join(f"{name} {version}" for name, version in one["versions"].items() if version),
+            ", ".join(
+                f"{name} {version}"
+                for name, version in one["versions"].items()
+                if version and name != "ccrank"
+            ),
         ]
         for one in data["about"]
     ]
