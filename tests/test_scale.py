@@ -12,6 +12,9 @@ from safetensors.numpy import save as content_of
 from tiny import CAUSAL, FAMILIES, tiny_model, tiny_reader
 
 from ccrank import Criterion, Reader, Scale, Task, fit, load_templates, rank, rank_tasks
+from ccrank.cli.commands.rank import MethodFlags
+from ccrank.cli.commands.rank_input import of_scale
+from ccrank.cli.options import ReaderFlags
 from ccrank.errors import CcrankError
 from ccrank.methods.labelfree.combine import read_signals
 from ccrank.methods.registry import METHODS
@@ -199,6 +202,25 @@ def test_a_file_has_no_text_of_items_and_no_other_model_takes_it(tmp_path):
         Scale.load(path, Reader(tiny_model("llama"), chat=True))
 
 
+def test_a_file_does_not_name_the_server_that_gets_texts_and_key(tmp_path, monkeypatch):
+    """A scale from elsewhere may name any server: none is asked unless the user names it."""
+    asked = []
+    monkeypatch.setattr("urllib.request.OpenerDirector.open", lambda *_, **__: asked.append(1))
+    scale = fit(NAMES, SIZE, model=tiny_reader("llama"))
+    path, notes = tmp_path / "x.scale", replace(scale.notes, model="openai:http://127.0.0.1:9/v1#evil")
+    replace(scale, notes=notes).save(path)
+    with pytest.raises(
+        CcrankError, match=r"fitted on openai:http://127.0.0.1:9/v1#evil.*name it with --model"
+    ):
+        Scale.load(path).score(["a secret"])
+    flags = MethodFlags(), ReaderFlags()
+    with pytest.raises(CcrankError, match="name it with --model"):
+        of_scale(Scale.load(path), *flags)
+    named = MethodFlags(model="openai:http://127.0.0.1:9/v1#evil")
+    assert of_scale(Scale.load(path), named, flags[1])[0] == named
+    assert not asked
+
+
 def test_damaged_files_are_refused(tmp_path):
     """Truncated, with numbers that are none, of another version or kind, with arrays that do not fit: an error that
     says what to do."""
@@ -231,6 +253,54 @@ def test_damaged_files_are_refused(tmp_path):
         path.write_bytes(content_of(tensors, header | change))
         with pytest.raises(CcrankError, match=message):
             Scale.load(path)
+
+
+def with_changes(scale, tensors=None, **changes):
+    """The content of a scale's file, with other tensors, or values at "part/part" of its JSON."""
+    whole = scale.to_bytes()
+    header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])["__metadata__"]
+    about = json.loads(header["about"])
+    for path, value in changes.items():
+        *parts, last = path.split("/")
+        inner = about
+        for part in parts:
+            inner = inner[part]
+        inner[last] = value
+    return content_of({**tensors_of(whole), **(tensors or {})}, header | {"about": json.dumps(about)})
+
+
+@pytest.mark.parametrize(
+    ("method", "by", "change"),
+    [
+        ("auto", SIZE, {"notes/consistency": {"signals_agree": "high"}}),
+        ("auto", SIZE, {"scorer/plan/layers": [1]}),
+        ("auto", SIZE, {"scorer/plan/layers": [10**9]}),
+        ("auto", SIZE, {"scorer/plan/template": "none"}),
+        ("auto", SIZE, {"tensors": {".scorer.model.smoothing.weights": np.zeros((1, 2, 5))}}),
+        ("auto", "weight", {"tensors": {".scorer.model.written.weights": np.zeros((2, 2, 1))}}),
+        ("frequency", SIZE, {"scorer/method": "auto"}),
+        ("frequency", SIZE, {"scorer/method": "none"}),
+        ("frequency", SIZE, {"scorer/options": {"none": 1}}),
+        ("frequency", SIZE, {"scorer/options": {"lead": ["a"]}}),
+    ],
+)
+def test_what_does_not_fit_the_model_is_refused(method, by, change):
+    """A file that is well-formed, but of other layers, states or options, is an error before or as items are scored."""
+    reader = tiny_reader("llama")
+    content = with_changes(fit(NAMES, by, model=reader, method=method), **change)
+    with pytest.raises(CcrankError):
+        Scale.from_bytes(content, reader).score(OTHERS)
+
+
+def test_a_header_is_bounded(monkeypatch):
+    """JSON of many MB is refused before it is parsed, and is not written."""
+    monkeypatch.setattr("ccrank.util.tensors.MAX_HEADER_BYTES", 100_000)
+    scale = fit(NAMES, SIZE, model=tiny_reader("llama"))
+    with pytest.raises(CcrankError, match=r"not a complete safetensors file: its header takes \d"):
+        Scale.from_bytes(with_changes(scale, **{"notes/details": {"x": [[]] * 30_000}}))
+    notes = replace(scale.notes, context="word " * 30_000)
+    with pytest.raises(CcrankError, match="MB of texts, such as a context"):
+        replace(scale, notes=notes).to_bytes()
 
 
 def test_a_scale_of_causal_models_agrees_over_precisions():

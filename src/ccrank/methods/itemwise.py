@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ccrank.errors import CcrankError
 from ccrank.methods.registry import get_method
 from ccrank.models import ReaderLike
 from ccrank.models.reading import Progress, Request
@@ -20,6 +21,12 @@ class ItemwiseScorer:
 
     method: str
     options: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        method = get_method(self.method)
+        method.parse_options(self.options)
+        if not method.itemwise:
+            raise CcrankError(f"{self.method} scores no item by itself")
 
     def score(
         self, task: Task, reader: ReaderLike, templates: Templates, progress: Progress | None = None

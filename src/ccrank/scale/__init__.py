@@ -1,7 +1,16 @@
 """A scale: fitted once, saved, and applied to any item."""
 
 from ccrank.scale.scale import AT_A_TIME, Scale, one_scale
-from ccrank.scale.stored import Known, Notes, Saved, cannot_score, check_model, digest, identity_of
+from ccrank.scale.stored import (
+    Known,
+    Notes,
+    Saved,
+    cannot_score,
+    check_model,
+    digest,
+    identity_of,
+    model_to_open,
+)
 
 __all__ = [
     "AT_A_TIME",
@@ -13,5 +22,6 @@ __all__ = [
     "check_model",
     "digest",
     "identity_of",
+    "model_to_open",
     "one_scale",
 ]

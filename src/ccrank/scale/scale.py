@@ -31,6 +31,7 @@ from ccrank.scale.stored import (
     digest,
     identity_of,
     in_chat_template,
+    model_to_open,
 )
 from ccrank.task import Criterion, Task, check_text
 from ccrank.util.files import write_atomically
@@ -265,7 +266,9 @@ class Scale:
 
     @cached_property
     def _opened(self) -> OpenModel:
-        return open_model(self.notes.model, ReaderOptions(chat=self.notes.chat), cache=ReadingCache())
+        return open_model(
+            model_to_open(self.notes), ReaderOptions(chat=self.notes.chat), cache=ReadingCache()
+        )
 
     def with_reader(self, reader: OpenModel) -> Scale:
         """The same scale, read with a model that is open.

@@ -15,7 +15,7 @@ from ccrank.errors import CcrankError
 from ccrank.methods.itemwise import ItemwiseScorer
 from ccrank.methods.labelfree.scorer import SignalScorer
 from ccrank.methods.probing.scorer import ProbeScorer
-from ccrank.models.remote import OpenModel
+from ccrank.models.remote import OpenModel, is_remote
 from ccrank.prompts.templates import Template
 from ccrank.ranking import Ranking
 from ccrank.task import Criterion, normal_form
@@ -42,7 +42,7 @@ class Notes:
     directed: bool
     templates: Mapping[str, Template]
     confidence: Confidence | None
-    consistency: Mapping[str, Any]
+    consistency: Mapping[str, float | None]
     details: Mapping[str, Any]
     """What the method says of the list, such as its poles and what labels changed, without the text of any item."""
     warnings: tuple[str, ...]
@@ -131,6 +131,16 @@ def check_model(notes: Notes, reader: OpenModel) -> None:
         raise CcrankError(
             f"the scale was fitted {wanted} the chat template; open the model {wanted} it, not {given}"
         )
+
+
+def model_to_open(notes: Notes) -> str:
+    """The name of the model, if it is opened here: a file must not decide which server gets the items and the key."""
+    if is_remote(notes.model):
+        raise CcrankError(
+            f"the scale was fitted on {notes.model}, a model behind a server, which would get the items and the key in "
+            "OPENAI_API_KEY: if you trust it, name it with --model (in Python, give Scale.load the open model)"
+        )
+    return notes.model
 
 
 def cannot_score(method: str, item: str | None = None) -> str:

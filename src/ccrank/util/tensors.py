@@ -19,6 +19,8 @@ from ccrank.util.files import open_bytes
 T = TypeVar("T")
 FORMAT, VERSION = "ccrank", "1"
 MAX_BYTES = 256 << 20
+MAX_HEADER_BYTES = 8 << 20
+"""Parsed JSON takes about twenty times its bytes."""
 MAX_VALUE = 1e30
 """Larger numbers overflow, and NaN is not below it."""
 
@@ -34,6 +36,11 @@ def encode(value: Any) -> bytes:
         raise CcrankError(f"{type(value).__name__} cannot be saved: {error}") from None
     header = {"format": FORMAT, "version": VERSION, "kind": type(value).__name__, "about": about}
     content: bytes = save({name: np.ascontiguousarray(one) for name, one in tensors.items()}, header)
+    if (length := int.from_bytes(content[:8], "little")) > MAX_HEADER_BYTES:
+        raise CcrankError(
+            f"{type(value).__name__} has {length / 1e6:,.0f} MB of texts, such as a context, and a file holds up to "
+            f"{MAX_HEADER_BYTES / 1e6:,.0f} MB of them"
+        )
     if len(content) > MAX_BYTES:
         raise CcrankError(
             f"{type(value).__name__} takes {len(content) / 1e6:,.0f} MB, and a file holds up to "
@@ -68,8 +75,10 @@ def decode(kind: type[T], content: bytes, where: str) -> T:
             f"{where} has more than {MAX_BYTES / 1e6:,.0f} MB; a saved scale or probe is smaller"
         )
     try:
-        parts_of(content)  # checks lengths and offsets
         length = int.from_bytes(content[:8], "little")
+        if length > MAX_HEADER_BYTES:
+            raise ValueError(f"its header takes {length:,} bytes; the most is {MAX_HEADER_BYTES:,}")
+        parts_of(content)  # checks lengths and offsets
         header = json.loads(content[8 : 8 + length]).get("__metadata__") or {}
         tensors = tensors_of(content)
     except (SafetensorError, ValueError, TypeError, KeyError, RecursionError, AttributeError) as error:

@@ -213,6 +213,8 @@ def scale_request(
 
 def of_scale(scale: Scale, method: MethodFlags, reader: ReaderFlags) -> tuple[MethodFlags, ReaderFlags]:
     """The flags of the model that a scale was fitted on, where none are given."""
-    model = scale.notes.model if method.model == "default" else method.model
+    from ccrank.scale import model_to_open
+
+    model = model_to_open(scale.notes) if method.model == "default" else method.model
     chat = scale.notes.chat if reader.chat is None else reader.chat
     return replace(method, model=model), replace(reader, chat=chat)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ccrank.errors import CcrankError
 from ccrank.util.zscores import Units, without_rounding
 
 SLOT_SHARE = 2 / 3
@@ -45,6 +46,12 @@ class Projections:
 
     def __call__(self, *states: np.ndarray) -> np.ndarray:
         """(N, L, d) states at both positions -> (N,)"""
+        if any(one.shape[1:] != self.weights.shape[1:] for one in states) or len(states) < len(self.weights):
+            found = [one.shape[1:] for one in states]
+            raise CcrankError(
+                f"the directions are for states {self.weights.shape}, got {found}; read them with the model and layers "
+                "of the fit"
+            )
         means = _mean(self.layers(project(self.weights, states)))
         scaled = means if self.means is None else self.means(means)
         return without_rounding(sum(share * row for share, row in zip(self.shares, scaled, strict=True)))
