@@ -143,7 +143,7 @@ function display(ranking) {
   if (asked.query) fill(byId("answer-title"), "For ", h("em", { dir: "auto" }, asked.query));
   else fill(byId("answer-title"), "By ", h("em", { dir: "auto" }, ranking.understood?.name ?? ranking.criterion.name), first && h("span.first", null, `, ${first}`));
   const labels = ranking.details?.labels?.labels;
-  fill(byId("facts"), [count(ranking.items.length), `${ranking.method} on ${ranking.model}`, labels ? `${labels} labels` : "", now.seconds >= 0.1 ? `${now.seconds.toFixed(1)} s` : ""].filter(Boolean).join(" · "));
+  fill(byId("facts"), [count(ranking.items.length), `${ranking.method} on ${ranking.model}`, labels ? `${labels} ${labels === 1 ? "label" : "labels"}` : "", now.seconds >= 0.1 ? `${now.seconds.toFixed(1)} s` : ""].filter(Boolean).join(" · "));
   showConfidence(ranking);
   const senses = ranking.understood?.alternatives ?? [];
   const again = () => /** @type {HTMLFormElement} */ (byId("ask")).requestSubmit();
