@@ -78,6 +78,7 @@ def test_probes_default_to_the_papers_settings(name):
         "optimiser": "adam",
         "initial": "uniform",
         "consistency": "squared",
+        "features": "linear",
         "sub_batch": "none",
         "protocol": "same-task",
     }

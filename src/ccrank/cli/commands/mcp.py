@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from ccrank.cli import options as shared
 from ccrank.cli.commands.serve import ServedFlags, WorkFlags
 from ccrank.cli.screen import spinner
@@ -27,8 +29,6 @@ def mcp_command(
     """
     with spinner("starting") as say:
         with needs_extra("mcp", "ccrank mcp"):
-            import anyio
-
             from ccrank.server.mcp import create_mcp_server, serve_stdio
             from ccrank.server.settings import ServerSettings
             from ccrank.server.work.open_models import open_readers
@@ -41,4 +41,4 @@ def mcp_command(
             timeout=limits.timeout,
         )
         server = create_mcp_server(settings, open_readers(settings, say))
-    anyio.run(serve_stdio, server)
+    asyncio.run(serve_stdio(server))
