@@ -247,6 +247,52 @@ def test_a_csv_is_dropped_and_comes_back_with_all_columns(opener: Open):
     assert sorted(row[2:] for row in table[1:]) == sorted(rows)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "items", "words"),
+    [
+        ("a.jsonl", b'{"text": "an apple", "n": 1}\n\n{"n": 2, "text": "a pear"}\n', "an apple\na pear", ""),
+        ("a.json", b'[{"text": "an apple"}, {"text": "a pear", "n": {"m": 2}}]', "an apple\na pear", ""),
+        ("a.json", '["Äpfel", "Birnen"]'.encode("utf-8-sig"), "Äpfel\nBirnen", ""),
+        ("a.json", b'{"text": "an apple"}', "", "not a JSON array"),
+        ("a.jsonl", b'{"text": "an apple"}\n{"text": \n', "", "line 2, is not valid JSON"),
+        ("a.csv", "name\nÄpfel\n".encode("cp1252"), "", "not text in UTF-8"),
+        ("a.txt", "Äpfel\nBirnen\n".encode("utf-16"), "", "not text in UTF-8"),
+    ],
+)
+def test_files_are_read_as_on_the_command_line(
+    opener: Open, tmp_path: Path, name: str, content: bytes, items: str, words: str
+):
+    """JSON and JSON Lines are tables or texts; what is not UTF-8 or not JSON is refused, not shown as raw lines."""
+    path = tmp_path / name
+    path.write_bytes(content)
+    opened = opener()
+    opened.page.set_input_files("#file", path)
+    if words:
+        opened.page.wait_for_selector(f"#error:has-text('{words}')")
+    else:
+        opened.page.wait_for_selector("#count:has-text('2 items')")
+    assert opened.page.input_value("#items") == items
+    if words:
+        opened.page.fill("#items", "a")
+        assert opened.page.locator("#error").is_hidden()
+
+
+def test_one_line_with_commas_is_split_on_request(opener: Open):
+    """One line of three short parts is offered as three items; a sentence with one comma is not."""
+    opened = opener()
+    opened.page.fill("#items", "Warm, but dry")
+    assert opened.page.locator("#split").is_hidden()
+    opened.type(["Russia, Chad, Peru"], "size")
+    opened.page.click("#rank")
+    assert "at least two items" in opened.page.inner_text("#error")
+    assert opened.page.get_attribute("#items", "aria-invalid") == "true"
+    assert opened.page.inner_text("#split") == "Split into 3 items"
+    opened.page.click("#split")
+    assert opened.page.input_value("#items") == "Russia\nChad\nPeru"
+    assert opened.page.locator("#error").is_hidden()
+    assert sorted(opened.rank()) == ["Chad", "Peru", "Russia"]
+
+
 def test_an_edited_list_is_no_longer_the_table(opener: Open, tmp_path: Path):
     """After a file was opened with the button, editing its items lets the table go."""
     file = tmp_path / "list.csv"
@@ -651,7 +697,8 @@ def test_methods_are_compared_side_by_side(opener: Open, address: str):
     opened.type(ITEMS, "size")
     opened.rank()
     opened.page.click("#tab-methods")
-    chosen = ("auto", "poles", "prompt-point")
+    chosen = ("auto", "prompt-point", "poles")
+    opened.page.click("#panel-methods summary")
     for box in opened.page.locator("input[name=compared]").all():
         box.set_checked(box.get_attribute("value") in chosen)
     opened.page.click("#panel-methods button[type=submit]")

@@ -98,6 +98,7 @@ def test_inner_white_space_is_folded():
     ("items", "cause"),
     [
         (("a",), "at least 2 items, got 1"),
+        (("pizza, broccoli, candy",), "got 1; if it holds 3 items, give each one by itself"),
         ((), "at least 2 items, got 0"),
         (("a", ""), "item 2 is empty: ''"),
         (("a", " \t"), "item 2 is empty"),

@@ -77,7 +77,9 @@ def check_items(items: Iterable[object], where: str) -> None:
             raise CcrankError(f"{where}: item {position} repeats item {seen[key]}: {quoted(item)}")
         seen[key] = position
     if len(seen) < 2:
-        raise CcrankError(f"{where}: a ranking needs at least 2 items, got {len(seen)}")
+        parts = [part.strip() for part in next(iter(seen), "").split(",") if part.strip()]
+        split = f"; if it holds {len(parts)} items, give each one by itself" if len(parts) > 2 else ""
+        raise CcrankError(f"{where}: a ranking needs at least 2 items, got {len(seen)}{split}")
 
 
 def check_query(query: object, where: str) -> str:

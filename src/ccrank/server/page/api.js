@@ -126,14 +126,20 @@ function messageOf(data) {
 /** @type {[RegExp, string][]} */
 const PLAIN = [
   [/name the poles with --poles LOW HIGH \(in Python poles=\(low, high\)\)/g, "name the poles, under the criterion"],
-  [/say what the items are with --category \(category=…\)/g, "say what the items are, under “More”"],
+  [/say what the items are with --category \(category=…\)/g, "say what the items are"],
   [/give a few labels with --labels \(labels=\{…\}\)/g, "answer a few questions or move items"],
   [/use a larger model with --model \(model=…\)/g, "use a larger model"],
   [/name the poles: --poles \S+ \S+ \(poles=.*?\)\)/g, "choose it below"],
   [/or name the poles \(--poles LOW HIGH\)/g, "or name the poles below"],
   [/use --method auto \(method='auto'\)/g, "use the method auto"],
+  [/give your own with --poles LOW HIGH/g, "name the poles, under the criterion"],
+  [/name the poles: --poles (\S+) (\S+) \(poles=\([^)]*\)\)/g, "name the poles, $1 and $2"],
+  [/give --query TEXT \(query=…\)/g, "choose “For a query” and type one"],
+  [/, or have them cut with --truncate/g, ""],
+  [/try --dtype float32/g, "start the server with --dtype float32"],
   [/; give one, such as --by size or --by 'how positive it is'/g, "; type one, such as size, or how positive it is"],
 ];
 
-/** A message of the command line in the words of the page. @param {string} text */
+/** A message of the command line in the words of the page; flags that are not on the page name their setting of the server.
+ * @param {string} text */
 export const plain = (text) => PLAIN.reduce((said, [from, to]) => said.replace(from, to), text);

@@ -56,6 +56,8 @@ export async function share() {
   const input = { .../** @type {any} */ (fields()), labels: now.labels, second: now.second ? now.secondBy : "" };
   link.hash = await toFragment(input);
   field("link").value = link.href;
+  const local = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
+  byId("link-note").textContent = `The link holds the input; nothing is stored on a server.${local ? " It opens on this machine alone, while the server runs." : ""}`;
   show(byId("link-box"), true);
   history.replaceState(null, "", link.href);
   try {

@@ -1,8 +1,9 @@
 /** The form: items, a CSV's column, the criterion as it is understood, and what a request is made of. */
 
-import { call } from "./api.js";
-import { likelyColumn, oneLine, parseCsv } from "./csv.js";
+import { call, plain, Trouble } from "./api.js";
+import { likelyColumn, oneLine } from "./csv.js";
 import { announce, byId, debounced, fill, h, sentence, show } from "./dom.js";
+import { rowsOf, splitAtCommas } from "./files.js";
 
 /** @typedef {import("./types.js").Table} Table */
 /** @typedef {import("./types.js").RankRequest} RankRequest */
@@ -13,8 +14,6 @@ const field = (id) => byId(id);
 let table = null;
 /** @type {AbortController | null} */
 let understanding = null;
-
-const MOST_BYTES = 20_000_000;
 
 export const mode = () => /** @type {HTMLInputElement} */ (document.querySelector("input[name=mode]:checked")).value;
 
@@ -85,6 +84,9 @@ function showItems() {
   const count = items().length;
   byId("count").textContent = count ? `${count} ${count === 1 ? "item" : "items"}` : "";
   show(byId("clear"), count > 0);
+  const parts = splitAtCommas(items());
+  show(byId("split"), parts !== null);
+  if (parts) byId("split").textContent = `Split into ${parts.length} items`;
   show(byId("table-choice"), table !== null);
 }
 
@@ -100,7 +102,18 @@ export function startInput(submit, complain) {
       submit();
     }
   });
+  byId("ask").addEventListener("input", ({ target }) => {
+    complain("", ""); // what it was about is being changed
+    if (target instanceof Element) target.removeAttribute("aria-invalid");
+  });
+  byId("more").addEventListener("toggle", () => /** @type {HTMLDetailsElement} */ (byId("more")).open && byId("more").scrollIntoView({ block: "nearest" }));
   for (const radio of document.querySelectorAll("input[name=mode]")) radio.addEventListener("change", showMode);
+  byId("split").addEventListener("click", () => {
+    field("items").value = (splitAtCommas(items()) ?? []).join("\n");
+    complain("", "");
+    showItems();
+    field("items").focus();
+  });
   field("items").addEventListener("input", () => {
     table = null;
     showItems();
@@ -158,23 +171,21 @@ function dropping(complain) {
 
 /** @param {File} file @param {(message: string, remedy: string) => void} complain */
 async function take(file, complain) {
-  if (file.size > MOST_BYTES) return complain(`${file.name} is larger than 20 MB.`, "Use `ccrank rank --file` for files of this size.");
-  const text = await file.text();
-  if (text.includes("\0")) return complain(`${file.name} is not a text file.`, "Save it as CSV, or use `ccrank rank --file`, which reads Excel and Parquet.");
-  const rows = /\.(csv|tsv)$/i.test(file.name) ? parseCsv(text) : text.split(/\r?\n/).filter((line) => line.trim()).map((line) => [line]);
-  if (!rows.length) return complain(`${file.name} is empty.`, "Choose a file with one item per row.");
-  if (rows[0].length === 1 && !/\.(csv|tsv)$/i.test(file.name)) {
+  complain("", "");
+  try {
+    const { names, rows } = await rowsOf(file);
+    if (names) {
+      fill(byId("column"), ...names.map((name, index) => h("option", { value: String(index) }, name)));
+      return chooseColumn({ names, rows, column: 0, file: file.name }, likelyColumn([names, ...rows]));
+    }
     table = null;
     field("items").value = rows.map(([line]) => oneLine(line)).join("\n");
     showItems();
-    return announce(`${rows.length} items from ${file.name}`);
+    announce(`${rows.length} items from ${file.name}`);
+  } catch (error) {
+    if (!(error instanceof Trouble)) throw error;
+    complain(error.message, error.remedy);
   }
-  if (rows.length < 2) return complain(`${file.name} has no rows below its head.`, "The first row of a CSV file names the columns.");
-  const width = Math.max(...rows.map((row) => row.length));
-  const names = Array.from({ length: width }, (_, column) => rows[0][column]?.trim() || `column ${column + 1}`);
-  const found = { names, rows: rows.slice(1), column: likelyColumn(rows), file: file.name };
-  fill(byId("column"), ...names.map((name, index) => h("option", { value: String(index) }, name)));
-  chooseColumn(found, found.column);
 }
 
 /** @param {Table} source @param {number} column */
@@ -197,7 +208,7 @@ async function understand() {
   const line = byId("understood"), chips = byId("suggestions");
   const forget = (/** @type {string} */ text) => {
     line.textContent = text;
-    line.classList.remove("doubt");
+    line.classList.toggle("doubt", Boolean(text));
     show(chips, false);
     field("low").placeholder = field("high").placeholder = "";
   };
@@ -212,7 +223,7 @@ async function understand() {
     return forget(error instanceof Error && /** @type {any} */ (error).status === 422 ? error.message : "");
   }
   const [low, high] = found.poles;
-  line.textContent = found.warning ? found.warning.replace(/\(--poles LOW HIGH\)/, "below") : `${sentence(found.first)}: from ${low} to ${high}${found.alternatives.length ? ", or as fits the items" : ""}`;
+  line.textContent = found.warning ? plain(found.warning) : `${sentence(found.first)}: from ${low} to ${high}${found.alternatives.length ? ", or as fits the items" : ""}`;
   line.classList.toggle("doubt", Boolean(found.warning));
   field("low").placeholder = low;
   field("high").placeholder = high;

@@ -5,6 +5,7 @@ import { announce, byId, fill, h, sentence, show } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { select, startTabs, startTheme } from "./tabs.js";
 import { items, missing, poleChip, request, setFields, sourceTable, startInput } from "./input.js";
+import { methodChoices } from "./methods.js";
 import { labelOfMove, onTheWire, withLabel } from "./labels.js";
 import { clearPanels, criteriaPanel, methodsPanel } from "./panels.js";
 import { clearRows, showRows, startRows } from "./rows.js";
@@ -327,7 +328,9 @@ async function about() {
     const chosen = { model: field("model").value, method: field("method").value };
     fill(byId("model"), ...models.data.map((/** @type {any} */ { id }) => h("option", { value: id }, id)));
     now.methods = methods.data;
-    fill(byId("method"), ...now.methods.map(({ name, summary }) => h("option", { value: name, title: summary }, name)));
+    const options = (/** @type {import("./methods.js").Choice[]} */ some) => some.map(({ name, summary, label }) => h("option", { value: name, title: summary }, label));
+    const { plain: few, researchers, queries } = methodChoices(now.methods);
+    fill(byId("method"), ...options(few), h("optgroup", { label: "For researchers" }, ...options(researchers)), h("optgroup", { label: "For a query" }, ...options(queries)));
     field("method").value = wanted.method || chosen.method || "auto";
     if (wanted.model) field("model").value = wanted.model;
     field("method").value ||= "auto"; // this server may not have what the link's has

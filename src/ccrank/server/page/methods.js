@@ -1,9 +1,32 @@
 /** Methods side by side. */
 
-import { fill, h, signed } from "./dom.js";
+import { fill, h, sentence, signed } from "./dom.js";
 import { tau } from "./stats.js";
 
 /** @typedef {import("./types.js").Ranking} Ranking */
+/** @typedef {import("./types.js").Method} Method */
+
+/** @typedef {{name: string, summary: string, label: string}} Choice */
+
+/** The plain choices in plain words. @type {Record<string, string>} */
+const PLAIN = {
+  auto: "Best: several signals combined",
+  "prompt-point": "Ask for a rating of each item",
+  "prompt-pair": "Ask for a comparison of each pair (slow)",
+};
+const FOR_QUERIES = ["query-likelihood", "first-stage"];
+
+/** The methods that a criterion takes without gold values: a few in plain words, then the rest by their names.
+ * @param {Method[]} methods */
+export function methodChoices(methods) {
+  const able = methods.filter(({ name, family }) => family !== "supervised" && name !== "saved-probe" && !FOR_QUERIES.includes(name));
+  const of = (/** @type {Method} */ { name, summary }) => ({ name, summary: sentence(summary), label: PLAIN[name] ?? name });
+  return {
+    plain: able.filter(({ name }) => name in PLAIN).map(of),
+    researchers: able.filter(({ name }) => !(name in PLAIN)).map(of),
+    queries: methods.filter(({ name }) => FOR_QUERIES.includes(name)).map(of),
+  };
+}
 
 /**
  * The orders of several methods: a row for each item, a column for each method.

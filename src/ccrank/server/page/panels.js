@@ -2,7 +2,7 @@
 
 import { rank } from "./api.js";
 import { announce, byId, fill, h, show } from "./dom.js";
-import { showMethods } from "./methods.js";
+import { methodChoices, showMethods } from "./methods.js";
 import { showScatter } from "./scatter.js";
 import { now } from "./state.js";
 
@@ -59,7 +59,7 @@ function drawScatter() {
 
 /* Methods */
 
-const USUAL = ["auto", "poles", "likelihood", "axis", "prompt-point"];
+const USUAL = ["auto", "prompt-point"];
 const SLOW = 30;
 
 export function methodsPanel() {
@@ -67,10 +67,13 @@ export function methodsPanel() {
   const asked = now.request;
   if (!asked || panel.firstElementChild) return;
   if (asked.query) return fill(panel, h("p", null, "Methods can be compared where items are ranked by a criterion, not for a query."));
-  const known = now.methods.filter((one) => !["saved-probe", "supervised"].includes(one.name) && one.family !== "supervised");
+  const { plain, researchers } = methodChoices(now.methods);
+  const boxes = (/** @type {typeof plain} */ some) => some.map(({ name, summary, label }) =>
+    h("label", { title: summary }, h("input", { type: "checkbox", name: "compared", value: name, checked: USUAL.includes(name) }), ` ${label}`));
   fill(panel, h("form", { onsubmit: compareMethods },
     h("fieldset.checks", null, h("legend", null, "Methods to compare"),
-      ...known.map(({ name, summary }) => h("label", { title: summary }, h("input", { type: "checkbox", name: "compared", value: name, checked: USUAL.includes(name) }), ` ${name}`))),
+      ...boxes(plain),
+      h("details", null, h("summary", null, "For researchers"), h("div.checks", null, ...boxes(researchers)))),
     asked.items.length > SLOW && h("p.soft.small", null, "Methods that compare pairs take long on lists of this length."),
     h("button", { type: "submit" }, "Compare"), " ", h("button", { type: "button", id: "stop-methods", hidden: true }, "Cancel")),
   h("div", { id: "compared" }));

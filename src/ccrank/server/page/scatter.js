@@ -6,7 +6,9 @@ import { placer, ranks, tau } from "./stats.js";
 /** @typedef {import("./types.js").Ranking} Ranking */
 /** @typedef {{x: number, y: number, width: number, height: number}} Box */
 
-const WIDTH = 720, HEIGHT = 520, LEFT = 56, RIGHT = 24, TOP = 24, BOTTOM = 56;
+const LEFT = 56, RIGHT = 24, TOP = 24, BOTTOM = 56;
+/** A narrow plot is drawn smaller, so that its texts keep their size. */
+let [WIDTH, HEIGHT] = [720, 520];
 const MOST_NAMED = 60;
 const LETTERS = 26;
 
@@ -16,6 +18,7 @@ const LETTERS = 26;
  * @param {Ranking} up
  */
 export function showScatter(place, across, up) {
+  [WIDTH, HEIGHT] = innerWidth < 620 ? [360, 400] : [720, 520];
   const items = across.items.map((row) => row.item);
   const xs = across.items.map((row) => row.score);
   const other = new Map(up.items.map((row) => [row.item, row.score]));
