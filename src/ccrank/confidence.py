@@ -80,6 +80,15 @@ class Confidence:
         """The JSON form."""
         return {"level": self.level, "probability": round(self.probability, 3)}
 
+    @property
+    def sentence(self) -> str:
+        """What it means for a reader of the order."""
+        return {
+            "high": "the order is probably right; neighbours may be swapped",
+            "medium": "the order is more likely right than wrong; check it before you rely on it",
+            "low": "the order may well be wrong",
+        }[self.level]
+
     def warning(self) -> str | None:
         """The remedies for a low confidence, missing input first; None for a higher one."""
         if self.level != "low":

@@ -145,6 +145,11 @@ class Ranking:
         return self.task.criterion.understood
 
     @property
+    def tabled_uncertainty(self) -> Uncertainty | None:
+        """The uncertainty that tables and their files have: where no confidence says how far to rely on the order."""
+        return self.uncertainty if self.confidence is None else None
+
+    @property
     def items(self) -> tuple[str, ...]:
         """The items, best first; an item that was given twice is listed twice."""
         return tuple(entry.item for entry in self.entries())
@@ -177,7 +182,7 @@ class Ranking:
         ranked = (
             RankedRows.of(rows, entries, top, decimals=None) if exact else RankedRows.of(rows, entries, top)
         )
-        if self.uncertainty is None:
+        if self.tabled_uncertainty is None:
             return ranked
         doubts = [self._doubt(entry.index) for entry in entries[:top]]
         empty = (None,) * (len(ranked.order) - len(doubts))

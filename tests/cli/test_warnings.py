@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 
 import pytest
 
@@ -62,10 +63,11 @@ def test_a_csv_file_has_its_warnings_beside(auto, rank, tmp_path):
 
 
 def test_the_table_ends_with_the_confidence(auto, rank):
-    """Level and probability for signals; nothing for a method that has none."""
-    last = auto().out.splitlines()[-1]
-    assert last.startswith("confidence: ")
-    assert "P(τ > 0.3) = 0." in last
+    """The level in a plain sentence, with a probability beside the signals; nothing for a method that has none."""
+    last, numbers = (auto(*more).out.splitlines()[-1] for more in ((), ("--signals",)))
+    assert re.fullmatch(r"confidence: (low|medium|high): the order .*[a-z]", last)
+    assert "P(τ > 0.3) = 0." in numbers
+    assert numbers.endswith(last.rpartition(":")[2])
     assert "confidence" not in rank(*ITEMS, "--by", "size").out
 
 

@@ -18,7 +18,8 @@ MAX_ALTERNATIVES = 2
 
 
 def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: bool = False) -> None:
-    """Print rankings as tables; `signals` adds a column for each signal of a combined score."""
+    """Print rankings as tables; `signals` adds a column for each signal of a combined score, and intervals
+    where a confidence is known."""
     console = out()
     for number, ranking in enumerate(rankings):
         if number:
@@ -32,7 +33,7 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
         low, high = min(ranking.scores), max(ranking.scores)
         columns = dict(ranking.details.get("signals", {})) if signals else {}
         id_column = None if ranking.rows is None else ranking.rows.id_column
-        doubt = ranking.uncertainty
+        doubt = ranking.uncertainty if signals else ranking.tabled_uncertainty
         titles = [
             Column("rank", number=True),
             Column("item", most=80),
@@ -68,7 +69,7 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
         console.print(fitted_table(titles, cells)[0])
         console.print(consistency_line(ranking), style="dim")
         if ranking.confidence is not None:
-            console.print(confidence_line(ranking.confidence), style="dim")
+            console.print(confidence_line(ranking.confidence, signals), style="dim")
     _show_summary(rankings)
 
 
@@ -98,9 +99,10 @@ def consistency_line(ranking: Ranking) -> str:
     return "; ".join([f"{ranking.method} on {ranking.model}", *phrases, *direction])
 
 
-def confidence_line(confidence: Confidence) -> str:
-    """How likely the order is right, in words and as a probability."""
-    return f"confidence: {confidence.level} (P(τ > {RIGHT}) = {confidence.probability:.2f})"
+def confidence_line(confidence: Confidence, numbers: bool = False) -> str:
+    """How likely the order is right, in words and, with `numbers`, as a probability."""
+    more = f" (P(τ > {RIGHT}) = {confidence.probability:.2f})" if numbers else ""
+    return f"confidence: {confidence.level}{more}: {confidence.sentence}"
 
 
 def _show_summary(rankings: Sequence[Ranking]) -> None:

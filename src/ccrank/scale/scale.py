@@ -117,8 +117,8 @@ class Scale:
 
     @property
     def gives_deviations(self) -> bool:
-        """Whether its scores have standard deviations: those of scales with labels."""
-        return self.known.doubts is not None
+        """Whether scores of any item have standard deviations: those of scales with labels."""
+        return self.known.doubts is not None and "labels" in self.notes.details
 
     def rank(self, items: Iterable[object] | Rows, column: Hashable | None = None) -> Ranking:
         """Rank items by their scores on this scale.
@@ -209,7 +209,8 @@ class Scale:
         known = self.known
         places = np.array([known.places.get(digest(item), -1) for item in items], int)
         values = np.append(known.scores, np.nan)[places]
-        deviation = None if known.doubts is None else np.append(known.doubts[0], np.nan)[places]
+        doubts = known.doubts if self.gives_deviations else None
+        deviation = None if doubts is None else np.append(doubts[0], np.nan)[places]
         new = np.flatnonzero(places < 0)
         if not len(new):
             return ItemScores(values, deviation)

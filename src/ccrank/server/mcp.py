@@ -55,10 +55,10 @@ class RankedItem(BaseModel):
     rank: Annotated[int, Field(description="1 = first; equal items share a rank.")]
     item: str
     score: Annotated[float, Field(description="More = higher; comparable within this list only.")]
-    rank_low: Annotated[int | None, Field(description="With labels: the best rank of an 80 % interval.")] = (
-        None
-    )
-    rank_high: Annotated[int | None, Field(description="With labels: the worst rank of it.")] = None
+    rank_low: Annotated[
+        int | None, Field(description="The best rank of an 80 % interval, where one is known.")
+    ] = None
+    rank_high: Annotated[int | None, Field(description="The worst rank of it.")] = None
 
 
 class Trust(BaseModel):

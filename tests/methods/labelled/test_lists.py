@@ -26,11 +26,13 @@ def reader():
 
 
 def test_no_label_is_exactly_auto(reader):
-    """Empty labels give the very scores of `auto`, and no uncertainty."""
+    """Empty labels give the very scores of `auto`, and its intervals."""
     plain = rank(ITEMS, "size", model=reader)
     empty = rank(ITEMS, "size", model=reader, labels={})
     assert (empty.scores == plain.scores).all()
-    assert empty.uncertainty is None
+    assert plain.uncertainty is not None
+    assert empty.uncertainty is not None
+    assert (empty.uncertainty.deviation == plain.uncertainty.deviation).all()
 
 
 @pytest.mark.parametrize("context", [None, "Chad is large."])

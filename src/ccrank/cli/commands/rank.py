@@ -117,7 +117,11 @@ class OutputFlags:
 
     panel: ClassVar = shared.SHOW_PANEL
     top: int | None = flag("Only the first K items.", min=1)
-    signals: bool = flag("Show the signals of a combined score.", "--signals", default=False)
+    signals: bool = flag(
+        "Show the signals of a combined score, intervals, and the probability that the order is right.",
+        "--signals",
+        default=False,
+    )
     reverse: bool = flag("Lowest first.", "--reverse", default=False)
     as_json: bool = flag("Print JSON.", "--json", default=False)
     as_csv: bool = flag(

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincc, ndtr
 
-from ccrank.confidence import Features, confidence_of
+from ccrank.confidence import CHANCE, Features, confidence_of
 from ccrank.criteria.exemplars import WRITTEN
 from ccrank.criteria.lexicon import poles_of
+from ccrank.methods.labelfree.intervals import label_free_uncertainty
 from ccrank.methods.labelfree.projections import (
     Positions,
     Projections,
@@ -238,7 +239,10 @@ def answer_of(
         category=task.criterion.category is not None,
     )
     consistency = {"signals_agree": agreement, "signals_p_value": p_value}
-    return Answer(scores, consistency, cost, details, scorer, confidence=confidence_of(features))
+    doubt = label_free_uncertainty([*signals.scores.values()], scores, features)
+    return Answer(
+        scores, consistency, cost, details, scorer, uncertainty=doubt, confidence=confidence_of(features)
+    )
 
 
 def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
@@ -246,7 +250,8 @@ def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any
     phrases = []
     if isfinite(agree := consistency.get("signals_agree", nan)):
         low, high = details["poles"]
-        phrases += [f"from {low} to {high}", f"the signals agree (mean τ = {agree:.2f}; 0 by chance)"]
+        agreed = "agree" if consistency.get("signals_p_value", nan) <= CHANCE else "do not agree"
+        phrases += [f"from {low} to {high}", f"the signals {agreed} (mean τ = {agree:.2f}; 0 by chance)"]
     phrases += describe_relevance(consistency, details)
     if "labels" in details:
         labels = details["labels"]

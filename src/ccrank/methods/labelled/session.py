@@ -165,7 +165,7 @@ class Session:
         """The ranking by all answers so far; the label-free one without any."""
         if (settled := self.settled) is None:
             return self.start
-        return replace(self.start, scores=settled.scores, uncertainty=settled.uncertainty)
+        return replace(self.start, scores=settled.scores, uncertainty=settled.uncertainty, confidence=None)
 
     @property
     def right_pairs(self) -> float:

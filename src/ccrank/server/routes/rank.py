@@ -49,7 +49,7 @@ ANSWERS: dict[str, Any] = {
                 "properties": {
                     "items": {
                         "type": "array",
-                        "description": "Best first; labels add deviation, rank_low and rank_high.",
+                        "description": "Best first; deviation, rank_low and rank_high where they are known.",
                         "items": {
                             "type": "object",
                             "required": ["rank", "item", "score"],
