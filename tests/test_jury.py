@@ -56,6 +56,13 @@ def test_a_model_agrees_with_itself() -> None:
     assert found.confidence.probability == pytest.approx(one.confidence.probability)
 
 
+def test_a_model_under_two_names_is_refused() -> None:
+    """Else it would count twice, and agree with itself."""
+    one = Verdict([ranking()], 5)
+    with pytest.raises(CcrankError, match="two models of the jury are both"):
+        combined([one, one])
+
+
 def test_disagreement_lowers_the_confidence() -> None:
     """Two models with opposite orders cancel, and the warning of a low confidence is given once."""
     one = ranking()

@@ -71,6 +71,12 @@ def parameters_of(reader: OpenModel) -> int | None:
 
 def combined(verdicts: Sequence[Verdict]) -> list[Ranking]:
     """The jury's ranking of each list."""
+    names = [one.rankings[0].model for one in verdicts if one.rankings]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise CcrankError(
+            f"two models of the jury are both {twice[0]}, which would count twice: leave one out, or rename the folder "
+            "of one if they differ"
+        )
     weights = weights_by_size([verdict.parameters for verdict in verdicts])
     return [joined(own, weights) for own in zip(*(verdict.rankings for verdict in verdicts), strict=True)]
 

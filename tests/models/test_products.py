@@ -85,6 +85,40 @@ def test_products_are_those_of_float64_rounded(shape):
 
 
 @with_onednn
+@pytest.mark.parametrize(
+    ("states", "weight", "bias"),
+    [
+        (torch.randn(4, 16), torch.randn(8, 16), torch.randn(16)[::2]),
+        (torch.randn(4, 16), torch.randn(8, 16), torch.ones(1).expand(8)),
+        (torch.randn(4, 16), torch.randn(8, 16), torch.tensor(1.0)),
+        (torch.randn(4, 16), torch.randn(8, 16), torch.randn(1)),
+        (torch.randn(3, 0), torch.randn(8, 0), torch.randn(8)),
+        (torch.randn(4, 16), torch.randn(16, 8).T, torch.randn(8)),
+        (torch.randn(4, 16), torch.randn(8, 32)[:, ::2], None),
+        (torch.randn(1, 1, 16).expand(3, 5, 16), torch.randn(1, 16).expand(8, 16), None),
+        (torch.randn(16), torch.randn(16), None),
+    ],
+    ids=[
+        "strided bias",
+        "expanded bias",
+        "number",
+        "one bias",
+        "no width",
+        "transposed",
+        "strided",
+        "expanded",
+        "vector",
+    ],
+)
+def test_any_layout_is_the_product_of_the_other_kernel(states, weight, bias, monkeypatch):
+    """Whatever the strides and shapes that PyTorch takes: oneDNN alone would read a strided bias wrongly."""
+    monkeypatch.setattr(products, "fastest_product", lambda: products._onednn)
+    with torch.inference_mode():
+        found = products.linear(states, weight, bias)
+        torch.testing.assert_close(found, functional.linear(states, weight, bias), rtol=1e-5, atol=1e-5)
+
+
+@with_onednn
 @pytest.mark.parametrize("family", [*CAUSAL, *MASKED, *SEQ2SEQ])
 def test_readings_are_those_of_the_other_kernel(family, monkeypatch):
     """Logits and states of every family, at the tolerance of the tree against one by one."""

@@ -32,7 +32,7 @@ def load_plugin(path: str | Path) -> str:
         module = importlib.util.module_from_spec(spec)
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             lines = [
                 one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == str(file)
             ]

@@ -59,7 +59,11 @@ def use_fastest_products(model: nn.Module) -> None:
 
 def linear(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """states · weightᵀ + bias, of any precision and on any device."""
-    if weight.dtype != torch.float32 or weight.device.type != "cpu" or torch.is_grad_enabled():
+    given = [one for one in (states, weight, bias) if one is not None]
+    plain = all((one.dtype, one.device.type) == (torch.float32, "cpu") for one in given)
+    # oneDNN reads a bias as if it were contiguous, and takes no empty matrices.
+    simple = bias is None or (bias.shape == weight.shape[:1] and bias.is_contiguous())
+    if not plain or not simple or weight.ndim != 2 or not weight.numel() or torch.is_grad_enabled():
         return functional.linear(states, weight, bias)
     return fastest_product()(states, weight, bias)
 

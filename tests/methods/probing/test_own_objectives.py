@@ -180,6 +180,9 @@ def test_a_faulty_plugin_is_named_with_its_line(tmp_path):
     file.write_text("x = 1\nx / 0\n")
     with pytest.raises(CcrankError, match="line 2: ZeroDivisionError"):
         load_plugin(file)
+    file.write_text("import sys\nsys.exit(3)\n")
+    with pytest.raises(CcrankError, match="line 2: SystemExit: 3"):
+        load_plugin(file)
     file.write_text("x = 1\n")
     assert load_plugin(file) == load_plugin(str(file))
     file.write_text("x = 2\n")
