@@ -1,7 +1,7 @@
 """The cost of ranking 10⁶, 10⁸ and 10¹⁰ items by `auto` in a stream: tokens, operations, hours and bytes.
 
-    python benchmarks/stream_cost.py                   # a table; the model is not run
-    python benchmarks/stream_cost.py --check 2000      # tokens and seconds of a real run beside the prediction
+    python -m benchmarks.stream_cost                   # a table; the model is not run
+    python -m benchmarks.stream_cost --check 2000      # tokens and seconds of a real run beside the prediction
 
 Tokens are counted with the default model's tokenizer on names of packaged lists and on headlines ($CCRANK_DATA). Rates
 are operations per second that reading attains: those of docs/explanation/reading-models.md unless given.
@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks.job_cost import StreamCost, multiplied_parameters, tokens_per_item
 from ccrank import Criterion, Reader, Task, load_dataset
 from ccrank.io.taskfiles import read_tasks
 from ccrank.jobs import StreamOptions, Watcher, run_job
@@ -22,7 +23,6 @@ from ccrank.methods.labelfree.scorer import Plan, SignalScorer
 from ccrank.models.capacity import tokens_per_second
 from ccrank.prompts import load_templates
 from ccrank.request import RankRequest
-from job_cost import StreamCost, multiplied_parameters, tokens_per_item
 
 SEVEN_BILLION = 6_476_000_000
 """Multiplied parameters of a Llama of 7B shape, without its embedding table."""
