@@ -156,6 +156,7 @@ def test_the_form_that_a_server_takes_is_found(server: StandIn, refused: set[str
     ("answer", "odds"),
     [
         (reply("<think>A or B? B is tempting.</think> A"), inf),
+        (reply("x" * 3_000_000 + " A"), inf),  # in a time that is linear in its length
         (reply("Both A-level"), inf),
         (reply("BA"), None),
         (reply("B", {"B": log(0.6), "A": log(0.2), " A": log(0.1)}), log(0.5)),

@@ -24,7 +24,7 @@ FORMS: tuple[Mapping[str, Any], ...] = (
     {"max_completion_tokens": 2048},
 )
 """Some servers give no log-probabilities, or few; models that think before they answer take other fields."""
-THOUGHT = re.compile(r".*</think>", re.DOTALL)
+THOUGHT_END = "</think>"
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class ChatModel:
 def _text(answer: Mapping[str, Any]) -> str:
     message = answer.get("message")
     content = message.get("content") if isinstance(message, dict) else None
-    return THOUGHT.sub("", content) if isinstance(content, str) else ""
+    return content.rpartition(THOUGHT_END)[2] if isinstance(content, str) else ""
 
 
 def _by_likelihood(answer: Mapping[str, Any], first: str, second: str) -> float | None:
