@@ -15,13 +15,16 @@ import asyncio
 import json
 import random
 import sys
+import tempfile
 import time
 from collections import Counter
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import httpx
 
+from ccrank import fit
 from ccrank.methods.registry import METHODS
 from serve import Server
 
@@ -45,6 +48,8 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("/v1/rank", {"items": ["A gale.", "A cake."], "query": "storms", "options": {}}),
     ("/v1/rerank", {"model": "default", "query": "storms", "documents": ["A gale.", {"text": "A cake."}]}),
     ("/v2/rerank", {"query": "storms", "documents": ["A gale."], "top_n": 1, "return_documents": True}),
+    ("/v1/score", {"items": ["Russia", "a fox"], "scale": "size"}),
+    ("/v1/score", {"items": ["Russia"]}),
 ]
 OPTIONS = sorted({option for method in METHODS.values() for option in method.options} | {"file", "no_such"})
 ODD: list[Any] = [
@@ -66,7 +71,18 @@ def mutated(rng: random.Random, body: dict[str, Any]) -> dict[str, Any]:
         elif change == 1:
             found[
                 rng.choice(
-                    ["by", "items", "query", "labels", "poles", "context", "category", "top_n", "extra"]
+                    [
+                        "by",
+                        "items",
+                        "query",
+                        "labels",
+                        "poles",
+                        "context",
+                        "category",
+                        "top_n",
+                        "scale",
+                        "extra",
+                    ]
                 )
             ] = deepcopy(rng.choice(ODD))
         elif change == 2 and found:
@@ -210,7 +226,10 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    server = Server(given.model, ["--timeout", "100", "--max-items", "200"])
+    folder = tempfile.TemporaryDirectory()
+    scale = Path(folder.name, "size.scale")
+    fit(["Russia", "Chad", "Peru", "Cuba"], "size", model=given.model).save(scale)
+    server = Server(given.model, ["--timeout", "100", "--max-items", "200", "--scale", f"size={scale}"])
     start = time.monotonic()
     try:
         check = {"items": ["Russia", "Chad", "Peru"], "by": "size"}
