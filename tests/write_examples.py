@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ccrank.methods.registry import METHODS
 from ccrank.models import Reader
 from examples import Step, output_to_show, pages, run_step, steps
 
@@ -27,7 +28,10 @@ def replaced(text: str, step: Step, lines: list[str]) -> str:
 def main() -> None:
     chosen = [Path(name).resolve() for name in sys.argv[1:]] or pages()
     reader = Reader.open("default")
+    methods = dict(METHODS)
     for page in chosen:
+        METHODS.clear()
+        METHODS.update(methods)  # some pages register one
         text = page.read_text(encoding="utf-8")
         names: dict[str, object] = {}
         with tempfile.TemporaryDirectory() as folder:

@@ -19,6 +19,8 @@ from matplotlib.axes import Axes
 
 STUDIES = Path(__file__).parents[1]
 MARKED = re.compile(r"<!-- figure: (\S+) (\w+) -->\n((?:\|.*\n)+)")
+COUNTS = ("lists", "tasks")
+"""Columns that say how many, which are not drawn."""
 NUMBER = re.compile(r"[+−-]?\d+(?:\.\d+)?")
 
 
@@ -49,7 +51,9 @@ def read_table(text: str) -> Table:
     head, body = [plain(cell) for cell in lines[0]], lines[2:]
     values = np.array([[number(cell) for cell in row] for row in body])
     first = max(1, next(at for at in range(len(head)) if np.isfinite(values[:, at]).any()))
-    kept = [at for at in range(first, len(head)) if np.isfinite(values[:, at]).any()]
+    kept = [
+        at for at in range(first, len(head)) if np.isfinite(values[:, at]).any() and head[at] not in COUNTS
+    ]
     names, above = [], [""] * first
     for row in body:
         above = [plain(cell) or before for cell, before in zip(row[:first], above, strict=True)]
