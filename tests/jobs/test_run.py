@@ -25,6 +25,7 @@ from ccrank.io.blocks import READ_ROWS, open_source
 from ccrank.jobs import StreamOptions, Watcher, run_job
 from ccrank.jobs.job_folder import JobFolder
 from ccrank.metrics import tau_b
+from ccrank.models import capacity
 from ccrank.request import RankRequest
 from ccrank.task import Criterion
 
@@ -241,6 +242,23 @@ def test_an_interrupted_job_resumes_where_it_stopped(sample, tmp_path, monkeypat
     assert (result.resumed, result.blocks) == (4, -(-len(rows()) // 10))
     expected = parquet.read_table(tmp_path / "whole.parquet")
     assert parquet.read_table(tmp_path / "out.parquet").equals(expected)
+
+
+def test_a_short_file_has_blocks_of_about_ten_seconds_of_work(tmp_path, monkeypatch):
+    """With a large model a short file has several blocks, each of which moves the progress and is kept, and a job that
+    resumes gives the output of one that was not interrupted."""
+    monkeypatch.setattr(capacity, "NOMINAL_RATES", {"cpu": 1.0, "cuda": 1.0})
+    path = write(tmp_path / "items.csv", rows())
+    reader, options = tiny_reader("llama"), StreamOptions(sample=30, column="text")
+    whole = run_job(path, tmp_path / "whole.parquet", RankRequest(by=SIZE), reader, stream=options)
+    with pytest.raises(StopError):
+        run_job(
+            path, tmp_path / "out.parquet", RankRequest(by=SIZE), reader, stream=options, watcher=StopAfter(2)
+        )
+    result = run_job(path, tmp_path / "out.parquet", RankRequest(by=SIZE), reader, stream=options)
+    assert (result.resumed, result.blocks) == (2, whole.blocks)
+    assert whole.blocks > 3
+    assert parquet.read_table(tmp_path / "out.parquet").equals(parquet.read_table(tmp_path / "whole.parquet"))
 
 
 def test_another_job_in_the_same_place_is_refused(tmp_path):

@@ -34,6 +34,12 @@ from ccrank.util.files import read_bytes
 from ccrank.version import __version__
 
 SAMPLE_SIZE = 1000
+BLOCK_SECONDS = 10.0
+"""About how long a block takes on a slow machine: so much is lost by a kill, and so often progress is reported."""
+TOKENS_PER_ROW = 50
+"""About what the prompts of a short item cost by the default method; a long one costs a token for each character."""
+MIN_BLOCK_TOKENS = 32 * TOKENS_PER_ROW
+"""The prompts of a block share their first tokens; smaller blocks would read these too often."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ class StreamOptions:
     labels
         A file of labels; labelled items are in the sample.
     block_rows, block_characters
-        The size of the blocks that are scored and stored at a time.
+        The size of the blocks that are scored and stored at a time; None takes at most about ten seconds of work.
     """
 
     column: str | None = None
@@ -67,8 +73,8 @@ class StreamOptions:
     refine: str = DEFAULT_REFINEMENT
     reverse: bool = False
     labels: Path | None = None
-    block_rows: int = BLOCK_ROWS
-    block_characters: int = BLOCK_CHARACTERS
+    block_rows: int | None = None
+    block_characters: int | None = None
 
 
 @dataclass(frozen=True)
@@ -225,7 +231,7 @@ def run_job(
     job = _description(source, status, by, chosen, reader, in_order)
     with folder.locked():
         folder.begin(job)
-        found = _scanned(folder, source, by, chosen, watcher)
+        found = _scanned(folder, source, by, chosen, reader, watcher)
         if found.items == 0:
             raise CcrankError(f"{path} contains no items: there is no text in column {source.column!r}")
         scale = _scale(folder, found, by, chosen, reader, watcher)
@@ -296,7 +302,12 @@ def _scale(
 
 
 def _scanned(
-    folder: JobFolder, source: Source, by: RankRequest | Scale, chosen: StreamOptions, watcher: Watcher
+    folder: JobFolder,
+    source: Source,
+    by: RankRequest | Scale,
+    chosen: StreamOptions,
+    reader: Reader,
+    watcher: Watcher,
 ) -> Scan:
     if (stored := folder.read_json(SCAN)) is not None:
         lists: dict[str, Any] = {name: tuple(stored[name]) for name in ("blocks", "digests", "sample")}
@@ -306,9 +317,18 @@ def _scanned(
     watcher.scanning(source.path)
     always = frozenset() if chosen.labels is None else possible_items(chosen.labels)
     size = 0 if isinstance(by, Scale) else chosen.sample
-    found = scan(source.texts(), size, always, chosen.block_rows, chosen.block_characters)
+    found = scan(source.texts(), size, always, *_block_size(chosen, reader))
     folder.write(SCAN, json.dumps(asdict(found)))
     return found
+
+
+def _block_size(chosen: StreamOptions, reader: Reader) -> tuple[int, int]:
+    """The most rows and characters of a block; the same in every run, because last digits depend on them."""
+    from ccrank.models.capacity import nominal_speed
+
+    tokens = max(MIN_BLOCK_TOKENS, int(BLOCK_SECONDS * nominal_speed(reader.loaded.model)))
+    rows = min(BLOCK_ROWS, tokens // TOKENS_PER_ROW)
+    return chosen.block_rows or rows, chosen.block_characters or min(BLOCK_CHARACTERS, tokens)
 
 
 def _status(path: Path) -> list[int] | None:

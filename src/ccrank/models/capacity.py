@@ -74,6 +74,8 @@ ATTAINED = 0.6
 """Fraction of the matmul rate that reading attains on a CPU; see docs/explanation/reading-models.md."""
 SIZE = 768
 REPEATS = 4
+NOMINAL_RATES = {"cpu": 1e11, "cuda": 2e13}
+"""Floating-point operations per second of a slow device of each kind."""
 
 
 def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
@@ -91,11 +93,18 @@ def matmul_rate(device: torch.device, dtype: torch.dtype) -> float:
 
 def tokens_per_second(model: Any) -> float:
     """The expected reading speed: the matmul rate over two operations per parameter and token."""
+    return expected_speed(_weights(model), matmul_rate(model.device, model.dtype))
+
+
+def nominal_speed(model: Any) -> float:
+    """As `tokens_per_second`, by the kind of device alone: the same in every run, for what results may depend on."""
+    return expected_speed(_weights(model), NOMINAL_RATES.get(model.device.type, NOMINAL_RATES["cuda"]))
+
+
+def _weights(model: Any) -> int:
+    """The number of weights outside the embeddings."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Embedding)}
-    parameters: int = sum(
-        parameter.numel() for parameter in model.parameters() if id(parameter) not in tables
-    )
-    return expected_speed(parameters, matmul_rate(model.device, model.dtype))
+    return sum(parameter.numel() for parameter in model.parameters() if id(parameter) not in tables)
 
 
 def expected_speed(parameters: int, rate: float) -> float:

@@ -86,11 +86,8 @@ def score_command(
             raise CcrankError("--input writes Parquet: give it with --out, such as --out scored.parquet")
         from ccrank.cli.commands.rank_stream import stream
         from ccrank.jobs import StreamOptions
-        from ccrank.jobs.scan import BLOCK_ROWS
 
-        options = StreamOptions(
-            column=score.column, format=score.format, block_rows=score.block_rows or BLOCK_ROWS
-        )
+        options = StreamOptions(column=score.column, format=score.format, block_rows=score.block_rows)
         stream(
             scale, score.input, score.out, options, cluster, lambda: shared.open_reader(*given), in_order=True
         )
