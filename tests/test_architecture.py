@@ -27,7 +27,7 @@ LAYERS = (
     ("request",),
     ("jury",),
     ("api",),
-    ("jobs", "server", "study"),
+    ("frames", "jobs", "server", "sklearn", "study"),
     ("cli",),
     ("__main__",),
 )

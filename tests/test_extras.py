@@ -19,7 +19,7 @@ from ccrank.util.files import parse_toml
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ccrank"
-MODULES = {"ir-measures": "ir_measures", "prometheus-client": "prometheus_client"}
+MODULES = {"ir-measures": "ir_measures", "prometheus-client": "prometheus_client", "scikit-learn": "sklearn"}
 """Distributions whose import has another name."""
 ENTERED = {
     "server/mcp": "mcp",
@@ -215,6 +215,16 @@ def test_a_missing_package_is_named_with_the_install_line(arguments, message, tm
     assert f"pip install '.[{extra}]'" in words
     assert "Traceback" not in done.stderr
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(("module", "extra"), [("sklearn", "sklearn"), ("frames", "frames")])
+def test_a_module_for_other_packages_names_them(module, extra, tmp_path):
+    """`import ccrank.sklearn` and `import ccrank.frames` without what they are for have the install line."""
+    code = f"import ccrank\ntry:\n    import ccrank.{module}\nexcept ccrank.CcrankError as error:\n    print(error)"
+    done = run([], tmp_path, code, missing={"sklearn", "pandas", "polars"})
+    assert done.returncode == 0, done.stderr
+    assert f"ccrank.{module} needs the package " in done.stdout
+    assert f"pip install '.[{extra}]'" in done.stdout
 
 
 def test_a_frame_of_a_list_names_pandas(model, tmp_path):

@@ -7,6 +7,7 @@ import inspect
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
+from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from ccrank.errors import CcrankError, CcrankWarning, check_kind
@@ -225,7 +226,7 @@ def rank(
     """
     rows = rows_of_items(items, column)
     if rows.unranked:
-        warnings.warn(rows.notes()[0], CcrankWarning, stacklevel=3)
+        _warn_caller(rows.notes()[0])
     request = RankRequest(
         items=rows,
         by=by,
@@ -371,13 +372,18 @@ def _run(
 
 
 def _warn(ranking: Ranking) -> None:
-    """One warning for a ranking, at the line outside this file that asked for it."""
-    if not ranking.warnings:
-        return
+    """One warning for a ranking."""
+    if ranking.warnings:
+        _warn_caller(f"{ranking.task.id}: {'; '.join(ranking.warnings)}")
+
+
+def _warn_caller(message: str) -> None:
+    """A warning at the line that called: the first outside this file and the modules that pass calls on to it."""
+    inner = (__file__, *(str(Path(__file__).with_name(name)) for name in ("frames.py", "sklearn.py")))
     frame, depth = inspect.currentframe(), 0
-    while frame is not None and frame.f_code.co_filename == __file__:
+    while frame is not None and frame.f_code.co_filename in inner:
         frame, depth = frame.f_back, depth + 1
-    warnings.warn(f"{ranking.task.id}: {'; '.join(ranking.warnings)}", CcrankWarning, stacklevel=depth + 1)
+    warnings.warn(message, CcrankWarning, stacklevel=depth + 1)
 
 
 @_checked
