@@ -22,7 +22,7 @@ LAYERS = (
     ("io", "prompts"),
     ("models",),
     ("ranking",),
-    ("methods",),
+    ("methods", "rankings"),
     ("scale",),
     ("request",),
     ("jury",),

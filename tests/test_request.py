@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tiny import save_model, tiny_reader
 
@@ -147,3 +148,56 @@ def test_run_study_takes_a_name_or_a_table(tmp_path: Path):
         ccrank.run_study("huge", tmp_path)
     with pytest.raises(CcrankError, match="unknown entry 'model'"):
         ccrank.run_study({"model": "default", "datasets": ["worldlists"], "methods": ["auto"]}, tmp_path)
+
+
+def test_several_criteria_are_ranked_as_each_alone():
+    """One table; each of its rankings is that of the criterion by itself, and rows keep their places."""
+    reader = tiny_reader()
+    phrases = ["size", "least expensive"]
+    table = ccrank.rank([*ITEMS, "Chad"], by=phrases, category="country", model=reader)
+    assert list(table) == phrases
+    for name in phrases:
+        alone = ccrank.rank([*ITEMS, "Chad"], by=name, category="country", model=reader)
+        np.testing.assert_allclose(table[name].scores, alone.scores, atol=1e-5)  # batches differ
+        assert (table[name].task, table[name].items) == (alone.task, alone.items)
+        assert table[name].understood == alone.understood
+    frame = table.to_frame()
+    assert list(frame.columns) == [
+        "item",
+        *(f"{name}_{column}" for name in phrases for column in ("rank", "score")),
+    ]
+    for name in phrases:
+        expected = {entry.item: (entry.rank, entry.score) for entry in table[name].entries()}
+        columns = (frame["item"], frame[f"{name}_rank"], frame[f"{name}_score"])
+        assert {item: (rank, score) for item, rank, score in zip(*columns, strict=True)} == expected
+    assert tuple(frame["item"]) == table.first.items
+    found = table.to_json(top=2)
+    assert [one["item"] for one in found["items"]] == list(table.first.items[:2])
+    assert found["criteria"]["least expensive"]["understood"]["first"] == "cheapest first"
+    assert table.cost == table["size"].cost + table["least expensive"].cost
+
+
+@pytest.mark.parametrize(
+    ("by", "more", "message"),
+    [
+        ([], {}, "no criterion: give one"),
+        (["size"] * 2, {}, "'size' and 'size' are the same criterion"),
+        (["least expensive", " cheapest "], {}, "'cheapest' and 'least expensive' are the same criterion"),
+        ([f"c{number}" for number in range(21)], {}, "1 to 20 criteria, got 21"),
+        (["size", ""], {}, "no criterion: give one"),
+        (["size", 3], {}, "each of by must be a phrase or a Criterion"),
+        (["size", "age"], {"poles": ("small", "large")}, "poles cannot be combined with several criteria"),
+        (["size", "age"], {"labels": {"Chad": 1}}, "labels cannot be combined with several criteria"),
+        (["size", "age"], {"query": "land"}, "a query is the criterion; leave out by"),
+    ],
+)
+def test_what_a_table_of_criteria_does_not_take(by: Any, more: dict[str, Any], message: str):
+    """Each mistake is named before a model is asked."""
+    with pytest.raises(CcrankError, match=message):
+        ccrank.rank(ITEMS, by=by, **more, model=tiny_reader())
+
+
+def test_a_scale_has_one_criterion():
+    """`fit` refuses a list of criteria."""
+    with pytest.raises(CcrankError, match="by must be one phrase or Criterion"):
+        ccrank.fit(ITEMS, by=["size", "age"], model=tiny_reader())  # type: ignore[arg-type]

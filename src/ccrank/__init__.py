@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ccrank.models import Reader
     from ccrank.prompts import load_templates
     from ccrank.ranking import ItemScores, Ranking
+    from ccrank.rankings import Rankings
     from ccrank.scale import Scale
     from ccrank.study import run_study
     from ccrank.study.datasets import load_dataset
@@ -37,6 +38,7 @@ __all__ = [
     "Question",
     "Ranker",
     "Ranking",
+    "Rankings",
     "Reader",
     "ReaderOptions",
     "Scale",
@@ -67,6 +69,7 @@ _LAZY = {
     "Question": "ccrank.methods.labelled.session",
     "Ranker": "ccrank.api",
     "Ranking": "ccrank.ranking",
+    "Rankings": "ccrank.rankings",
     "Reader": "ccrank.models",
     "Scale": "ccrank.scale",
     "Session": "ccrank.methods.labelled.session",

@@ -8,7 +8,17 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    overload,
+    runtime_checkable,
+)
 
 from ccrank.errors import CcrankError, CcrankWarning, check_kind
 from ccrank.io import Rows, rows_of_items
@@ -21,13 +31,41 @@ from ccrank.models.reading import Progress
 from ccrank.models.remote import OpenModel, open_model
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking
+from ccrank.rankings import Rankings
 from ccrank.reader_options import ReaderOptions
-from ccrank.request import DEFAULT_METHOD, GivenLabels, PreparedTask, RankRequest
+from ccrank.request import DEFAULT_METHOD, GivenLabels, PreparedTask, RankRequest, by_each
 from ccrank.scale import Scale, one_scale
 from ccrank.task import Criterion, Task
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 P = ParamSpec("P")
 T = TypeVar("T")
+Criteria: TypeAlias = list[str] | list[Criterion] | list[str | Criterion] | tuple[str | Criterion, ...]
+"""Several criteria, each a column of one table."""
+
+
+class _RankKeywords(TypedDict, total=False):
+    """The keywords of `Ranker.rank`, for its two signatures."""
+
+    comparative: str | None
+    poles: tuple[str, str] | None
+    category: str | None
+    query: str | None
+    context: str | None
+    column: Hashable | None
+    labels: GivenLabels | None
+    method: str
+    templates: Templates | None
+    options: Mapping[str, object] | None
+
+
+class _ModelKeywords(_RankKeywords, total=False):
+    """Those of `rank`."""
+
+    model: str | OpenModel
+    reader_options: ReaderOptions | None
 
 
 class Ranker:
@@ -36,10 +74,18 @@ class Ranker:
     def __init__(self, reader: OpenModel) -> None:
         self.reader = reader
 
+    @overload
+    def rank(
+        self, items: Iterable[object], by: str | Criterion | None = None, **keywords: Unpack[_RankKeywords]
+    ) -> Ranking: ...
+
+    @overload
+    def rank(self, items: Iterable[object], by: Criteria, **keywords: Unpack[_RankKeywords]) -> Rankings: ...
+
     def rank(
         self,
         items: Iterable[object],
-        by: str | Criterion | None = None,
+        by: str | Criterion | Criteria | None = None,
         *,
         query: str | None = None,
         column: Hashable | None = None,
@@ -51,8 +97,8 @@ class Ranker:
         method: str = DEFAULT_METHOD,
         templates: Templates | None = None,
         options: Mapping[str, object] | None = None,
-    ) -> Ranking:
-        """Rank items by a criterion.
+    ) -> Ranking | Rankings:
+        """Rank items by a criterion, or by several.
 
         Parameters
         ----------
@@ -126,7 +172,7 @@ def opened(model: str | OpenModel, reader_options: ReaderOptions | None = None) 
 
 _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "tasks": ((Iterable,), "a list of tasks"),
-    "by": ((str, Criterion), "a phrase or a Criterion"),
+    "by": ((str, Criterion, list, tuple), "a phrase, a Criterion, or a list of them"),
     "labels": ((Labels, Mapping, Sequence), "labels of items, or a list of orders"),
     "answers": ((list, tuple), "the rows of an earlier session"),
     "method": ((str,), "the name of a method"),
@@ -161,10 +207,24 @@ def _checked(function: Callable[P, T]) -> Callable[P, T]:
     return checked
 
 
+@overload
+def rank(
+    items: Iterable[object], by: str | Criterion | None = None, **keywords: Unpack[_ModelKeywords]
+) -> Ranking: ...
+
+
+@overload
+def rank(
+    items: Iterable[object],
+    by: Criteria,
+    **keywords: Unpack[_ModelKeywords],
+) -> Rankings: ...
+
+
 @_checked
 def rank(
     items: Iterable[object],
-    by: str | Criterion | None = None,
+    by: str | Criterion | Criteria | None = None,
     *,
     comparative: str | None = None,
     poles: tuple[str, str] | None = None,
@@ -178,7 +238,7 @@ def rank(
     method: str = DEFAULT_METHOD,
     templates: Templates | None = None,
     options: Mapping[str, object] | None = None,
-) -> Ranking:
+) -> Ranking | Rankings:
     """Rank items by a criterion, or documents by their relevance to a query, with a language model, without labels.
 
     Parameters
@@ -188,7 +248,8 @@ def rank(
         are ranked by the texts of one column.
     by
         The criterion: a phrase such as "size", "least expensive" or "price (low to high)", or a `Criterion`. What was
-        understood is in the result's `understood`; see docs/how-to/phrase-a-criterion.md.
+        understood is in the result's `understood`; see docs/how-to/phrase-a-criterion.md. Or a list of criteria, for a
+        table of `Rankings`: see docs/how-to/rank-by-several-criteria.md.
     comparative
         How the higher item compares with the lower one: "larger".
     poles
@@ -220,7 +281,7 @@ def rank(
 
     Returns
     -------
-    Ranking
+    Ranking, or Rankings for a list of criteria
         The items with scores, best first; its `to_frame()` has all columns of a frame that was given. What to know
         before relying on it is in its `warnings`, and is warned of as a `CcrankWarning`.
     """
@@ -229,7 +290,7 @@ def rank(
         _warn_caller(rows.notes()[0])
     request = RankRequest(
         items=rows,
-        by=by,
+        by=(by[0] if by else None) if isinstance(by, (list, tuple)) else by,
         comparative=comparative,
         poles=poles,
         category=category,
@@ -240,6 +301,9 @@ def rank(
         options=options or {},
         templates=templates or load_templates(),
     )
+    if isinstance(by, (list, tuple)):
+        together, names = by_each(request, by)
+        return Rankings.of(rows, names, _run(together, model, reader_options))
     if isinstance(model, str) and len(members_of(model)) > 1:
         [ranking] = _run(request, model, reader_options)
         return ranking
@@ -280,6 +344,7 @@ def fit(
         that `Scale.load` reads. A method that compares the items of a list with each other makes a scale of these items
         alone.
     """
+    check_kind("by", by, (str, Criterion, type(None)), "one phrase or Criterion")
     given = [items] if isinstance(items, Task) else items
     rows: Rows | tuple[Task, ...]
     if isinstance(given, (list, tuple)) and given and all(isinstance(one, Task) for one in given):

@@ -167,17 +167,17 @@ class Ranking:
         entries = ranked_entries(self.rows or Rows(self.task.items), self.scores)
         return (entries[::-1] if reverse else entries)[:top]
 
-    def ranked_rows(self, top: int | None = None, reverse: bool = False) -> RankedRows:
+    def ranked_rows(self, top: int | None = None, reverse: bool = False, exact: bool = False) -> RankedRows:
         """The rows that were given, in ranked order, for `ccrank.io.encode_rows`.
 
         Parameters
         ----------
         top, reverse
             As in `entries`; without `top`, rows that have no item come last.
+        exact
+            Do not round scores.
         """
-        return self._ranked_rows(self.entries(None, reverse), top)
-
-    def _ranked_rows(self, entries: list[Entry], top: int | None = None, exact: bool = False) -> RankedRows:
+        entries = self.entries(None, reverse)
         rows = self.rows or Rows(self.task.items)
         ranked = (
             RankedRows.of(rows, entries, top, decimals=None) if exact else RankedRows.of(rows, entries, top)
@@ -209,7 +209,7 @@ class Ranking:
 
         Rows without an item come last, without rank and score.
         """
-        return frame_of(self._ranked_rows(self.entries(), exact=True))
+        return frame_of(self.ranked_rows(exact=True))
 
     def __len__(self) -> int:
         return len(self.scores) if self.rows is None else len(self.rows.texts) - self.rows.unranked
@@ -262,7 +262,7 @@ class Ranking:
         reverse
             List the lowest first; ranks do not change.
         """
-        rows = [self._entry_json(entry) for entry in self.entries(top, reverse)]
+        rows = [self.entry_json(entry) for entry in self.entries(top, reverse)]
         result: dict[str, Any] = {
             "task": self.task.id,
             "criterion": self.task.criterion.to_json(),
@@ -284,8 +284,14 @@ class Ranking:
             result["details"] = dict(self.details)
         return result
 
-    def _entry_json(self, entry: Entry) -> dict[str, Any]:
-        """Rank, item and score; for rows of a file their id, where one was chosen, and their other columns."""
+    def entry_json(self, entry: Entry) -> dict[str, Any]:
+        """Rank, item and score; for rows of a file their id, where one was chosen, and their other columns.
+
+        Parameters
+        ----------
+        entry
+            One of `entries`.
+        """
         line: dict[str, Any] = {"rank": entry.rank, "item": entry.item, "score": round(entry.score, 6)}
         line |= self._doubt(entry.index)
         rows = self.rows

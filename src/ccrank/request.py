@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ccrank.scale import Scale
 
 DEFAULT_METHOD = "auto"
+MAX_CRITERIA = 20
+"""Criteria of one table."""
 GivenLabels: TypeAlias = Labels | Mapping[str, Any] | Sequence[Any]
 """Labels as a user gives them: see `Labels.parse`."""
 UNDIRECTED = (
@@ -161,6 +163,32 @@ class RankRequest:
     def run(self, reader: OpenModel, progress: Progress | None = None) -> list[Ranking]:
         """The rankings, one for each task: each scale applied to its own items."""
         return [scale.ranking for scale in self.fit(reader, progress) if scale.ranking is not None]
+
+
+def by_each(request: RankRequest, criteria: Sequence[str | Criterion]) -> tuple[RankRequest, tuple[str, ...]]:
+    """The request to rank one list by each of several criteria, whose prompts are read together, and their names."""
+    of_one = ("comparative", "poles", "query", "labels", "first_stage")
+    if given := [name for name in of_one if getattr(request, name) is not None]:
+        raise CcrankError(
+            f"{', '.join(given)} cannot be combined with several criteria; rank by one at a time"
+        )
+    if not 0 < len(criteria) <= MAX_CRITERIA:
+        raise CcrankError(
+            f"a table has 1 to {MAX_CRITERIA} criteria, got {len(criteria)}; rank several times"
+        )
+    tasks: dict[str, Task] = {}
+    for one in criteria:
+        check_kind("each of by", one, (str, Criterion), "a phrase or a Criterion")
+        name = " ".join((one if isinstance(one, str) else one.name).split())
+        task = replace(request, by=one).task
+        for other, earlier in tasks.items():
+            if (
+                resolved(task.criterion, None) == resolved(earlier.criterion, None)
+                or name.casefold() == other.casefold()
+            ):
+                raise CcrankError(f"{name!r} and {other!r} are the same criterion; leave one out")
+        tasks[name] = task
+    return replace(request, by=None, items=tuple(tasks.values())), tuple(tasks)
 
 
 @dataclass(frozen=True)

@@ -275,3 +275,45 @@ def test_no_cache_leaves_no_readings(rank, monkeypatch, tmp_path):
     again = json.loads(rank("a", "b", "--by", "size", "--json", cache=True).out)
     assert first["cost"]["computed_tokens"] > 0 == again["cost"]["computed_tokens"]
     assert first["items"] == again["items"]
+
+
+def test_several_criteria_are_columns_of_one_table(rank, tmp_path):
+    """A rank and a score for each --by, the same as by it alone; all other columns stay."""
+    (tmp_path / "x.csv").write_text("name,n,age_rank\nRussia,1,a\nChad,2,b\n,3,c\nPeru,4,d\n")
+    by = ("--by", "size", "--by", "age")
+    whole = rank("--file", "x.csv", "--column", "name", *by, "--csv")
+    head, *lines = list(csv.reader(io.StringIO(whole.out)))
+    added = ["size_rank", "size_score", "ccrank_age_rank", "age_score"]
+    assert (whole.code, head) == (0, ["name", "n", "age_rank", *added])
+    for place, name in ((3, "size"), (5, "age")):
+        alone = json.loads(rank("--file", "x.csv", "--column", "name", "--by", name, "--json").out)["items"]
+        ranks = {line[0]: line[place] for line in lines if line[0]}
+        assert ranks == {one["item"]: str(one["rank"]) for one in alone}
+        scores = {line[0]: float(line[place + 1]) for line in lines if line[0]}
+        assert scores == pytest.approx({one["item"]: one["score"] for one in alone}, abs=1e-5)
+    assert lines[-1] == ["", "3", "c", "", "", "", ""]
+    found = json.loads(rank("--file", "x.csv", "--column", "name", *by, "--json", "--top", "1").out)
+    assert found["items"][0]["item"] == lines[0][0]
+    assert set(found["items"][0]["by"]) == set(found["criteria"]) == {"size", "age"}
+    written = rank("--file", "x.csv", "--column", "name", *by, "--out", "y.parquet")
+    assert (written.code, written.out) == (0, "")
+    shown = rank(*ITEMS, *by, "--top", "2").out.splitlines()
+    assert shown[:2] == ["by size: largest first", "by age: oldest first"]
+    assert shown[2].split() == ["item", "size", "score", "age", "score"]
+    assert len(shown) == 7
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--by", "size"), "'size' and 'size' are the same criterion"),
+        (("--by", "age", "--plot", "x.png"), "--plot cannot be combined with several --by"),
+        (("--by", "age", "--poles", "a", "b"), "--poles cannot be combined with several --by"),
+        (("--by", "age", "--signals", "--run", "r"), "--signals, --run cannot be combined with several --by"),
+    ],
+)
+def test_what_several_criteria_do_not_take(rank, flags, message):
+    """Flags that are about a single ranking are refused, by name."""
+    refused = rank(*ITEMS, "--by", "size", *flags)
+    assert (refused.code, refused.out) == (2, "")
+    assert message in refused.err

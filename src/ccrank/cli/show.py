@@ -12,6 +12,7 @@ from ccrank.util.text import one_line
 
 if TYPE_CHECKING:
     from ccrank.ranking import Ranking
+    from ccrank.rankings import Rankings
 
 
 MAX_ALTERNATIVES = 2
@@ -71,6 +72,27 @@ def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, signals: b
         if ranking.confidence is not None:
             console.print(confidence_line(ranking.confidence, signals), style="dim")
     _show_summary(rankings)
+
+
+def show_table(table: Rankings, top: int | None, reverse: bool) -> None:
+    """Print one table of several rankings, a column for each, and what was understood of each criterion."""
+    console = out()
+    for ranking in table.values():
+        console.print(understood_line(ranking, reverse and ranking is table.first), style="bold")
+    titles = [Column("item", most=80)]
+    for name in table:
+        titles += [Column(one_line(name, 30), number=True), Column("score", number=True)]
+    cells = []
+    for first in table.first.entries(top, reverse):
+        own = [by_row[first.row] for by_row in table.entries_by_row.values()]
+        cells.append(
+            [one_line(first.item), *(text for one in own for text in (str(one.rank), f"{one.score:.2f}"))]
+        )
+    console.print(fitted_table(titles, cells)[0])
+    for name, ranking in table.items():
+        console.print(f"{one_line(name, 30)}: {consistency_line(ranking)}", style="dim", markup=False)
+        if ranking.confidence is not None:
+            console.print(f"  {confidence_line(ranking.confidence)}", style="dim", markup=False)
 
 
 def understood_line(ranking: Ranking, reverse: bool = False) -> str:

@@ -59,6 +59,8 @@ class RankedRows:
     scores: tuple[float | None, ...]
     more: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     """Further columns to add, each with its name and one value per row."""
+    names: tuple[str, str] = ("rank", "score")
+    """What the columns of ranks and scores are called."""
 
     @classmethod
     def of(
@@ -89,7 +91,7 @@ class RankedRows:
     def added(self) -> dict[str, tuple[Any, ...]]:
         """The columns that are added, by names that are not taken: ranks, scores and further ones."""
         further = tuple(name for name, _ in self.more)
-        names = added_names(self.rows.columns, ("rank", "score", *further))
+        names = added_names(self.rows.columns, (*self.names, *further))
         values = (self.ranks, self.scores, *(values for _, values in self.more))
         return dict(zip(names, values, strict=True))
 
@@ -97,7 +99,8 @@ class RankedRows:
     def columns(self) -> tuple[Any, ...]:
         """The header, with rank and score added."""
         if not self.rows.columns:
-            return ("rank", "item", "score", *(name for name, _ in self.more))
+            rank, score = self.names
+            return (rank, "item", score, *(name for name, _ in self.more))
         return (*self.rows.columns, *self.added)
 
     @property
@@ -114,7 +117,7 @@ def added_names(columns: Sequence[Any], wanted: Sequence[str] = ("rank", "score"
     taken = {str(name).strip().casefold() for name in columns}
 
     def free(name: str) -> str:
-        if name not in taken:
+        if name.casefold() not in taken:
             return name
         longer, number = f"ccrank_{name}", 2
         while longer in taken:

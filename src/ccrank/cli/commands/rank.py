@@ -19,6 +19,7 @@ from ccrank.errors import CcrankError
 if TYPE_CHECKING:
     from ccrank.models.remote import OpenModel
     from ccrank.ranking import Ranking
+    from ccrank.rankings import Rankings
     from ccrank.request import RankRequest
     from ccrank.scale import Scale
 
@@ -28,6 +29,22 @@ SHOWN_FIRST = (
     *("items", "by", "query", "category", "poles", "context", "file", "column", "labels", "method", "model"),
     *("top", "as_json", "out"),
 )
+
+
+@dataclass(frozen=True)
+class CriteriaFlags(shared.CriterionFlags):
+    """By what items are ranked: one criterion, or several."""
+
+    by: list[str] | None = flag(  # type: ignore[assignment]
+        "The criterion: size, cheapest, least risky … Repeat it for a table of several."
+    )
+
+    @property
+    def first(self) -> shared.CriterionFlags:
+        """The flags with the first criterion alone."""
+        return shared.CriterionFlags(
+            next(iter(self.by or ()), None), self.comparative, self.poles, self.category
+        )
 
 
 @dataclass(frozen=True)
@@ -155,7 +172,7 @@ def rank_command(
         typer.Argument(help="The items; without any, they come from --file, --tasks or stdin."),
     ] = None,
     *,
-    criterion: shared.CriterionFlags,
+    criterion: CriteriaFlags,
     source: SourceFlags,
     method: MethodFlags,
     scales: ScaleFlags,
@@ -174,6 +191,8 @@ def rank_command(
 
     [bold]ccrank rank --file reviews.csv --column text --by sentiment --poles negative positive --json[/bold]
 
+    [bold]ccrank rank --file reviews.csv --column text --by sentiment --by politeness[/bold]
+
     [bold]ccrank rank --file pages.jsonl --column text --query "how do storms form?" --first-stage bm25[/bold]
 
     [bold]ccrank rank --input items.parquet --column text --by politeness --out ranked.parquet[/bold]
@@ -183,17 +202,22 @@ def rank_command(
     """
     from ccrank.cli.commands.rank_input import check_method, given_request, of_scale, scale_request
     from ccrank.cli.commands.rank_output import check_writable, save_scale
+    from ccrank.rankings import Rankings
+    from ccrank.request import by_each
 
     # The arguments are validated before any slow work.
+    several = criterion.by if criterion.by and len(criterion.by) > 1 else None
+    if several is not None:
+        _check_several(criterion, source, scales, shown)
     if source.input is None:
         job.refuse()
     else:
         _check_input(items, source, scales, shown)
     scale = None
     if scales.scale is None:
-        request = given_request(items, criterion, source, method, templates)
+        request = given_request(items, criterion.first, source, method, templates)
     else:
-        scale, request = scale_request(scales, items, criterion, source, method, templates)
+        scale, request = scale_request(scales, items, criterion.first, source, method, templates)
         method, reader_flags = of_scale(scale, method, reader_flags)
     read = {**source.files, "--templates": templates.templates, "--scale": scales.scale}
     form = check_writable(shown, scales.save_scale, request, read)
@@ -201,6 +225,10 @@ def rank_command(
         raise CcrankError("--safe-csv is for CSV and TSV; add --csv, or --out with such a file")
     with spinner("starting"):
         check_method(request, source, scales)
+
+    rows, names = request.rows, tuple[str, ...]()
+    if several is not None:
+        request, names = by_each(request, several)
 
     from ccrank.jury import Verdict, combined, members_of
 
@@ -235,7 +263,31 @@ def rank_command(
     if request.labels == OF_TASKS:
         # What served as a label is no gold to measure the ranking against.
         rankings = [replace(ranking, task=replace(ranking.task, values=None)) for ranking in rankings]
-    _write(request, rankings, shown, form, lambda: save_scale(fitted, scales.save_scale))
+    table = None if several is None or rows is None else Rankings.of(rows, names, rankings)
+    _write(request, rankings, table, shown, form, lambda: save_scale(fitted, scales.save_scale))
+
+
+def _check_several(
+    criterion: CriteriaFlags, source: SourceFlags, scales: ScaleFlags, shown: OutputFlags
+) -> None:
+    """Raise an error for flags that are about a single ranking."""
+    single = {
+        "--poles": criterion.poles,
+        "--comparative": criterion.comparative,
+        "--query": source.query,
+        "--input": source.input,
+        "--tasks": source.tasks,
+        "--labels": source.labels,
+        "--first-stage": source.first_stage,
+        "--collection": source.collection,
+        "--scale": scales.scale,
+        "--save-scale": scales.save_scale,
+        "--signals": shown.signals,
+        "--run": shown.run,
+        "--plot": shown.plot,
+    }
+    if given := [name for name, value in single.items() if value]:
+        raise CcrankError(f"{', '.join(given)} cannot be combined with several --by; rank by one at a time")
 
 
 def _check_input(
@@ -270,6 +322,7 @@ def _check_input(
 def _write(
     request: RankRequest,
     rankings: Sequence[Ranking],
+    table: Rankings | None,
     shown: OutputFlags,
     form: str | None,
     save: Callable[[], CcrankError | None],
@@ -286,12 +339,18 @@ def _write(
 
         plot_scale(rankings[0], shown.plot)
     if form is None:
-        from ccrank.cli.show import show
+        from ccrank.cli.show import show, show_table
 
-        show(rankings, shown.top, shown.reverse, shown.signals)
+        if table is None:
+            show(rankings, shown.top, shown.reverse, shown.signals)
+        else:
+            show_table(table, shown.top, shown.reverse)
     else:
-        many = request.rows is None
-        content = output.rendered(form, rankings, shown.top, shown.reverse, many, shown.safe_csv)
+        part = (shown.top, shown.reverse)
+        if table is None:
+            content = output.rendered(form, rankings, *part, request.rows is None, shown.safe_csv)
+        else:
+            content = output.rendered_table(form, table, *part, shown.safe_csv)
         if shown.out is not None:
             write_atomically(shown.out, content)
             if form != "json":
