@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ccrank.models import Reader
     from ccrank.prompts import load_templates
     from ccrank.ranking import ItemScores, Ranking
-    from ccrank.rankings import Rankings
+    from ccrank.rankings import GroupedRankings, Rankings
     from ccrank.scale import Scale
     from ccrank.study import run_study
     from ccrank.study.datasets import load_dataset
@@ -32,6 +32,7 @@ __all__ = [
     "CcrankError",
     "CcrankWarning",
     "Criterion",
+    "GroupedRankings",
     "ItemScores",
     "Method",
     "Probe",
@@ -63,6 +64,7 @@ __all__ = [
 
 # Importing torch takes seconds, so names that need it are imported on first access.
 _LAZY = {
+    "GroupedRankings": "ccrank.rankings",
     "ItemScores": "ccrank.ranking",
     "Method": "ccrank.methods.registry",
     "Probe": "ccrank.methods.probing.probe",

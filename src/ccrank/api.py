@@ -16,6 +16,7 @@ from typing import (
     TypeAlias,
     TypedDict,
     TypeVar,
+    cast,
     overload,
     runtime_checkable,
 )
@@ -31,9 +32,9 @@ from ccrank.models.reading import Progress
 from ccrank.models.remote import OpenModel, open_model
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking
-from ccrank.rankings import Rankings
+from ccrank.rankings import GroupedRankings, Rankings
 from ccrank.reader_options import ReaderOptions
-from ccrank.request import DEFAULT_METHOD, GivenLabels, PreparedTask, RankRequest, by_each
+from ccrank.request import DEFAULT_METHOD, GivenLabels, PreparedTask, RankRequest, by_each, by_group
 from ccrank.scale import Scale, one_scale
 from ccrank.task import Criterion, Task
 
@@ -82,6 +83,16 @@ class Ranker:
     @overload
     def rank(self, items: Iterable[object], by: Criteria, **keywords: Unpack[_RankKeywords]) -> Rankings: ...
 
+    @overload
+    def rank(
+        self,
+        items: Iterable[object],
+        by: str | Criterion | None = None,
+        *,
+        group_by: Hashable,
+        **keywords: Unpack[_RankKeywords],
+    ) -> GroupedRankings: ...
+
     def rank(
         self,
         items: Iterable[object],
@@ -89,6 +100,7 @@ class Ranker:
         *,
         query: str | None = None,
         column: Hashable | None = None,
+        group_by: Hashable | None = None,
         comparative: str | None = None,
         poles: tuple[str, str] | None = None,
         category: str | None = None,
@@ -97,19 +109,20 @@ class Ranker:
         method: str = DEFAULT_METHOD,
         templates: Templates | None = None,
         options: Mapping[str, object] | None = None,
-    ) -> Ranking | Rankings:
+    ) -> Ranking | Rankings | GroupedRankings:
         """Rank items by a criterion, or by several.
 
         Parameters
         ----------
-        items, by, query, column, comparative, poles, category, context, labels, method, templates, options
+        items, by, query, column, group_by, comparative, poles, category, context, labels, method, templates, options
             As in `ccrank.rank`.
         """
         return rank(
             items,
-            by,
+            cast("Any", by),  # so many unions are not tried
             query=query,
             column=column,
+            group_by=group_by,
             comparative=comparative,
             poles=poles,
             category=category,
@@ -221,6 +234,16 @@ def rank(
 ) -> Rankings: ...
 
 
+@overload
+def rank(
+    items: Iterable[object],
+    by: str | Criterion | None = None,
+    *,
+    group_by: Hashable,
+    **keywords: Unpack[_ModelKeywords],
+) -> GroupedRankings: ...
+
+
 @_checked
 def rank(
     items: Iterable[object],
@@ -232,13 +255,14 @@ def rank(
     query: str | None = None,
     context: str | None = None,
     column: Hashable | None = None,
+    group_by: Hashable | None = None,
     labels: GivenLabels | None = None,
     model: str | OpenModel = "default",
     reader_options: ReaderOptions | None = None,
     method: str = DEFAULT_METHOD,
     templates: Templates | None = None,
     options: Mapping[str, object] | None = None,
-) -> Ranking | Rankings:
+) -> Ranking | Rankings | GroupedRankings:
     """Rank items by a criterion, or documents by their relevance to a query, with a language model, without labels.
 
     Parameters
@@ -263,6 +287,8 @@ def rank(
         A text that the items are about.
     column
         The frame's column of texts; it may be left out where there is but one.
+    group_by
+        A column of the frame: the rows of each of its values are a list of their own, ranked as if alone.
     labels
         A few known labels, which may contradict each other: item → value, where the keys "best" and "worst" may hold
         items, "ranks" item → rank and "orders" lists of items; or a list of orders such as [("Russia", "Chad")],
@@ -281,7 +307,7 @@ def rank(
 
     Returns
     -------
-    Ranking, or Rankings for a list of criteria
+    Ranking, Rankings for a list of criteria, or GroupedRankings
         The items with scores, best first; its `to_frame()` has all columns of a frame that was given. What to know
         before relying on it is in its `warnings`, and is warned of as a `CcrankWarning`.
     """
@@ -301,6 +327,15 @@ def rank(
         options=options or {},
         templates=templates or load_templates(),
     )
+    if group_by is not None:
+        if isinstance(by, (list, tuple)):
+            raise CcrankError(
+                "groups are ranked by one criterion; give by without a list, or leave out group_by"
+            )
+        apart, groups = by_group(request, group_by)
+        for note in groups.notes():
+            _warn_caller(note)
+        return GroupedRankings.of(groups, _run(apart, model, reader_options))
     if isinstance(by, (list, tuple)):
         together, names = by_each(request, by)
         return Rankings.of(rows, names, _run(together, model, reader_options))

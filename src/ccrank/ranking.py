@@ -294,15 +294,7 @@ class Ranking:
         """
         line: dict[str, Any] = {"rank": entry.rank, "item": entry.item, "score": round(entry.score, 6)}
         line |= self._doubt(entry.index)
-        rows = self.rows
-        if rows is not None and rows.records:
-            cells = [json_value(cell) for cell in rows.records[entry.row]]
-            if rows.id_column is not None:
-                line["id"] = cells[rows.id_column]
-            others = dict(zip(rows.names, cells, strict=True))
-            del others[rows.names[rows.item_column]]
-            line |= {"row": others} if others else {}
-        return line
+        return line if self.rows is None else line | row_json(self.rows, entry.row)
 
     def _doubt(self, index: int) -> dict[str, Any]:
         """The uncertainty of an item, as columns and JSON have it; empty where it is not known."""
@@ -314,6 +306,17 @@ class Ranking:
             "rank_low": int(known.rank_low[index]),
             "rank_high": int(known.rank_high[index]),
         }
+
+
+def row_json(rows: Rows, row: int) -> dict[str, Any]:
+    """The id of a row, where one was chosen, and its cells other than the item; empty for a list."""
+    if not rows.records:
+        return {}
+    cells = [json_value(cell) for cell in rows.records[row]]
+    line = {} if rows.id_column is None else {"id": cells[rows.id_column]}
+    others = dict(zip(rows.names, cells, strict=True))
+    del others[rows.names[rows.item_column]]
+    return line | ({"row": others} if others else {})
 
 
 def finite(value: float) -> float | None:

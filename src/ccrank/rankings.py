@@ -1,22 +1,40 @@
-"""Rankings of the same rows by several criteria, as one table."""
+"""Several rankings as one table: of the same rows by several criteria, or of groups of rows by one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from ccrank.io import Entry, RankedRows, Rows, frame_of
+from ccrank.io.cells import json_value
+from ccrank.io.groups import Groups
 from ccrank.models.reading import Cost
-from ccrank.ranking import Ranking
+from ccrank.ranking import Ranking, row_json
 
+K = TypeVar("K")
 SHARED = ("item", "id", "row")
 """What the entries of an item have in common whatever the criterion."""
 
 
+class _Named(Mapping[K, Ranking]):
+    """Rankings by their names."""
+
+    by: Mapping[K, Ranking]
+
+    def __getitem__(self, name: K) -> Ranking:
+        return self.by[name]
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.by)
+
+    def __len__(self) -> int:
+        return len(self.by)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Rankings(Mapping[str, Ranking]):
+class Rankings(_Named[str]):
     """One ranking of the same items for each criterion, by the words that named it: `rankings["politeness"]`.
 
     Tables are in the order of the first criterion.
@@ -99,14 +117,77 @@ class Rankings(Mapping[str, Ranking]):
             del one["items"]
         return {"items": items, "criteria": about}
 
-    def __getitem__(self, name: str) -> Ranking:
-        return self.by[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.by)
-
-    def __len__(self) -> int:
-        return len(self.by)
-
     def __repr__(self) -> str:
         return f"<Rankings of {len(self.first)} items by {', '.join(self.by)}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupedRankings(_Named[Any]):
+    """One ranking for each group of rows, by the value they share: `rankings["north"]`; scores of different groups do
+    not compare. Groups of one item are in tables alone.
+    """
+
+    groups: Groups
+    by: Mapping[Any, Ranking]
+    """Value → its ranking, in the order of first appearance."""
+
+    @classmethod
+    def of(cls, groups: Groups, rankings: Sequence[Ranking]) -> GroupedRankings:
+        """The rankings of the groups that have one."""
+        named = zip(groups.parts.items(), rankings, strict=True)
+        return cls(groups, {value: replace(one, rows=part) for (value, part), one in named})
+
+    def ranked_rows(self, top: int | None = None, reverse: bool = False, exact: bool = False) -> RankedRows:
+        """The rows with rank and score, group by group, then rows without an item.
+
+        Parameters
+        ----------
+        top, reverse
+            As in `Ranking.entries`, of each group.
+        exact
+            Do not round scores.
+        """
+        lines: list[tuple[int, dict[str, Any]]] = []
+        for value, members in self.groups.members.items():
+            if value not in self.by:
+                lines += [(row, {"rank": 1}) for row in members[:top]]
+                continue
+            ranked = self.by[value].ranked_rows(top, reverse, exact)
+            cells = {"rank": ranked.ranks, "score": ranked.scores, **dict(ranked.more)}
+            own = zip(ranked.order, *cells.values(), strict=True)
+            lines += [(members[row], dict(zip(cells, values, strict=True))) for row, *values in own]
+        rows = self.groups.rows
+        if top is None:
+            lines += [(row, {}) for row, text in enumerate(rows.texts) if text is None]
+        names = dict.fromkeys(name for _, cells in lines for name in cells if name not in ("rank", "score"))
+        columns = {name: tuple(cells.get(name) for _, cells in lines) for name in ("rank", "score", *names)}
+        ranks, scores = columns.pop("rank"), columns.pop("score")
+        return RankedRows(rows, tuple(row for row, _ in lines), ranks, scores, tuple(columns.items()))
+
+    def to_frame(self) -> Any:
+        """A frame with the rows of each group in ranked order; see `Ranking.to_frame`."""
+        return frame_of(self.ranked_rows(exact=True))
+
+    def to_json(self, top: int | None = None, reverse: bool = False) -> dict[str, Any]:
+        """The JSON form: `groups`, each with its value as `group`, and the JSON form of its ranking.
+
+        Parameters
+        ----------
+        top, reverse
+            As in `Ranking.entries`, of each group.
+        """
+        rows, found = self.groups.rows, []
+        for value, members in self.groups.members.items():
+            if value in self.by:
+                about = self.by[value].to_json(top, reverse)
+            else:
+                lone = (
+                    {"rank": 1, "item": rows.texts[row], "score": None} | row_json(rows, row)
+                    for row in members
+                )
+                about = {"items": list(lone)[:top]}
+            found.append({"group": json_value(value), **about})
+        return {"group_by": json_value(self.groups.column), "groups": found}
+
+    def __repr__(self) -> str:
+        return f"<GroupedRankings of {len(self.groups.members)} groups by {self.groups.column}>"

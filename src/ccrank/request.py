@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from ccrank.criteria import criterion_of, resolved
 from ccrank.errors import CcrankError, check_kind
 from ccrank.io import Rows
+from ccrank.io.groups import Groups
 from ccrank.io.trec import Run, with_first_stage
 from ccrank.labels import Labels
 from ccrank.prompts import Templates, load_templates
@@ -57,6 +58,8 @@ class RankRequest:
     first_stage: Run | None = None
     """Scores of an earlier search, by task and document."""
     templates: Templates = field(default_factory=load_templates)
+    alone: bool = False
+    """Rank each task by itself: nothing is pooled, and none is read with another."""
 
     def __post_init__(self) -> None:
         if isinstance(self.items, tuple):
@@ -146,6 +149,9 @@ class RankRequest:
         from ccrank.scale import Scale
 
         options = self.parsed_options
+        if self.alone:
+            single = (replace(self, items=(task,), alone=False) for task in self.tasks)
+            return [scale for one in single for scale in one.fit(reader, progress)]
         if not self.tasks:
             return []
         prepared = [PreparedTask.of(task, reader) for task in with_senses(self.tasks, reader)]
@@ -189,6 +195,19 @@ def by_each(request: RankRequest, criteria: Sequence[str | Criterion]) -> tuple[
                 raise CcrankError(f"{name!r} and {other!r} are the same criterion; leave one out")
         tasks[name] = task
     return replace(request, by=None, items=tuple(tasks.values())), tuple(tasks)
+
+
+def by_group(request: RankRequest, column: Hashable) -> tuple[RankRequest, Groups]:
+    """The request to rank the rows of each group by themselves, and the groups."""
+    if given := [name for name in ("query", "labels", "first_stage") if getattr(request, name) is not None]:
+        raise CcrankError(f"{', '.join(given)} cannot be combined with groups; rank one group at a time")
+    groups = Groups.of(request.rows or Rows(()), column)
+    by = replace(request, by=request.criterion, comparative=None, poles=None, category=None)
+    tasks = [
+        replace(replace(by, items=part).task, id=groups.name_of(value))
+        for value, part in groups.parts.items()
+    ]
+    return replace(by, items=tuple(tasks), alone=True), groups
 
 
 @dataclass(frozen=True)

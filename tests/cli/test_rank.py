@@ -317,3 +317,62 @@ def test_what_several_criteria_do_not_take(rank, flags, message):
     refused = rank(*ITEMS, "--by", "size", *flags)
     assert (refused.code, refused.out) == (2, "")
     assert message in refused.err
+
+
+def test_groups_are_ranked_apart(rank, tmp_path):
+    """In every format: all columns stay, each group is ranked as alone, and --top is of each."""
+    (tmp_path / "x.csv").write_text(
+        "name;kind;n\nRussia;A;1\nx;B;2\nChad;A;3\n;A;4\ny;B;5\nz;C;6\nChad;B;7\n"
+    )
+    grouped = ("--file", "x.csv", "--column", "name", "--by", "size", "--group-by", "kind", "--id", "n")
+    whole = rank(*grouped, "--csv")
+    head, *lines = list(csv.reader(io.StringIO(whole.out), delimiter=";"))
+    assert (whole.code, head) == (0, ["name", "kind", "n", "rank", "score"])
+    assert "1 group of one item: rank 1, without score: kind C" in whole.err
+    assert "repeated" not in whole.err
+    assert [line[1] for line in lines] == ["A", "A", "B", "B", "B", "C", "A"]
+    assert lines[-2:] == [["z", "C", "6", "1", ""], ["", "A", "4", "", ""]]
+    alone = json.loads(rank("x", "y", "Chad", "--by", "size", "--json").out)["items"]
+    assert [line[0] for line in lines[2:5]] == [one["item"] for one in alone]
+    assert [float(line[4]) for line in lines[2:5]] == [one["score"] for one in alone]
+    found = json.loads(rank(*grouped, "--json", "--top", "1").out)
+    assert found["group_by"] == "kind"
+    assert [one["group"] for one in found["groups"]] == ["A", "B", "C"]
+    assert found["groups"][1]["items"][0]["score"] == alone[0]["score"]
+    assert found["groups"][2]["items"] == [
+        {"rank": 1, "item": "z", "score": None, "id": "6", "row": {"kind": "C", "n": "6"}}
+    ]
+    shown = rank(*grouped, "--top", "1").out
+    assert [line for line in shown.splitlines() if ", by size" in line] == [
+        f"kind {kind}, by size: largest first" for kind in "AB"
+    ]
+    for name in ("y.parquet", "y.jsonl", "y.tsv"):
+        pytest.importorskip("pyarrow")
+        assert rank(*grouped, "--out", name).code == 0
+    from pyarrow import parquet
+
+    table = parquet.read_table(tmp_path / "y.parquet").to_pydict()
+    assert table["rank"] == [int(line[3]) if line[3] else None for line in lines]
+    again = rank("--file", "y.parquet", *grouped[2:], "--out", "z.parquet")
+    assert again.code == 0
+    assert parquet.read_table(tmp_path / "z.parquet").column_names[-2:] == ["ccrank_rank", "ccrank_score"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--by", "age"), "--group-by cannot be combined with several --by"),
+        (("--plot", "x.png"), "--plot cannot be combined with --group-by"),
+        (("--query", "q", "--labels", "l"), "--query, --labels cannot be combined with --group-by"),
+        (("--save-scale", "s", "--run", "r"), "--save-scale, --run cannot be combined with --group-by"),
+        (("--tasks", "t"), "--tasks cannot be combined with --group-by"),
+        (("--input", "t"), "--input cannot be combined with --group-by"),
+        (("--scale", "t"), "--scale cannot be combined with --group-by"),
+        (("a", "b"), "items cannot be combined with --group-by"),
+    ],
+)
+def test_what_groups_do_not_take(rank, flags, message):
+    """Flags that are about a single list are refused, by name."""
+    refused = rank("--by", "size", "--group-by", "kind", *flags)
+    assert (refused.code, refused.out) == (2, "")
+    assert message in refused.err

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ccrank.errors import CcrankError, check_kind, needs_extra
@@ -15,8 +16,8 @@ def rows_of_items(items: Iterable[Any], column: Any | None = None) -> Rows:
     """Rows of a pandas or polars frame, or of a list of texts, which may repeat."""
     if isinstance(items, str):
         raise CcrankError(f"items must be a list of texts, not one text: {items[:40]!r}")
-    if (library := _library_of(items)) is not None:
-        return _rows_of_frame(items, column, library)
+    if _library_of(items) is not None:
+        return _rows_of_frame(items, column)
     if column is not None:
         raise CcrankError(
             f"column {column!r} belongs to a pandas or polars frame, got {type(items).__name__}; leave it out"
@@ -43,11 +44,11 @@ def _library_of(items: Any) -> str | None:
     return (library if library == "polars" else "pandas") if known and hasattr(items, "columns") else None
 
 
-def _rows_of_frame(frame: Any, column: Any, library: str) -> Rows:
+def _rows_of_frame(frame: Any, column: Any) -> Rows:
     columns = tuple(frame.columns)
     where = "the frame"
     place = pick_column(columns, column, where)
-    values = frame.iloc[:, place].tolist() if library == "pandas" else frame[:, place].to_list()
+    values = _cells(frame, place)
     texts = tuple(
         item_text(value, f"{where}, row {number} of column {columns[place]!r}")
         for number, value in enumerate(values, start=1)
@@ -55,6 +56,26 @@ def _rows_of_frame(frame: Any, column: Any, library: str) -> Rows:
     if all(text is None for text in texts):
         raise CcrankError(f"{where} contains no items: there is no text in column {columns[place]!r}")
     return Rows(texts, columns, item_column=place, format="frame", source=frame)
+
+
+def _cells(frame: Any, place: int) -> list[Any]:
+    return list(
+        frame[:, place].to_list() if _library_of(frame) == "polars" else frame.iloc[:, place].tolist()
+    )
+
+
+def cells_of(rows: Rows, place: int) -> list[Any]:
+    """The cells of a column, one for each row."""
+    return _cells(rows.source, place) if rows.format == "frame" else [one[place] for one in rows.records]
+
+
+def rows_at(rows: Rows, places: Sequence[int]) -> Rows:
+    """Some of the rows of a table, as a table."""
+    own = replace(rows, texts=tuple(rows.texts[row] for row in places), blank=0)
+    if rows.format != "frame":
+        return replace(own, records=[rows.records[row] for row in places], format="", source=None)
+    frame, chosen = rows.source, list(places)
+    return replace(own, source=frame[chosen] if _library_of(frame) == "polars" else frame.iloc[chosen])
 
 
 def frame_of(ranked: RankedRows) -> Any:

@@ -88,8 +88,8 @@ class Rows:
                 "a ranking needs at least 2 different items"
             )
 
-    def notes(self) -> list[str]:
-        """What a user should know about how the rows were read, one sentence each."""
+    def notes(self, together: bool = True) -> list[str]:
+        """What a user should know about how the rows were read, one sentence each; `together` as one list."""
         notes = []
         if self.format == "csv" and self.separator != ",":
             notes.append(f"the cells of the CSV are separated by {self.separator!r}")
@@ -100,7 +100,7 @@ class Rows:
                 f"{self.unranked} of {len(self.texts)} rows skipped: empty cell in column "
                 f"{str(self.columns[self.item_column])!r}; they come last, without rank and score"
             )
-        if self.repeated:
+        if self.repeated and together:
             notes.append(f"{self.repeated} repeated item{'s' if self.repeated > 1 else ''}: tied")
         return notes
 

@@ -19,7 +19,7 @@ from ccrank.errors import CcrankError
 if TYPE_CHECKING:
     from ccrank.models.remote import OpenModel
     from ccrank.ranking import Ranking
-    from ccrank.rankings import Rankings
+    from ccrank.rankings import GroupedRankings, Rankings
     from ccrank.request import RankRequest
     from ccrank.scale import Scale
 
@@ -56,6 +56,7 @@ class SourceFlags(shared.ItemFlags):
     input: Path | None = flag(
         "Rank a file of any length in bounded memory, to --out FILE.parquet; an interrupted run is resumed."
     )
+    group_by: str | None = flag("A column of --file: rank the rows of each of its values by themselves.")
     id: str | None = flag("The column of row ids, which the results repeat.")
     format: str | None = flag("lines, csv, tsv, jsonl, parquet or xlsx; by default the suffix decides.")
     tasks: Path | None = flag("Rank every task of a JSONL file.")
@@ -202,13 +203,15 @@ def rank_command(
     """
     from ccrank.cli.commands.rank_input import check_method, given_request, of_scale, scale_request
     from ccrank.cli.commands.rank_output import check_writable, save_scale
-    from ccrank.rankings import Rankings
-    from ccrank.request import by_each
+    from ccrank.rankings import GroupedRankings, Rankings
+    from ccrank.request import by_each, by_group
 
     # The arguments are validated before any slow work.
     several = criterion.by if criterion.by and len(criterion.by) > 1 else None
     if several is not None:
         _check_several(criterion, source, scales, shown)
+    elif source.group_by is not None:
+        _check_groups(items, source, scales, shown)
     if source.input is None:
         job.refuse()
     else:
@@ -226,9 +229,12 @@ def rank_command(
     with spinner("starting"):
         check_method(request, source, scales)
 
-    rows, names = request.rows, tuple[str, ...]()
+    rows, names, groups = request.rows, tuple[str, ...](), None
     if several is not None:
         request, names = by_each(request, several)
+    elif source.group_by is not None:
+        request, groups = by_group(request, source.group_by)
+        sys.stderr.writelines(f"ccrank: {note}\n" for note in groups.notes())
 
     from ccrank.jury import Verdict, combined, members_of
 
@@ -263,17 +269,42 @@ def rank_command(
     if request.labels == OF_TASKS:
         # What served as a label is no gold to measure the ranking against.
         rankings = [replace(ranking, task=replace(ranking.task, values=None)) for ranking in rankings]
-    table = None if several is None or rows is None else Rankings.of(rows, names, rankings)
+    table: Rankings | GroupedRankings | None = None
+    if groups is not None:
+        table = GroupedRankings.of(groups, rankings)
+        rankings = list(table.values())
+    elif several is not None and rows is not None:
+        table = Rankings.of(rows, names, rankings)
     _write(request, rankings, table, shown, form, lambda: save_scale(fitted, scales.save_scale))
 
 
 def _check_several(
     criterion: CriteriaFlags, source: SourceFlags, scales: ScaleFlags, shown: OutputFlags
 ) -> None:
-    """Raise an error for flags that are about a single ranking."""
+    """Raise an error for flags that are about a single ranking, or a single criterion."""
     single = {
         "--poles": criterion.poles,
         "--comparative": criterion.comparative,
+        "--group-by": source.group_by,
+        "--signals": shown.signals,
+        **_of_one_list(source, scales, shown),
+    }
+    if given := [name for name, value in single.items() if value]:
+        raise CcrankError(f"{', '.join(given)} cannot be combined with several --by; rank by one at a time")
+
+
+def _check_groups(
+    items: Sequence[str] | None, source: SourceFlags, scales: ScaleFlags, shown: OutputFlags
+) -> None:
+    """Raise an error for flags that are about a single ranking, and without a table."""
+    single = {"items": items, **_of_one_list(source, scales, shown)}
+    if given := [name for name, value in single.items() if value]:
+        raise CcrankError(f"{', '.join(given)} cannot be combined with --group-by; rank one group at a time")
+
+
+def _of_one_list(source: SourceFlags, scales: ScaleFlags, shown: OutputFlags) -> dict[str, object]:
+    """The flags that are about a single ranking."""
+    return {
         "--query": source.query,
         "--input": source.input,
         "--tasks": source.tasks,
@@ -282,12 +313,9 @@ def _check_several(
         "--collection": source.collection,
         "--scale": scales.scale,
         "--save-scale": scales.save_scale,
-        "--signals": shown.signals,
         "--run": shown.run,
         "--plot": shown.plot,
     }
-    if given := [name for name, value in single.items() if value]:
-        raise CcrankError(f"{', '.join(given)} cannot be combined with several --by; rank by one at a time")
 
 
 def _check_input(
@@ -322,7 +350,7 @@ def _check_input(
 def _write(
     request: RankRequest,
     rankings: Sequence[Ranking],
-    table: Rankings | None,
+    table: Rankings | GroupedRankings | None,
     shown: OutputFlags,
     form: str | None,
     save: Callable[[], CcrankError | None],
@@ -340,11 +368,12 @@ def _write(
         plot_scale(rankings[0], shown.plot)
     if form is None:
         from ccrank.cli.show import show, show_table
+        from ccrank.rankings import Rankings
 
-        if table is None:
-            show(rankings, shown.top, shown.reverse, shown.signals)
-        else:
+        if isinstance(table, Rankings):
             show_table(table, shown.top, shown.reverse)
+        else:
+            show(rankings, shown.top, shown.reverse, shown.signals)
     else:
         part = (shown.top, shown.reverse)
         if table is None:

@@ -39,6 +39,7 @@ def given_request(
         "--file": source.file,
         "--column": source.column,
         "--id": source.id,
+        "--group-by": source.group_by,
         "--format": source.format,
     }
     if source.tasks is not None and (given := [name for name, value in flags.items() if value]):
@@ -70,7 +71,7 @@ def _with_items(request: RankRequest, items: Sequence[str] | None, source: Sourc
         rows = rows_given(items, source)
         request = replace(request, items=rows)
         _ = request.task  # mistakes are said before notes
-        sys.stderr.writelines(f"ccrank: {note}\n" for note in rows.notes())
+        sys.stderr.writelines(f"ccrank: {note}\n" for note in rows.notes(source.group_by is None))
     if source.collection is not None:
         request = _with_bm25(request, source)
     elif source.first_stage is not None:

@@ -18,7 +18,7 @@ from ccrank.util.text import one_line
 
 if TYPE_CHECKING:
     from ccrank.ranking import Ranking
-    from ccrank.rankings import Rankings
+    from ccrank.rankings import GroupedRankings, Rankings
     from ccrank.scale import Scale
     from ccrank.task import Task
 
@@ -103,8 +103,10 @@ def rendered(
     return encode_table(("task", *rankings[0].ranked_rows(0).columns), records, how, safe=safe_csv)
 
 
-def rendered_table(how: str, table: Rankings, top: int | None, reverse: bool, safe_csv: bool) -> bytes:
-    """The content of a file with the rankings by several criteria."""
+def rendered_table(
+    how: str, table: Rankings | GroupedRankings, top: int | None, reverse: bool, safe_csv: bool
+) -> bytes:
+    """The content of a file with the rankings by several criteria, or of groups."""
     if how == "json":
         return json_text(table.to_json(top, reverse)).encode("utf-8", "backslashreplace")
     return encode_rows(table.ranked_rows(top, reverse), how, safe_csv)
