@@ -12,7 +12,8 @@ from ccrank.task import Criterion, Task
 from ccrank.version import __version__
 
 if TYPE_CHECKING:
-    from ccrank.api import Ranker, ask, fit, load, rank, rank_tasks
+    from ccrank.api import Ranker, fit, load, rank, rank_tasks
+    from ccrank.api.asking import ask
     from ccrank.io.taskfiles import read_tasks
     from ccrank.jobs import rank_file
     from ccrank.methods.labelled.annotate import annotate
@@ -76,7 +77,7 @@ _LAZY = {
     "Scale": "ccrank.scale",
     "Session": "ccrank.methods.labelled.session",
     "annotate": "ccrank.methods.labelled.annotate",
-    "ask": "ccrank.api",
+    "ask": "ccrank.api.asking",
     "fit": "ccrank.api",
     "load": "ccrank.api",
     "load_dataset": "ccrank.study.datasets",

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.api import fit, opened
+from ccrank.api import fit
+from ccrank.api.arguments import opened
 from ccrank.errors import CcrankError, check_kind, needs_extra
 from ccrank.io import Rows
 from ccrank.io.cells import item_text

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.api import opened
+from ccrank.api.arguments import opened
 from ccrank.errors import CcrankError
 from ccrank.io.blocks import Source, open_source
 from ccrank.io.labelfiles import possible_items, read_labels

@@ -10,7 +10,7 @@ import pytest
 from completion_server import KEY, StandIn, serving
 from tiny import tiny_reader
 
-from ccrank.api import ask
+from ccrank.api.asking import ask
 from ccrank.errors import CcrankError
 from ccrank.methods.labelled.annotate import Spent, annotate, expected_tokens
 from ccrank.methods.labelled.session import Session

@@ -86,7 +86,7 @@ def label_command(
     check_place(labels)
     earlier = read_answers(labels, texts) if labels.exists() else []
     with spinner("starting"):
-        from ccrank.api import ask_about
+        from ccrank.api.asking import ask_about
         from ccrank.methods.labelled.session import check_kind
 
         chat = answering.open()  # before the model: an address may be wrong

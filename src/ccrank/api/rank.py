@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from functools import lru_cache, wraps
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    ParamSpec,
-    Protocol,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-    cast,
-    overload,
-    runtime_checkable,
-)
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast, overload
 
+from ccrank.api.arguments import checked, opened
 from ccrank.errors import CcrankError, CcrankWarning, check_kind
 from ccrank.io import Rows, rows_of_items
 from ccrank.jury import Verdict, combined, members_of
-from ccrank.labels import LabelRow, Labels
-from ccrank.methods.labelfree.rankers import label_free_states
-from ccrank.methods.labelled.session import Session, SessionKind
 from ccrank.models import ReadingCache
 from ccrank.models.reading import Progress
 from ccrank.models.remote import OpenModel, open_model
@@ -34,15 +19,13 @@ from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking
 from ccrank.rankings import GroupedRankings, Rankings
 from ccrank.reader_options import ReaderOptions
-from ccrank.request import DEFAULT_METHOD, GivenLabels, PreparedTask, RankRequest, by_each, by_group
+from ccrank.request import DEFAULT_METHOD, GivenLabels, RankRequest, by_each, by_group
 from ccrank.scale import Scale, one_scale
 from ccrank.task import Criterion, Task
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Criteria: TypeAlias = list[str] | list[Criterion] | list[str | Criterion] | tuple[str | Criterion, ...]
 """Several criteria, each a column of one table."""
 
@@ -158,68 +141,6 @@ def load(
     return Ranker(open_model(model, reader_options, cache=ReadingCache() if cache else None))
 
 
-@runtime_checkable
-class _Open(Protocol):
-    """What can be read, whatever its class."""
-
-    def read(self, *arguments: Any, **options: Any) -> Any:
-        """As in `Reader`."""
-
-
-@lru_cache(maxsize=1)
-def _last_loaded(model: str, reader_options: ReaderOptions | None) -> OpenModel:
-    """The model of the last call stays in memory, so that repeated calls do not load it again."""
-    return load(model, reader_options=reader_options).reader
-
-
-def opened(model: str | OpenModel, reader_options: ReaderOptions | None = None) -> OpenModel:
-    """A model by its name, or one that is open already."""
-    if isinstance(model, str):
-        return _last_loaded(model, reader_options)
-    if reader_options is not None:
-        raise CcrankError(
-            "reader_options are for loading a model by its name, and this one is open; leave them out"
-        )
-    return model
-
-
-_KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
-    "tasks": ((Iterable,), "a list of tasks"),
-    "by": ((str, Criterion, list, tuple), "a phrase, a Criterion, or a list of them"),
-    "labels": ((Labels, Mapping, Sequence), "labels of items, or a list of orders"),
-    "answers": ((list, tuple), "the rows of an earlier session"),
-    "method": ((str,), "the name of a method"),
-    "templates": ((Templates,), "Templates"),
-    "options": ((Mapping,), "a mapping of names to values"),
-    "reader_options": ((ReaderOptions,), "ReaderOptions"),
-    "model": ((str, _Open), "the name of a model, or an open reader"),
-}
-"""Parameter → what it may be, besides its default."""
-
-
-def _checked(function: Callable[P, T]) -> Callable[P, T]:
-    """A misspelled keyword is reported with the nearest parameter, and an argument of another kind by its name."""
-    signature = inspect.signature(function)
-    known = list(signature.parameters)
-
-    @wraps(function)
-    def checked(*arguments: P.args, **keywords: P.kwargs) -> T:
-        for name in keywords:
-            if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
-                raise TypeError(
-                    f"{function.__name__}() has no parameter {name!r}; {hint} "
-                    "(a method's own options go into options={...})"
-                )
-        for name, value in signature.bind(*arguments, **keywords).arguments.items():
-            if name in _KINDS and value is not signature.parameters[name].default:
-                check_kind(name, value, *_KINDS[name])
-        return function(*arguments, **keywords)
-
-    return checked
-
-
 @overload
 def rank(
     items: Iterable[object], by: str | Criterion | None = None, **keywords: Unpack[_ModelKeywords]
@@ -244,7 +165,7 @@ def rank(
 ) -> GroupedRankings: ...
 
 
-@_checked
+@checked
 def rank(
     items: Iterable[object],
     by: str | Criterion | Criteria | None = None,
@@ -345,7 +266,7 @@ def rank(
     return _fit(request, model, reader_options).rank(rows)
 
 
-@_checked
+@checked
 def fit(
     items: Iterable[object],
     by: str | Criterion | None = None,
@@ -413,7 +334,7 @@ def _fit(request: RankRequest, model: str | OpenModel, reader_options: ReaderOpt
     return one_scale(scales)
 
 
-@_checked
+@checked
 def rank_tasks(
     tasks: Sequence[Task],
     model: str | OpenModel = "default",
@@ -478,74 +399,10 @@ def _warn(ranking: Ranking) -> None:
 
 
 def _warn_caller(message: str) -> None:
-    """A warning at the line that called: the first outside this file and the modules that pass calls on to it."""
-    inner = (__file__, *(str(Path(__file__).with_name(name)) for name in ("frames.py", "sklearn.py")))
+    """A warning at the line that called: the first outside this file and the modules that calls pass through."""
+    package = Path(__file__).parents[1]
+    inner = [str(package / name) for name in ("api/rank.py", "api/arguments.py", "frames.py", "sklearn.py")]
     frame, depth = inspect.currentframe(), 0
     while frame is not None and frame.f_code.co_filename in inner:
         frame, depth = frame.f_back, depth + 1
     warnings.warn(message, CcrankWarning, stacklevel=depth + 1)
-
-
-@_checked
-def ask(
-    items: Iterable[str],
-    by: str | Criterion,
-    *,
-    comparative: str | None = None,
-    poles: tuple[str, str] | None = None,
-    category: str | None = None,
-    kind: SessionKind = "both",
-    answers: Sequence[LabelRow] = (),
-    annotator: str = "",
-    model: str | OpenModel = "default",
-    reader_options: ReaderOptions | None = None,
-    templates: Templates | None = None,
-    progress: Progress | None = None,
-) -> Session:
-    """Questions about items whose answers teach most: `for question in ask(...): question.answer(...)`.
-
-    Parameters
-    ----------
-    items, by, comparative, poles, category, model, reader_options, templates
-        As in `rank`.
-    kind
-        grade: an item's value, such as a grade from 1 to 5; pair: which of two items is higher; both, by turns.
-    answers
-        Answers of an earlier session, its `rows`.
-    annotator
-        Who answers, where several people label a list.
-    progress
-        As in `rank_tasks`.
-
-    Returns
-    -------
-    Session
-        An iterator over questions, with the `ranking` so far, the `labels`, and `undo`.
-    """
-    request = RankRequest(
-        items=rows_of_items(items),
-        by=by,
-        comparative=comparative,
-        poles=poles,
-        category=category,
-        templates=templates or load_templates(),
-    )
-    _ = request.task  # mistakes are said before a model is loaded
-    return ask_about(request, opened(model, reader_options), kind, answers, progress, annotator)
-
-
-def ask_about(
-    request: RankRequest,
-    reader: OpenModel,
-    kind: SessionKind = "both",
-    answers: Sequence[LabelRow] = (),
-    progress: Progress | None = None,
-    annotator: str = "",
-) -> Session:
-    """A session about the list of a request."""
-    task = PreparedTask.of(request.task, reader).canonical
-    answer, states = label_free_states(task, reader, request.templates, progress)
-    details = {**answer.details, "weights": dict(reader.loaded.weights)}
-    how = (answer.consistency, answer.cost, details)
-    start = Ranking(task, answer.scores, DEFAULT_METHOD, reader.name, True, *how)
-    return Session(start, states, kind, answers, annotator)
