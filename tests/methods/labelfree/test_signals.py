@@ -11,7 +11,7 @@ from tiny import tiny_model, tiny_reader
 
 from ccrank.criteria.lexicon import poles_of
 from ccrank.errors import CcrankError
-from ccrank.methods.labelfree.projections import axis_of, written_of
+from ccrank.methods.labelfree.projections import axis_direction, axis_of, written_of
 from ccrank.methods.labelfree.signals import (
     Wording,
     are_sentences,
@@ -312,3 +312,13 @@ def test_what_counts_as_a_sentence():
     assert not are_sentences(["the tall tower", "a very large country"])
     assert are_sentences(["Could you send me the map?", "Give me that map right now."])
     assert are_sentences(["Donaudampfschifffahrtsgesellschaft" * 2])
+
+
+def test_poles_that_read_alike_have_no_direction():
+    """States of both poles that differ by rounding alone give no direction, not one of rounding errors; others are unit
+    vectors."""
+    states = np.random.default_rng(0).normal(size=(6, 2, 8)).astype(np.float32)
+    np.testing.assert_allclose(np.linalg.norm(axis_direction(states), axis=1), 1)
+    states[3:] = states[:3] * np.float32(1 + 1e-7)
+    assert (states[3:] != states[:3]).any()
+    assert (axis_direction(states) == 0).all()

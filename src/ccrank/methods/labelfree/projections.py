@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.util.zscores import Units, without_rounding
+from ccrank.util.zscores import FLOAT32_ROUNDING, Units, without_rounding
 
 SLOT_SHARE = 2 / 3
 """The weight of the slot's states in the signal `exemplars`; the rest is that of the item's last token."""
@@ -83,12 +83,14 @@ def written_of(texts: Positions, states: Positions) -> Projections:
 
 
 def axis_direction(exemplar_states: np.ndarray) -> np.ndarray:
-    """The unit vectors from the low to the high pole, layer by layer: (2E, L, d), the high pole first -> (L, d)"""
+    """The unit vectors from the low to the high pole, layer by layer: (2E, L, d), the high pole first -> (L, d); 0 where
+    the poles differ by rounding alone."""
     made = exemplar_states.astype(float)
     half = len(made) // 2
     direction = made[:half].mean(axis=0) - made[half:].mean(axis=0)
     length = np.linalg.norm(direction, axis=1, keepdims=True)
-    return np.asarray(direction / np.where(length > 0, length, 1.0))
+    rounding = FLOAT32_ROUNDING * np.linalg.norm(made, axis=2).max(axis=0)[:, None]
+    return np.where(length > rounding, direction / np.maximum(length, rounding + (rounding == 0)), 0.0)
 
 
 def text_weights(texts: np.ndarray) -> np.ndarray:

@@ -40,10 +40,12 @@ class Plan:
     @classmethod
     def of_auto(cls, task: Task, reader: ReaderLike, states: bool = False) -> Plan:
         """What `auto` reads of such items; `states` of those with a context too."""
-        layers = tuple(middle_and_late(reader.depth))
         headless = bool(reader.loaded.missing_head)
+        if task.context and not headless and not states:
+            return cls(wordings=wordings_of(task))  # a server has neither layers nor states
+        layers = tuple(middle_and_late(reader.depth))
         if task.context and not headless:
-            return cls(layers=layers if states else (), wordings=wordings_of(task))
+            return cls(layers=layers, wordings=wordings_of(task))
         return cls(poles=not headless, layers=layers, wordings=() if headless else wordings_of(task))
 
     def read(
