@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hub_server import serving
+from hub_server import client_of, serving
 from tiny import tiny_reader
 
 from ccrank import Scale, fit
@@ -16,12 +16,8 @@ ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Monaco", "Peru", "Cuba", "Japan"
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
     """A hub that lets repositories be made."""
-    with serving({}) as hub:
+    with serving({}) as hub, client_of(hub, monkeypatch, tmp_path / "cache"):
         hub.uploads = tmp_path / "uploads"
-        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
         yield hub
 
 

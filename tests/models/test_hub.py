@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import transformers
-from hub_server import COMMIT, serving
+from hub_server import COMMIT, client_of, serving
 from tiny import byte_tokenizer, pair_prompts, save_model, tiny_model
 
 from ccrank.errors import CcrankError
@@ -279,27 +279,8 @@ def test_a_whole_folder_from_a_package(index, monkeypatch, folder):
 @pytest.fixture
 def hub_server(folder, monkeypatch, tmp_path):
     """The fake hub, and a separate hub cache; `huggingface_hub` may use the network."""
-    import huggingface_hub
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
-    for limit in (
-        "HF_HUB_ETAG_TIMEOUT",
-        "HF_HUB_DOWNLOAD_TIMEOUT",
-    ):  # 10 seconds are little on a busy machine
-        monkeypatch.setattr(constants, limit, 120)
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
-    if hasattr(huggingface_hub, "close_session"):
-        huggingface_hub.close_session()
-    with serving({REPO: folder}) as hub_server:
-        monkeypatch.setenv("HF_ENDPOINT", hub_server.endpoint)
+    with serving({REPO: folder}) as hub_server, client_of(hub_server, monkeypatch, tmp_path / "hub"):
         yield hub_server
-    if hasattr(huggingface_hub, "close_session"):
-        huggingface_hub.close_session()
 
 
 def test_a_model_from_a_hub(hub_server, folder):

@@ -249,6 +249,7 @@ def test_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("CCRANK_CACHE", str(tmp_path))
     assert data_cache() == tmp_path / "data"
     monkeypatch.delenv("CCRANK_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert data_cache() == tmp_path / ".cache" / "ccrank" / "data"
 

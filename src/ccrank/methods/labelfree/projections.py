@@ -83,8 +83,10 @@ def written_of(texts: Positions, states: Positions) -> Projections:
 
 
 def axis_direction(exemplar_states: np.ndarray) -> np.ndarray:
-    """The unit vectors from the low to the high pole, layer by layer: (2E, L, d), the high pole first -> (L, d); 0 where
-    the poles differ by rounding alone."""
+    """The unit vectors from the low to the high pole: (2E, L, d), the high pole first -> (L, d).
+
+    They are 0 where the poles differ by rounding alone.
+    """
     made = exemplar_states.astype(float)
     half = len(made) // 2
     direction = made[:half].mean(axis=0) - made[half:].mean(axis=0)
