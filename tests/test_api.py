@@ -219,3 +219,23 @@ def test_a_model_is_loaded_once(monkeypatch, tmp_path):
     assert opened == [name, name]
     assert ranker.rank(ITEMS, by="size") == first == second
     assert ranker.rank(ITEMS, by="size", method="length").method == "length"
+
+
+def test_odd_arguments_are_refused_by_name(tmp_path):
+    """Values that no check of a type would expect: an endless range of tasks, an array as a kind, a model's name where
+    an open one is wanted, a name that no file system takes."""
+    from ccrank import Scale
+
+    reader = tiny_reader()
+    ccrank.fit(["ant", "whale", "cat"], "size", model=reader).save(tmp_path / "size.scale")
+    calls = {
+        "each of tasks must be a Task": lambda: ccrank.rank_tasks(range(10**12), model=reader),
+        "questions are grade, pair or both": lambda: ccrank.ask(
+            ["ant", "whale"], "size", model=reader, kind=np.array(["pair", "both"])
+        ),
+        "model is an open reader": lambda: Scale.load(tmp_path / "size.scale", ccrank.load),
+        "no model 'xxx": lambda: ccrank.load("x" * 5000),
+    }
+    for message, call in calls.items():
+        with pytest.raises(CcrankError, match=message):
+            call()

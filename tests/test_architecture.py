@@ -126,9 +126,8 @@ def test_packages_are_small():
 def test_text_and_results_need_no_torch():
     """What is left of reading a model, and looking at results, starts without the seconds that torch takes."""
     modules = (
-        "task, io, io.taskfiles, prompts, request, study.datasets, metrics, metrics.pairwise, metrics.rankings, "
-        "study.results, "
-        "study.results.tables, study.results.export"
+        "task, io, io.taskfiles, prompts, request, study.datasets, metrics, metrics.aggregation, "
+        "study.results, study.results.tables, study.results.summary"
     )
     code = "; ".join(f"import ccrank.{name.strip()}" for name in modules.split(","))
     code += "; import sys; assert 'torch' not in sys.modules and 'transformers' not in sys.modules"

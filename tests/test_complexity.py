@@ -9,12 +9,13 @@ import pytest
 import torch
 from tiny import tiny_reader
 
+from ccrank.methods.estimate import expected_cost
 from ccrank.methods.probe_pipeline.states import read_pair_states, read_single_states
 from ccrank.methods.probing.batch import pack_each
-from ccrank.methods.probing.counting import neighbours, sum_pair_hinges, sum_pair_minima
-from ccrank.methods.probing.losses import column_logits
-from ccrank.methods.probing.objectives import Settings, task_losses
+from ccrank.methods.probing.losses import column_logits, neighbours, sum_pair_hinges, sum_pair_minima
+from ccrank.methods.probing.objectives import ProbeSpec, Settings, task_losses
 from ccrank.methods.registry import METHODS
+from ccrank.models.prompter import Prompter
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
 from methods.probing.test_trainer import states_of
@@ -50,8 +51,8 @@ def test_calls_are_the_prompts_that_are_asked(name: str) -> None:
     """The page's calls are the prompts of the method for so many items."""
     reader = tiny_reader()
     for size, calls in zip(SIZES, table()[name]["calls"], strict=True):
-        requests = METHODS[name].requests(task_of(size), reader.form, load_templates())
-        assert sum(len(prompts) for prompts, _ in requests) == calls
+        once = {"shuffles": 1} if name == "prompt-list" else {}
+        assert expected_cost(task_of(size), reader, METHODS[name], load_templates(), once).prompts == calls
 
 
 def test_probes_read_as_many_prompts_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,8 +66,8 @@ def test_probes_read_as_many_prompts_as_the_page_says(monkeypatch: pytest.Monkey
             asked.append(len(prompts)) or original(self, prompts, *rest, **more)
         ),
     )
-    read_single_states([task_of(5)], reader, load_templates(), [1])
-    read_pair_states([task_of(5)], reader, load_templates(), [1])
+    read_single_states([task_of(5)], Prompter(reader), [1])
+    read_pair_states([task_of(5)], Prompter(reader), [1])
     found = table()
     assert asked == [found["ordreg"]["calls"][0], found["ccs-pair"]["calls"][0]]
 
@@ -85,13 +86,7 @@ def test_data_points_are_the_terms_of_the_losses(size: int) -> None:
     anchored = sum_pair_hinges(distances, neighbours(distances, others, 0.5), 0.5)
     terms["triplet"] = float(anchored.sum()) / 0.5
     terms["ordreg"] = column_logits(equal, torch.tensor(1.0), torch.tensor(1.0), mask).shape[0]
-    [(_, batch)] = pack_each(
-        states_of("ccs-pair", (size,), width=2),
-        "ccs-pair",
-        None,
-        device=torch.device("cpu"),
-        dtype=torch.float64,
-    )
+    [(_, batch)] = pack_each(states_of("ccs-pair", (size,), width=2), ProbeSpec("ccs-pair"), None)
     terms["ccs-pair"] = batch.states.shape[1] / 2  # answered Yes and No
     place = SIZES.index(size)
     for name, wanted in terms.items():

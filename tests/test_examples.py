@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
+from live_server import PATIENCE
 
 from ccrank import Reader
 from ccrank.cli.commands.rank import rank_command
 from ccrank.methods.registry import METHODS
-from ccrank.util.files import cache_folder
-from examples import ROOT, Step, output_to_show, pages, run_step, same_line, steps
+from ccrank.util.files import cache_folder, parse_toml
+from examples import ROOT, Step, blocks, output_to_show, pages, run_step, same_line, steps
 
 README = (ROOT / "README.md").read_text("utf-8")
 REVIEWS = (
@@ -86,6 +90,34 @@ def test_the_examples_of_help_run(folder: Path, measured: Reader) -> None:
     assert about_reviews
     for text in about_reviews:
         assert text.index(REVIEWS[0]) < text.index(REVIEWS[1])
+
+
+@pytest.mark.real
+@pytest.mark.usefixtures("measured")
+def test_nothing_of_the_tutorial_is_left_out() -> None:
+    """Besides what `test_a_page_can_be_followed` does, the tutorial installs extras that exist, and serves the page, on
+    which its first list comes out in the order that it shows."""
+    text = (ROOT / "docs" / "start.md").read_text("utf-8")
+    install, serve = blocks(text, "bash")
+    extras = re.findall(r"pip install '\.\[([\w,]+)\]'", install)[0].split(",")
+    assert {*extras} <= {*parse_toml(ROOT / "pyproject.toml")["project"]["optional-dependencies"]}
+    assert len(blocks(text, r"\w+")) == len(blocks(text, "bash", "console", "python")) + len(
+        [step for step in steps(text) if step.kind == "file"]
+    )
+    first = next(steps(text))
+    order = [line.split()[1] for line in first.shown if re.match(r" +\d", line)]
+    command = [sys.executable, "-m", *serve.split(), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            found = (re.search(r"listening on (\S+)", line) for line in process.stderr)
+            url = next(one[1] for one in found if one)
+            assert "<title>" in httpx.get(url, timeout=PATIENCE).text
+            body = {"items": order[::-1], "by": "healthiness", "category": "food"}
+            answer = httpx.post(f"{url}/v1/rank", json=body, timeout=PATIENCE).json()
+            assert [one["item"] for one in answer["items"]] == order
+        finally:
+            process.kill()
 
 
 def test_the_demo_is_the_first_example() -> None:

@@ -194,7 +194,7 @@ def test_the_public_names_can_be_imported_by_the_core(tmp_path):
         (["rank", "--input", "x.csv", "--by", "size", "--out", "y.parquet"], "--input needs the package pyarrow|files"),
         (["bench", "--preset", "quick", "--out", "study"], "a study needs the package|report"),
         (["bench", "--preset", "quick", "--out", "study", "--no-report"], "needs the package pyarrow|report"),
-        (["results", "study"], "load_results needs the package pandas|report"),
+        (["results", "study"], "a table of results needs the package pandas|report"),
         (["serve", "--port", "0"], "ccrank serve needs the package|server"),
         (["mcp"], "ccrank mcp needs the package|mcp"),
     ],

@@ -11,13 +11,14 @@ import pytest
 from tiny import save_model, tiny_model, tiny_reader
 
 import ccrank
-from ccrank.cli.show import consistency_line
+from ccrank.cli.commands.rank_output import consistency_line
 from ccrank.errors import CcrankError
 from ccrank.io import rows_of_items
 from ccrank.jury import Verdict, combined, joined, members_of, weights_by_size
 from ccrank.methods.registry import METHODS
 from ccrank.ranking import Ranking
 from ccrank.request import RankRequest
+from ccrank.scale.stored import model_to_open
 from ccrank.util.zscores import z_scores
 
 ITEMS = ("ant", "cat", "horse", "whale", "mouse", "eagle")
@@ -146,10 +147,85 @@ def test_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch
     np.testing.assert_allclose(found.scores, joined(alone, np.array(weights)).scores, atol=1e-3)
     from typer.testing import CliRunner
 
-    from ccrank.cli.app import app
+    from ccrank.cli.commands import app
 
     done = CliRunner().invoke(app, ["rank", *ITEMS, "--by", "size", "--model", ",".join(folders), "--json"])
     assert done.exit_code == 0, done.output
     shown = json.loads(done.stdout)
     assert shown["model"] == found.model
     assert [row["item"] for row in shown["items"]] == list(found.items)
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two models on disk."""
+    monkeypatch.setenv("CCRANK_CACHE", str(tmp_path / "cache"))
+    return [
+        str(save_model(tiny_model(family, max_position_embeddings=512), tmp_path / family))
+        for family in ("llama", "gpt2")
+    ]
+
+
+def test_the_scale_of_a_jury(folders: list[str], tmp_path: Path) -> None:
+    """It ranks its own items as the jury does, scores others by the weighted mean of the members' scales in the units
+    of the list, and its file scores alike."""
+    name = ",".join(folders)
+    scale = ccrank.fit(ITEMS, "size", model=name)
+    np.testing.assert_array_equal(scale.rank(ITEMS).scores, ccrank.rank(ITEMS, "size", model=name).scores)
+    alone = [ccrank.fit(ITEMS, "size", model=folder) for folder in folders]
+    new = ["dog", "ant", "shark"]
+    table = np.stack([one(ITEMS) for one in alone])
+    units = [(one(new) - row.mean()) / row.std() for one, row in zip(alone, table, strict=True)]
+    mean = np.array(scale.weights) @ z_scores(table)
+    expected = (np.array(scale.weights) @ np.stack(units) - mean.mean()) / mean.std()
+    np.testing.assert_allclose(scale(new), expected, atol=1e-3)
+    scale.save(tmp_path / "size.scale")
+    again = ccrank.Scale.load(tmp_path / "size.scale")
+    np.testing.assert_allclose(again.with_reader(*(one.open() for one in scale.members))(new), scale(new))
+    with pytest.raises(CcrankError, match="the scale needs 2 open models"):
+        again.with_reader(scale.members[0].open())
+    np.testing.assert_allclose(again(new), scale(new), atol=1e-3)
+
+
+def test_the_scale_of_a_jury_on_the_command_line(folders: list[str], tmp_path: Path) -> None:
+    """`fit` and `score` give the numbers of Python; --input is refused."""
+    from typer.testing import CliRunner
+
+    from ccrank.cli.commands import app
+
+    (tmp_path / "items.txt").write_text("\n".join(ITEMS), encoding="utf-8")
+    model = ["--model", ",".join(folders)]
+    file, out = str(tmp_path / "items.txt"), str(tmp_path / "size.scale")
+    done = CliRunner().invoke(app, ["fit", file, "--by", "size", "--out", out, *model])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(app, ["score", "--scale", out, "--json", "dog", "ant"])
+    assert done.exit_code == 0, done.output
+    scores = [json.loads(line)["score"] for line in done.stdout.splitlines()]
+    np.testing.assert_allclose(scores, ccrank.Scale.load(out)(["dog", "ant"]), atol=1e-3)
+    done = CliRunner().invoke(app, ["rank", "--scale", out, "--json", "dog", "ant"])
+    assert json.loads(done.stdout)["items"][0]["item"] == ("dog" if scores[0] > scores[1] else "ant")
+    parquet = str(tmp_path / "x.parquet")
+    done = CliRunner().invoke(app, ["score", "--scale", out, "--input", file, "--out", parquet])
+    assert "this scale has several" in str(done.exception)
+
+
+def test_a_file_names_no_server(folders: list[str]) -> None:
+    """A jury in a file, one member of which is behind a server, is opened by nobody."""
+    scale = ccrank.fit(ITEMS, "size", model=",".join(folders))
+    for name in (f"{folders[0]},openai:http://127.0.0.1:1/v1", f"{folders[0]}, openai:http://127.0.0.1:1/v1"):
+        with pytest.raises(CcrankError, match="a model behind a server"):
+            model_to_open(replace(scale.notes, model=name))
+
+
+def test_members_that_do_not_fit_are_refused(folders: list[str]) -> None:
+    """Weights without members, members of members, and members on other items."""
+    saved = ccrank.fit(ITEMS, "size", model=",".join(folders))._saved
+    other = ccrank.fit(ITEMS[:4], "size", model=folders[0])._saved
+    for changed in (
+        {"weights": (1.0,)},
+        {"weights": (2.0, -1.0)},
+        {"members": (saved, saved)},
+        {"members": (other, other)},
+    ):
+        with pytest.raises(ValueError, match="do not fit"):
+            replace(saved, **changed)

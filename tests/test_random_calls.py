@@ -26,7 +26,7 @@ from tiny import save_model, tiny_model, tiny_reader
 
 import ccrank
 from ccrank.cli import main
-from ccrank.cli.app import app
+from ccrank.cli.commands import app
 from ccrank.methods.registry import METHODS, get_method
 from ccrank.reader_options import ReaderOptions
 
@@ -82,11 +82,12 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("CCRANK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")  # pip tries an index that is not there for half a minute
     monkeypatch.setenv("CCRANK_DATA", str(folder))
     for name in ("http_proxy", "https_proxy"):  # where nothing listens
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    monkeypatch.setattr("ccrank.server.run.serve", lambda *_: None)
-    monkeypatch.setattr("ccrank.models.remote.client.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("ccrank.server.app.serve", lambda *_: None)
+    monkeypatch.setattr("ccrank.models.remote.client.FIRST_WAIT_SECONDS", 0.001)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,6 @@ UNNEEDED = (
         "pyarrow",
         "matplotlib",
         "sklearn",
-        "sympy",
         "PIL",
     ),
     *(
@@ -46,6 +46,7 @@ UNNEEDED = (
         "torch.distributed.tensor",
         "ray",
     ),
+    *(() if version("torch").startswith("2.6.") else ("sympy",)),  # which torch 2.6 imports
 )
 """What ranking a list does not need."""
 

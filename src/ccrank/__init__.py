@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ccrank.scale import Scale
     from ccrank.study import run_study
     from ccrank.study.datasets import load_dataset
-    from ccrank.study.results import load_results
+    from ccrank.study.results.load import load_results
 
 __all__ = [
     "CcrankError",
@@ -65,39 +65,31 @@ __all__ = [
 
 # Importing torch takes seconds, so names that need it are imported on first access.
 _LAZY = {
-    "GroupedRankings": "ccrank.rankings",
-    "ItemScores": "ccrank.ranking",
-    "Method": "ccrank.methods.registry",
-    "Probe": "ccrank.methods.probing.probe",
-    "Question": "ccrank.methods.labelled.session",
-    "Ranker": "ccrank.api",
-    "Ranking": "ccrank.ranking",
-    "Rankings": "ccrank.rankings",
-    "Reader": "ccrank.models",
-    "Scale": "ccrank.scale",
-    "Session": "ccrank.methods.labelled.session",
-    "annotate": "ccrank.methods.labelled.annotate",
-    "ask": "ccrank.api.asking",
-    "fit": "ccrank.api",
-    "load": "ccrank.api",
-    "load_dataset": "ccrank.study.datasets",
-    "load_results": "ccrank.study.results",
-    "load_templates": "ccrank.prompts",
-    "rank": "ccrank.api",
-    "rank_file": "ccrank.jobs",
-    "rank_tasks": "ccrank.api",
-    "read_tasks": "ccrank.io.taskfiles",
-    "register": "ccrank.methods.registry",
-    "register_objective": "ccrank.methods.registry",
-    "run_study": "ccrank.study",
+    "ccrank.api": "Ranker fit load rank rank_tasks",
+    "ccrank.api.asking": "ask",
+    "ccrank.io.taskfiles": "read_tasks",
+    "ccrank.jobs": "rank_file",
+    "ccrank.methods.labelled.annotate": "annotate",
+    "ccrank.methods.labelled.session": "Question Session",
+    "ccrank.methods.probing.probe": "Probe",
+    "ccrank.methods.registry": "Method register register_objective",
+    "ccrank.models": "Reader",
+    "ccrank.prompts": "load_templates",
+    "ccrank.ranking": "ItemScores Ranking",
+    "ccrank.rankings": "GroupedRankings Rankings",
+    "ccrank.scale": "Scale",
+    "ccrank.study": "run_study",
+    "ccrank.study.datasets": "load_dataset",
+    "ccrank.study.results.load": "load_results",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        from importlib import import_module
+    from importlib import import_module
 
-        return getattr(import_module(_LAZY[name]), name)
+    for module, names in _LAZY.items():
+        if name in names.split():
+            return getattr(import_module(module), name)
     raise AttributeError(f"module 'ccrank' has no attribute {name!r}")
 
 

@@ -45,6 +45,8 @@ class Features:
     """The source of the pole words, in `GIVEN` or `NAMED`; any other source counts as unknown."""
     category: bool
     """Whether the category was given."""
+    bits: float = math.nan
+    """Bits per character that the model spends on the items."""
 
     def values(self) -> dict[str, float]:
         """The numbers x_k by name; the number of items is cut to the range of the fit."""

@@ -5,10 +5,10 @@ Models err differently, so that the mean of models of a kind is better than each
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,10 @@ import numpy as np
 from ccrank.confidence import Confidence, confidence_of
 from ccrank.errors import CcrankError
 from ccrank.metrics.order import tau_b
-from ccrank.ranking import Ranking, Uncertainty
+from ccrank.models.reading import Cost
+from ccrank.ranking import Ranking, Uncertainty, finite
+from ccrank.scale import Scale
+from ccrank.scale.stored import Known
 from ccrank.util.text import quoted
 from ccrank.util.zscores import z_scores, z_scores_of_mean
 
@@ -36,8 +39,12 @@ def members_of(model: str) -> tuple[str, ...]:
     >>> members_of("default, gemma-3-270m")
     ('default', 'gemma-3-270m')
     """
-    if Path(model).exists():
-        return (model,)
+    # Not pathlib's, which raises an OSError if the name is too long.
+    return (model,) if SEPARATOR not in model or os.path.exists(model) else names_in(model)  # noqa: PTH110
+
+
+def names_in(model: str) -> tuple[str, ...]:
+    """As `members_of`, of names that are no paths."""
     names = tuple(name.strip() for name in model.split(SEPARATOR))
     if not all(names) or len(set(names)) < len(names) or len(names) > MAX_MEMBERS:
         raise CcrankError(
@@ -81,12 +88,41 @@ def combined(verdicts: Sequence[Verdict]) -> list[Ranking]:
     return [joined(own, weights) for own in zip(*(verdict.rankings for verdict in verdicts), strict=True)]
 
 
+def fitted(scales: Sequence[Scale], readers: Sequence[OpenModel]) -> Scale:
+    """The jury's scale of a list, from those of its members."""
+    if len(scales) == 1:
+        return scales[0]
+    rankings = [one.ranking for one in scales if one.ranking is not None]
+    if len(rankings) < len(scales):
+        raise CcrankError("the scale of a jury is that of one list; fit several lists with a single model")
+    verdicts = [Verdict.of([one], reader) for one, reader in zip(rankings, readers, strict=True)]
+    [ranking] = combined(verdicts)
+    details = {name: value for name, value in scales[0].notes.details.items() if name == "labels"}
+    notes = replace(
+        scales[0].notes,
+        model=ranking.model,
+        identity=SEPARATOR.join(one.notes.identity for one in scales),
+        confidence=ranking.confidence,
+        consistency={name: finite(value) for name, value in ranking.consistency.items()},
+        details=details | {"jury": ranking.details["jury"]},
+        warnings=ranking.warnings,
+    )
+    weights = tuple(weights_by_size([one.parameters for one in verdicts]).tolist())
+    return Scale(notes, Known.of(ranking), ranking=ranking, members=tuple(scales), weights=weights)
+
+
 def weights_by_size(parameters: Sequence[int | None]) -> np.ndarray:
     """(M,) with the sum 1; equal where the size of one is not known."""
     if any(count is None for count in parameters):
         return np.full(len(parameters), 1 / len(parameters))
     powers = np.array([float(count or 1) for count in parameters]) ** SIZE_POWER
     return np.asarray(powers / powers.sum())
+
+
+def mean_of(scores: Sequence[Any], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(M, N) Z-scores of each member, and (N,) those of their weighted mean."""
+    table = np.stack([z_scores(np.asarray(one, float)) for one in scores])
+    return table, z_scores_of_mean(weights @ table)
 
 
 def joined(rankings: Sequence[Ranking], weights: np.ndarray) -> Ranking:
@@ -99,20 +135,21 @@ def joined(rankings: Sequence[Ranking], weights: np.ndarray) -> Ranking:
             f"{first.method} does not know the direction, in which {undirected[0]} may differ from the others: use a "
             "method with a direction, such as auto, or a single model"
         )
-    table = np.stack([z_scores(np.asarray(one.scores, float)) for one in rankings])  # (M, N)
-    scores = z_scores_of_mean(weights @ table)
+    table, scores = mean_of([one.scores for one in rankings], weights)
     agreement = float(np.mean([tau_b(one, other) for one, other in combinations(table, 2)]))
     confidence = _confidence([one.confidence for one in rankings], agreement)
     low = [one.confidence.warning() for one in rankings if one.confidence is not None]
     warnings = [text for one in rankings for text in one.warnings if text not in low]
     if confidence is not None and (warning := confidence.warning()):
         warnings.append(warning)
+    measures = [name for name in first.consistency if all(name in one.consistency for one in rankings)]
+    means = {name: float(np.mean([one.consistency[name] for one in rankings])) for name in measures}
     return replace(
         first,
         scores=scores,
         model=SEPARATOR.join(one.model for one in rankings),
-        consistency={"models_agree": agreement, **_means([one.consistency for one in rankings])},
-        cost=sum((one.cost for one in rankings[1:]), first.cost),
+        consistency={"models_agree": agreement, **means},
+        cost=sum((one.cost for one in rankings), Cost()),
         details=_details(rankings, table, weights, agreement),
         uncertainty=_uncertainty(rankings, table, weights, scores),
         warnings=tuple(dict.fromkeys(warnings)),
@@ -122,42 +159,29 @@ def joined(rankings: Sequence[Ranking], weights: np.ndarray) -> Ranking:
     )
 
 
-def _means(measures: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The mean of each measure that all members have."""
-    shared = [name for name in measures[0] if all(name in one for one in measures)]
-    return {name: float(np.mean([one[name] for one in measures])) for name in shared}
-
-
 def _details(
     rankings: Sequence[Ranking], table: np.ndarray, weights: np.ndarray, agreement: float
 ) -> dict[str, Any]:
-    items, first = rankings[0].task.items, rankings[0].details
-    shared = {
-        name: one for name, one in first.items() if all(other.details.get(name) == one for other in rankings)
-    }
+    """What all members say alike, and the signals, weights and agreement of the models."""
+    items, models = rankings[0].task.items, [one.model for one in rankings]
+    shared = rankings[0].details.items()
+    signals = (dict(zip(items, row, strict=True)) for row in table.round(6).tolist())
+    rounded = zip(models, (round(weight, 4) for weight in weights.tolist()), strict=True)
     return {
-        **shared,
-        "signals": {
-            one.model: dict(zip(items, row.round(6).tolist(), strict=True))
-            for one, row in zip(rankings, table, strict=True)
-        },
-        "jury": {
-            "weights": {
-                one.model: round(float(weight), 4) for one, weight in zip(rankings, weights, strict=True)
-            },
-            "agreement": round(agreement, 4),
-        },
+        **{name: value for name, value in shared if all(one.details.get(name) == value for one in rankings)},
+        "signals": dict(zip(models, signals, strict=True)),
+        "jury": {"weights": dict(rounded), "agreement": round(agreement, 4)},
         "weights": {one.model: one.details.get("weights") for one in rankings},
     }
 
 
 def _confidence(members: Sequence[Confidence | None], agreement: float) -> Confidence | None:
     """That of the members' mean agreement of signals, or of the models' agreement where that is less."""
-    known = [one for one in members if one is not None]
-    if len(known) < len(members):
+    features = [one.features for one in members if one is not None]
+    if len(features) < len(members):
         return None
-    signals = float(np.mean([one.features.agreement for one in known]))
-    return confidence_of(replace(known[0].features, agreement=min(signals, agreement)))
+    signals = float(np.mean([one.agreement for one in features]))
+    return confidence_of(replace(features[0], agreement=min(signals, agreement)))
 
 
 def _uncertainty(

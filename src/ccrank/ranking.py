@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,8 +14,9 @@ import numpy as np
 
 from ccrank.confidence import Confidence
 from ccrank.io import Entry, RankedRows, Rows, frame_of, json_value, ranked_entries
-from ccrank.models.reading import Cost, Progress, Request
-from ccrank.prompts import Form, Templates
+from ccrank.io.table import DECIMALS
+from ccrank.models.prompter import Prompter
+from ccrank.models.reading import Cost
 from ccrank.task import Task, Understood, normal_form
 from ccrank.util.text import one_line
 
@@ -60,13 +62,8 @@ class ItemScores:
 class Scorer(Protocol):
     """Scores items one by one, with constants that are those of a list."""
 
-    def score(
-        self, task: Task, reader: Any, templates: Templates, progress: Progress | None = None
-    ) -> ItemScores:
+    def score(self, task: Task, prompter: Prompter) -> ItemScores:
         """The scores of the task's items, of which there may be one alone."""
-
-    def requests(self, task: Task, form: Form, templates: Templates) -> list[Request]:
-        """The prompts that are read, to count their tokens."""
 
 
 MakeScorer = Callable[[], Any]
@@ -93,7 +90,7 @@ class Answer:
     confidence: Confidence | None = None
     """How likely the order is right; None for methods without signals."""
     pair_margins: np.ndarray | None = None
-    """(N, N) the single answers of a method that compares pairs, as margins (see `ccrank.metrics.pairwise`)."""
+    """(N, N) the single answers of a method that compares pairs, as margins (see `ccrank.metrics.aggregation`)."""
     runs: np.ndarray | None = None
     """(R, N) the scores of the single runs that `scores` joins."""
 
@@ -136,18 +133,12 @@ class Ranking:
     def order(self) -> tuple[int, ...]:
         """Item indices, best first. Equal scores are ordered by text, so that the input order of the items never
         matters."""
-        keys = [(-score, normal_form(item)) for score, item in zip(self.scores, self.task.items, strict=True)]
-        return tuple(sorted(range(len(keys)), key=keys.__getitem__))
+        return tuple(entry.index for entry in ranked_entries(Rows(self.task.items), self.scores))
 
     @property
     def understood(self) -> Understood | None:
         """What the criterion was taken to mean, and what comes first: `understood.first` is "cheapest first"."""
         return self.task.criterion.understood
-
-    @property
-    def tabled_uncertainty(self) -> Uncertainty | None:
-        """The uncertainty that tables and their files have: where no confidence says how far to rely on the order."""
-        return self.uncertainty if self.confidence is None else None
 
     @property
     def items(self) -> tuple[str, ...]:
@@ -178,16 +169,11 @@ class Ranking:
             Do not round scores.
         """
         entries = self.entries(None, reverse)
-        rows = self.rows or Rows(self.task.items)
-        ranked = (
-            RankedRows.of(rows, entries, top, decimals=None) if exact else RankedRows.of(rows, entries, top)
-        )
-        if self.tabled_uncertainty is None:
-            return ranked
         doubts = [self._doubt(entry.index) for entry in entries[:top]]
-        empty = (None,) * (len(ranked.order) - len(doubts))
-        more = ((name, (*(doubt[name] for doubt in doubts), *empty)) for name in self._doubt(0))
-        return replace(ranked, more=tuple(more))
+        more = {name: [doubt[name] for doubt in doubts] for name in self._doubt(0)}
+        return RankedRows.of(
+            self.rows or Rows(self.task.items), entries, top, None if exact else DECIMALS, more
+        )
 
     def plot(self, path: str | Path | None = None) -> Figure:
         """The items on the scale of their scores, as a matplotlib figure; notebooks show it.
@@ -199,13 +185,12 @@ class Ranking:
         """
         from ccrank.ranking_plot import plot_scale, scale_figure
 
-        if path is not None:
-            plot_scale(self, Path(path))
-        return scale_figure(self)
+        return scale_figure(self) if path is None else plot_scale(self, Path(path))
 
     def to_frame(self) -> Any:
         """A frame in ranked order: of the kind that was ranked, all columns kept and `rank` and `score` added (as
         `ccrank_rank` and `ccrank_score` where these names are taken); for a list, a pandas frame of rank, item, score.
+        `deviation`, `rank_low` and `rank_high` follow where they are known.
 
         Rows without an item come last, without rank and score.
         """
@@ -220,12 +205,8 @@ class Ranking:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ranking):
             return NotImplemented
-        same = (self.task, self.method, self.model, self.directed)
-        return (
-            same == (other.task, other.method, other.model, other.directed)
-            and np.array_equal(self.scores, other.scores)
-            and self.items == other.items
-        )
+        about = attrgetter("task", "method", "model", "directed", "items")
+        return bool(about(self) == about(other)) and np.array_equal(self.scores, other.scores)
 
     def __hash__(self) -> int:
         return hash((self.task, self.method, self.model))
@@ -292,20 +273,17 @@ class Ranking:
         entry
             One of `entries`.
         """
-        line: dict[str, Any] = {"rank": entry.rank, "item": entry.item, "score": round(entry.score, 6)}
-        line |= self._doubt(entry.index)
-        return line if self.rows is None else line | row_json(self.rows, entry.row)
+        line = {"rank": entry.rank, "item": entry.item, "score": round(entry.score, 6)}
+        others = {} if self.rows is None else row_json(self.rows, entry.row)
+        return {**line, **self._doubt(entry.index), **others}
 
     def _doubt(self, index: int) -> dict[str, Any]:
         """The uncertainty of an item, as columns and JSON have it; empty where it is not known."""
         known = self.uncertainty
         if known is None:
             return {}
-        return {
-            "deviation": round(float(known.deviation[index]), 6),
-            "rank_low": int(known.rank_low[index]),
-            "rank_high": int(known.rank_high[index]),
-        }
+        ranks = {name: int(getattr(known, name)[index]) for name in ("rank_low", "rank_high")}
+        return {"deviation": round(float(known.deviation[index]), 6), **ranks}
 
 
 def row_json(rows: Rows, row: int) -> dict[str, Any]:
@@ -331,39 +309,19 @@ def canonical(task: Task) -> tuple[Task, list[int]]:
     Methods see only this form, so that shuffles, pivots and sums do not depend on the input order.
     """
     order = sorted(range(len(task.items)), key=lambda index: normal_form(task.items[index]))
-
-    def sorted_like_items(aligned: Sequence[Any] | None) -> tuple[Any, ...] | None:
-        return None if aligned is None else tuple(aligned[index] for index in order)
-
-    same = replace(
-        task,
-        items=tuple(task.items[index] for index in order),
-        values=sorted_like_items(task.values),
-        first_stage=sorted_like_items(task.first_stage),
-        item_ids=sorted_like_items(task.item_ids),
-    )
-    return same, order
+    aligned = {name: getattr(task, name) for name in ("items", "values", "first_stage", "item_ids")}
+    changes: dict[str, Any] = {
+        name: tuple(row[index] for index in order) for name, row in aligned.items() if row is not None
+    }
+    return replace(task, **changes), order
 
 
-def uncertainty_from_canonical(known: Uncertainty | None, order: Sequence[int]) -> Uncertainty | None:
-    """Uncertainty of the canonical task's items, in the original order."""
-    if known is None:
-        return None
-    low, high = (from_canonical(ranks, order).astype(int) for ranks in (known.rank_low, known.rank_high))
-    return Uncertainty(from_canonical(known.deviation, order), low, high, known.probability)
-
-
-def from_canonical(scores: Sequence[float] | np.ndarray, order: Sequence[int]) -> np.ndarray:
-    """Scores of the canonical task's items, in the original order."""
-    back = np.empty(len(order), dtype=float)
-    back[list(order)] = np.asarray(scores, dtype=float)
-    return back
+def from_canonical(values: Sequence[Any] | np.ndarray, order: Sequence[int]) -> np.ndarray:
+    """Numbers of the canonical task's items, (…, N), in the original order."""
+    return np.asarray(values, dtype=float)[..., np.argsort(order)]
 
 
 def margins_from_canonical(margins: np.ndarray | None, order: Sequence[int]) -> np.ndarray | None:
     """(N, N) margins between the canonical task's items, in the original order."""
-    if margins is None:
-        return None
-    back = np.empty_like(margins)
-    back[np.ix_(order, order)] = margins
-    return back
+    places = np.argsort(order)
+    return None if margins is None else margins[np.ix_(places, places)]

@@ -24,15 +24,8 @@ NORMAL_80 = 1.2816
 
 # Matplotlib's default font covers Latin, Greek, Cyrillic, Arabic and Hebrew; installed fonts cover the rest.
 MORE_FONTS = (
-    "Noto Sans",
-    "Noto Sans CJK JP",
-    "Noto Sans Devanagari",
-    "Noto Emoji",
-    "Arial Unicode MS",
-    "Segoe UI Symbol",
-    "Segoe UI Emoji",
-    "Microsoft YaHei",
-    "PingFang SC",
+    "Noto Sans, Noto Sans CJK JP, Noto Sans Devanagari, Noto Emoji, Arial Unicode MS, Segoe UI Symbol, Segoe UI Emoji, "
+    "Microsoft YaHei, PingFang SC"
 )
 
 
@@ -42,7 +35,7 @@ def check_matplotlib() -> None:
         import matplotlib  # noqa: F401
 
 
-def plot_scale(ranking: Ranking, path: Path) -> None:
+def plot_scale(ranking: Ranking, path: Path) -> Figure:
     """Draw a ranking into a file; the suffix decides the format (.png, .pdf, .svg)."""
     figure = scale_figure(ranking)
     try:
@@ -52,6 +45,7 @@ def plot_scale(ranking: Ranking, path: Path) -> None:
             figure.savefig(path, dpi=160)
     except (OSError, ValueError) as error:
         raise CcrankError(f"cannot draw {path}: {error}") from None
+    return figure
 
 
 def scale_figure(ranking: Ranking) -> Figure:
@@ -105,4 +99,4 @@ def _fonts() -> list[str]:
     from matplotlib.font_manager import fontManager
 
     installed = {font.name for font in fontManager.ttflist}
-    return ["DejaVu Sans", *(name for name in MORE_FONTS if name in installed)]
+    return ["DejaVu Sans", *(name for name in MORE_FONTS.split(", ") if name in installed)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any, TypeVar
 
 from ccrank.io import Entry, RankedRows, Rows, frame_of
@@ -44,11 +45,6 @@ class Rankings(_Named[str]):
     by: Mapping[str, Ranking]
     """Criterion → its ranking, in the order in which they were given."""
 
-    @classmethod
-    def of(cls, rows: Rows, names: Sequence[str], rankings: Sequence[Ranking]) -> Rankings:
-        """Rankings of the distinct items of rows."""
-        return cls(rows, {name: replace(one, rows=rows) for name, one in zip(names, rankings, strict=True)})
-
     @cached_property
     def first(self) -> Ranking:
         """The ranking by the first criterion, whose order tables have."""
@@ -75,17 +71,13 @@ class Rankings(_Named[str]):
             Do not round scores.
         """
         order = self.first.ranked_rows(top, reverse).order
-        columns: list[tuple[str, tuple[Any, ...]]] = []
+        columns: dict[str, list[Any]] = {}
         for name, ranking in self.by.items():
             ranked = ranking.ranked_rows(exact=exact)
-            for column, values in (("rank", ranked.ranks), ("score", ranked.scores), *ranked.more):
-                by_row = dict(zip(ranked.order, values, strict=True))
-                columns.append((f"{name}_{column}", tuple(by_row[row] for row in order)))
-        rows = self.rows
-        if not rows.columns:  # a list becomes a table, so that its items come first
-            rows = replace(rows, columns=("item",), records=[(text,) for text in rows.texts])
-        (rank_name, ranks), (score_name, scores), *more = columns
-        return RankedRows(rows, order, ranks, scores, tuple(more), (rank_name, score_name))
+            for column in ("rank", "score"):
+                by_row = dict(zip(ranked.order, ranked.values[column], strict=True))
+                columns[f"{name}_{column}"] = [by_row[row] for row in order]
+        return RankedRows(self.rows.as_table, order, columns)  # the items of a list come first
 
     def to_frame(self) -> Any:
         """A frame with the columns CRITERION_rank and CRITERION_score for each criterion; see `Ranking.to_frame`."""
@@ -99,19 +91,14 @@ class Rankings(_Named[str]):
         top, reverse
             As in `Ranking.entries`, by the first criterion.
         """
-        lines = {
-            name: {entry.row: one.entry_json(entry) for entry in entries.values()}
-            for (name, entries), one in zip(self.entries_by_row.items(), self.by.values(), strict=True)
-        }
         items = []
-        for entry in self.first.entries(top, reverse):
-            own = {name: by_row[entry.row] for name, by_row in lines.items()}
-            shared = {key: value for key, value in self.first.entry_json(entry).items() if key in SHARED}
-            by = {
-                name: {key: value for key, value in line.items() if key not in SHARED}
-                for name, line in own.items()
-            }
-            items.append({**shared, "by": by})
+        for first in self.first.entries(top, reverse):
+            by_row = self.entries_by_row.items()
+            entries = {name: self.by[name].entry_json(rows[first.row]) for name, rows in by_row}
+            shared = {key: value for key, value in self.first.entry_json(first).items() if key in SHARED}
+            for entry, key in product(entries.values(), shared):
+                del entry[key]
+            items.append({**shared, "by": entries})
         about = {name: one.to_json(top=0) for name, one in self.by.items()}
         for one in about.values():
             del one["items"]
@@ -131,12 +118,6 @@ class GroupedRankings(_Named[Any]):
     by: Mapping[Any, Ranking]
     """Value → its ranking, in the order of first appearance."""
 
-    @classmethod
-    def of(cls, groups: Groups, rankings: Sequence[Ranking]) -> GroupedRankings:
-        """The rankings of the groups that have one."""
-        named = zip(groups.parts.items(), rankings, strict=True)
-        return cls(groups, {value: replace(one, rows=part) for (value, part), one in named})
-
     def ranked_rows(self, top: int | None = None, reverse: bool = False, exact: bool = False) -> RankedRows:
         """The rows with rank and score, group by group, then rows without an item.
 
@@ -153,16 +134,14 @@ class GroupedRankings(_Named[Any]):
                 lines += [(row, {"rank": 1}) for row in members[:top]]
                 continue
             ranked = self.by[value].ranked_rows(top, reverse, exact)
-            cells = {"rank": ranked.ranks, "score": ranked.scores, **dict(ranked.more)}
-            own = zip(ranked.order, *cells.values(), strict=True)
-            lines += [(members[row], dict(zip(cells, values, strict=True))) for row, *values in own]
+            for row, *values in zip(ranked.order, *ranked.values.values(), strict=True):
+                lines.append((members[row], dict(zip(ranked.values, values, strict=True))))
         rows = self.groups.rows
         if top is None:
             lines += [(row, {}) for row, text in enumerate(rows.texts) if text is None]
-        names = dict.fromkeys(name for _, cells in lines for name in cells if name not in ("rank", "score"))
-        columns = {name: tuple(cells.get(name) for _, cells in lines) for name in ("rank", "score", *names)}
-        ranks, scores = columns.pop("rank"), columns.pop("score")
-        return RankedRows(rows, tuple(row for row, _ in lines), ranks, scores, tuple(columns.items()))
+        names = dict.fromkeys(("rank", "score", *(name for _, cells in lines for name in cells)))
+        columns = {name: [cells.get(name) for _, cells in lines] for name in names}
+        return RankedRows(rows, tuple(row for row, _ in lines), columns)
 
     def to_frame(self) -> Any:
         """A frame with the rows of each group in ranked order; see `Ranking.to_frame`."""
@@ -181,11 +160,8 @@ class GroupedRankings(_Named[Any]):
             if value in self.by:
                 about = self.by[value].to_json(top, reverse)
             else:
-                lone = (
-                    {"rank": 1, "item": rows.texts[row], "score": None} | row_json(rows, row)
-                    for row in members
-                )
-                about = {"items": list(lone)[:top]}
+                lone = ((row, {"rank": 1, "item": rows.texts[row], "score": None}) for row in members[:top])
+                about = {"items": [line | row_json(rows, row) for row, line in lone]}
             found.append({"group": json_value(value), **about})
         return {"group_by": json_value(self.groups.column), "groups": found}
 

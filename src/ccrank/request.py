@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ccrank.criteria import criterion_of, resolved
-from ccrank.errors import CcrankError, check_kind
+from ccrank.errors import RECOVERABLE_ERRORS, CcrankError, check_kind
 from ccrank.io import Rows
 from ccrank.io.groups import Groups
 from ccrank.io.trec import Run, with_first_stage
@@ -19,10 +19,13 @@ from ccrank.task.criterion import relevance_to
 
 if TYPE_CHECKING:
     from ccrank.methods.registry import Method
-    from ccrank.models.reading import Progress
+    from ccrank.models.reading import Cost, Progress
     from ccrank.models.remote import OpenModel
     from ccrank.ranking import Answer, Ranking
+    from ccrank.rankings import GroupedRankings, Rankings
     from ccrank.scale import Scale
+
+    Ranked: TypeAlias = Ranking | Rankings | GroupedRankings | list[Ranking]
 
 DEFAULT_METHOD = "auto"
 MAX_CRITERIA = 20
@@ -37,7 +40,7 @@ UNDIRECTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class RankRequest:
-    """What is ranked, by what and how, as a user gave it. What it means is computed, and checked, when it is needed.
+    """What is ranked, by what and how, as a user gave it; parsed and checked when it is needed.
 
     >>> RankRequest(by="least expensive", items=Rows(("tea", "gold"))).task.criterion.understood.first
     'cheapest first'
@@ -45,12 +48,15 @@ class RankRequest:
 
     items: Rows | tuple[Task, ...] | None = None
     """One list, or tasks that have their own criteria; None for a file that is read block by block."""
-    by: str | Criterion | None = None
+    by: str | Criterion | Sequence[str | Criterion] | None = None
+    """The criterion, or a list of several, by each of which one list is ranked."""
     comparative: str | None = None
     poles: tuple[str, str] | None = None
     category: str | None = None
     query: str | None = None
     context: str | None = None
+    group_by: Hashable | None = None
+    """A column of the rows, each of whose values is a list of its own, ranked by itself in prompts of its own."""
     method: str = DEFAULT_METHOD
     options: Mapping[str, Any] = field(default_factory=dict)
     """As they were given; `parsed_options` has their values."""
@@ -58,20 +64,26 @@ class RankRequest:
     first_stage: Run | None = None
     """Scores of an earlier search, by task and document."""
     templates: Templates = field(default_factory=load_templates)
-    alone: bool = False
-    """Rank each task by itself: nothing is pooled, and none is read with another."""
 
     def __post_init__(self) -> None:
         if isinstance(self.items, tuple):
             return
-        words = ("by", "comparative", "poles", "category")
         if self.query is not None:
-            if given := [name for name in words if getattr(self, name) is not None]:
-                raise CcrankError(f"a query is the criterion; leave out {', '.join(given)}, or the query")
-        elif self.by is None or (isinstance(self.by, str) and not self.by.strip()):
+            if given := self._given("by", "comparative", "poles", "category"):
+                raise CcrankError(f"a query is the criterion; leave out {given}, or the query")
+        elif not self.by or (isinstance(self.by, str) and not self.by.strip()):
             raise CcrankError(
                 "no criterion: give one (by='size', --by size), or a query that documents are ranked for"
             )
+
+    def _given(self, *names: str) -> str:
+        """Those of these fields that were given."""
+        return ", ".join(name for name in names if getattr(self, name) is not None)
+
+    @property
+    def rows(self) -> Rows | None:
+        """The rows of one list."""
+        return self.items if isinstance(self.items, Rows) else None
 
     @cached_property
     def criterion(self) -> Criterion:
@@ -81,36 +93,71 @@ class RankRequest:
         if isinstance(self.by, Criterion):
             return self.by
         return criterion_of(
-            self.by or "", comparative=self.comparative, poles=self.poles, category=self.category
+            str(self.by), comparative=self.comparative, poles=self.poles, category=self.category
         )
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks; a list is one."""
-        tasks = self.items if isinstance(self.items, tuple) else (self._task_of(self.items or Rows(())),)
+        """The tasks; a list is one for each criterion, or for each group."""
+        rows = self.rows or Rows(())
+        if isinstance(self.items, tuple):
+            tasks = self.items
+        elif self.groups is not None:
+            named = ((part, self.groups.name_of(value)) for value, part in self.groups.parts.items())
+            tasks = tuple(part.task(self.criterion, self.context, name) for part, name in named)
+        elif isinstance(self.by, (list, tuple)):
+            tasks = tuple(self._by_each.values())
+        elif self.query is not None:
+            tasks = (rows.task(self.query, self.context, "ranking by relevance"),)
+        else:
+            name = self.by.strip() if isinstance(self.by, str) else self.criterion.name
+            tasks = (rows.task(self.criterion, self.context, id=f"ranking by {name}"),)
         if self.first_stage is not None:
             tasks = tuple(with_first_stage(tasks, self.first_stage))
         for task in tasks:
-            check_kind("each of tasks", task, Task, "a Task")
             check_text(task)
         return tasks
 
     @property
-    def rows(self) -> Rows | None:
-        """The rows of one list."""
-        return self.items if isinstance(self.items, Rows) else None
-
-    @property
     def task(self) -> Task:
-        """The task of one list."""
+        """The task of one list by one criterion."""
         [task] = self.tasks
         return task
 
-    def _task_of(self, rows: Rows) -> Task:
-        if self.query is not None:
-            return rows.task_of_query(self.query, self.context, id="ranking by relevance")
-        name = self.by.strip() if isinstance(self.by, str) else self.criterion.name
-        return rows.task(self.criterion, self.context, id=f"ranking by {name}")
+    @cached_property
+    def groups(self) -> Groups | None:
+        """The groups of the rows, if they are ranked group by group."""
+        if self.group_by is None or isinstance(self.items, tuple):
+            return None
+        if isinstance(self.by, (list, tuple)):
+            raise CcrankError(
+                "groups are ranked by one criterion; give by without a list, or leave out group_by"
+            )
+        if given := self._given("query", "labels", "first_stage"):
+            raise CcrankError(f"{given} cannot be combined with groups; rank one group at a time")
+        return Groups.of(self.rows or Rows(()), self.group_by)
+
+    @cached_property
+    def _by_each(self) -> dict[str, Task]:
+        """Name of a criterion → its task, of several, whose prompts are read together."""
+        criteria = [*self.by] if isinstance(self.by, (list, tuple)) else []
+        if given := self._given("comparative", "poles", "query", "labels", "first_stage"):
+            raise CcrankError(f"{given} cannot be combined with several criteria; rank by one at a time")
+        if len(criteria) > MAX_CRITERIA:
+            raise CcrankError(
+                f"a table has 1 to {MAX_CRITERIA} criteria, got {len(criteria)}; rank several times"
+            )
+        tasks: dict[str, Task] = {}
+        for by in criteria:
+            check_kind("each of by", by, (str, Criterion), "a phrase or a Criterion")
+            name = " ".join((by if isinstance(by, str) else by.name).split())
+            task = replace(self, by=by).task
+            same = resolved(task.criterion, None)
+            for other, earlier in tasks.items():
+                if same == resolved(earlier.criterion, None) or name.casefold() == other.casefold():
+                    raise CcrankError(f"{name!r} and {other!r} are the same criterion; leave one out")
+            tasks[name] = task
+        return tasks
 
     @cached_property
     def chosen(self) -> Method:
@@ -133,33 +180,40 @@ class RankRequest:
         if "labels" not in self.chosen.options:
             raise CcrankError(f"{self.method} uses no labels; leave them out, or use the method auto")
 
-    def expected_tokens(self, reader: OpenModel) -> int | None:
-        """About how many tokens will be read; None if the method will refuse the tasks, which says more."""
-        from ccrank.methods.estimate import expected_tokens
+    def expected_reading(self, reader: OpenModel) -> Cost:
+        """About how many tokens will be read; none if the method will refuse the tasks, which says more."""
+        from ccrank.methods.estimate import expected_reading
+        from ccrank.models.reading import Cost
 
         try:
-            return expected_tokens(self.tasks, reader, self.chosen, self.templates, self.parsed_options)
-        except CcrankError:
-            return None
+            tasks = [task.canonical for task in self._prepared(reader)]
+            return expected_reading(tasks, reader, self.chosen, self.templates, self.parsed_options)
+        except RECOVERABLE_ERRORS:
+            return Cost()
+
+    def _prepared(self, reader: OpenModel) -> list[PreparedTask]:
+        from ccrank.methods.adjectives import with_senses
+
+        return [PreparedTask.of(task, reader) for task in with_senses(self.tasks, reader)]
 
     def fit(self, reader: OpenModel, progress: Progress | None = None) -> list[Scale]:
-        """The scales, one for each task; those of tasks that were pooled score alike."""
-        from ccrank.methods.itemwise import ItemwiseScorer
-        from ccrank.methods.senses import with_senses
+        """The scales, one for each task; tasks that were pooled have equal ones."""
+        from ccrank.methods.registry import ItemwiseScorer
+        from ccrank.models.prompter import Prompter
         from ccrank.scale import Scale
 
         options = self.parsed_options
-        if self.alone:
-            single = (replace(self, items=(task,), alone=False) for task in self.tasks)
-            return [scale for one in single for scale in one.fit(reader, progress)]
+        if self.groups is not None:
+            requests = (replace(self, items=(task,)) for task in self.tasks)
+            return [scale for request in requests for scale in request.fit(reader, progress)]
         if not self.tasks:
             return []
-        prepared = [PreparedTask.of(task, reader) for task in with_senses(self.tasks, reader)]
-        ordered = [one.canonical for one in prepared]
-        answers = self.chosen.run(ordered, reader, self.templates, progress=progress, **options)
+        prepared = self._prepared(reader)
+        ordered = [task.canonical for task in prepared]
+        answers = self.chosen.run(ordered, Prompter(reader, self.templates, progress), **options)
         scales = []
-        for one, answer in zip(prepared, answers, strict=True):
-            ranking = replace(one.ranking(answer, self.chosen, reader), rows=self.rows)
+        for task, answer in zip(prepared, answers, strict=True):
+            ranking = replace(task.ranking(answer, self.chosen, reader), rows=self.rows)
             make = answer.scorer
             if make is None and self.chosen.itemwise:
                 make = partial(ItemwiseScorer, self.method, options)
@@ -170,52 +224,29 @@ class RankRequest:
         """The rankings, one for each task: each scale applied to its own items."""
         return [scale.ranking for scale in self.fit(reader, progress) if scale.ranking is not None]
 
+    def result(self, rankings: Sequence[Ranking]) -> Ranked:
+        """The rankings of the tasks as what was asked for: one ranking of a list, a table, or a list for tasks."""
+        from ccrank.rankings import GroupedRankings, Rankings
 
-def by_each(request: RankRequest, criteria: Sequence[str | Criterion]) -> tuple[RankRequest, tuple[str, ...]]:
-    """The request to rank one list by each of several criteria, whose prompts are read together, and their names."""
-    of_one = ("comparative", "poles", "query", "labels", "first_stage")
-    if given := [name for name in of_one if getattr(request, name) is not None]:
-        raise CcrankError(
-            f"{', '.join(given)} cannot be combined with several criteria; rank by one at a time"
-        )
-    if not 0 < len(criteria) <= MAX_CRITERIA:
-        raise CcrankError(
-            f"a table has 1 to {MAX_CRITERIA} criteria, got {len(criteria)}; rank several times"
-        )
-    tasks: dict[str, Task] = {}
-    for one in criteria:
-        check_kind("each of by", one, (str, Criterion), "a phrase or a Criterion")
-        name = " ".join((one if isinstance(one, str) else one.name).split())
-        task = replace(request, by=one).task
-        for other, earlier in tasks.items():
-            if (
-                resolved(task.criterion, None) == resolved(earlier.criterion, None)
-                or name.casefold() == other.casefold()
-            ):
-                raise CcrankError(f"{name!r} and {other!r} are the same criterion; leave one out")
-        tasks[name] = task
-    return replace(request, by=None, items=tuple(tasks.values())), tuple(tasks)
-
-
-def by_group(request: RankRequest, column: Hashable) -> tuple[RankRequest, Groups]:
-    """The request to rank the rows of each group by themselves, and the groups."""
-    if given := [name for name in ("query", "labels", "first_stage") if getattr(request, name) is not None]:
-        raise CcrankError(f"{', '.join(given)} cannot be combined with groups; rank one group at a time")
-    groups = Groups.of(request.rows or Rows(()), column)
-    by = replace(request, by=request.criterion, comparative=None, poles=None, category=None)
-    tasks = [
-        replace(replace(by, items=part).task, id=groups.name_of(value))
-        for value, part in groups.parts.items()
-    ]
-    return replace(by, items=tuple(tasks), alone=True), groups
+        if self.groups is not None:
+            named = zip(self.groups.parts.items(), rankings, strict=True)
+            return GroupedRankings(
+                self.groups, {value: replace(one, rows=part) for (value, part), one in named}
+            )
+        if self.rows is None:
+            return [*rankings]
+        if isinstance(self.by, (list, tuple)):
+            return Rankings(self.rows, dict(zip(self._by_each, rankings, strict=True)))
+        [ranking] = rankings
+        return ranking
 
 
 @dataclass(frozen=True)
 class PreparedTask:
-    """A task as methods take it: its criterion resolved, and its items in canonical order."""
+    """A task as methods take it, with a resolved criterion and with items in canonical order."""
 
     task: Task
-    """With its items as they were given."""
+    """Its items are in the order of the request."""
     canonical: Task
     order: Sequence[int]
     """For each item of `canonical`, its index in `task`."""
@@ -223,8 +254,7 @@ class PreparedTask:
     @classmethod
     def of(cls, task: Task, reader: OpenModel) -> PreparedTask:
         """Prepare a task; the model may be asked for the opposite of an adjective, and for the sense that fits."""
-        from ccrank.methods.opposites import opposite_proposer
-        from ccrank.methods.senses import with_senses
+        from ccrank.methods.adjectives import opposite_proposer, with_senses
         from ccrank.ranking import canonical
 
         check_text(task)
@@ -234,17 +264,15 @@ class PreparedTask:
         return cls(task, *canonical(task))
 
     def ranking(self, answer: Answer, method: Method, reader: OpenModel) -> Ranking:
-        """The ranking that a method's answer about the canonical task makes, with the items as they were given."""
-        import numpy as np
+        """The ranking from a method's answer about the canonical task, with the items in the order of the request."""
+        from ccrank.ranking import Ranking, Uncertainty, from_canonical, margins_from_canonical
 
-        from ccrank.ranking import (
-            Ranking,
-            from_canonical,
-            margins_from_canonical,
-            uncertainty_from_canonical,
-        )
-
-        order = self.order
+        order, doubt = self.order, answer.uncertainty
+        if doubt is not None:
+            low, high = (
+                from_canonical(ranks, order).astype(int) for ranks in (doubt.rank_low, doubt.rank_high)
+            )
+            doubt = Uncertainty(from_canonical(doubt.deviation, order), low, high, doubt.probability)
         directed = method.directed if answer.directed is None else answer.directed
         return Ranking(
             self.task,
@@ -255,18 +283,16 @@ class PreparedTask:
             answer.consistency,
             answer.cost,
             {**answer.details, "weights": dict(reader.loaded.weights)},
-            uncertainty=uncertainty_from_canonical(answer.uncertainty, order),
+            uncertainty=doubt,
             warnings=_warnings(self.task, answer, directed),
             confidence=answer.confidence,
             pair_margins=margins_from_canonical(answer.pair_margins, order),
-            runs=None
-            if answer.runs is None
-            else np.stack([from_canonical(run, order) for run in answer.runs]),
+            runs=None if answer.runs is None else from_canonical(answer.runs, order),
         )
 
 
 def _warnings(task: Task, answer: Answer, directed: bool) -> tuple[str, ...]:
-    """Doubts about what the criterion means, the method's own warnings, a low confidence and an unknown direction."""
+    """Warnings of a doubtful criterion, of the method, of a low confidence and of an unknown direction."""
     understood, confidence = task.criterion.understood, answer.confidence
     doubts = (
         None if understood is None else understood.warning,

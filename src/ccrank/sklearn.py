@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ with needs_extra("sklearn", "ccrank.sklearn"):
     from sklearn.utils.validation import check_is_fitted, validate_data
 
 
+@dataclass(eq=False, repr=False)
 class CriterionScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """One column of scores for each criterion, on scales that are fitted to the training texts.
 
@@ -45,26 +47,15 @@ class CriterionScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         The fitted `Scale` of each criterion.
     """
 
-    def __init__(
-        self,
-        by: str | Criterion | Sequence[str | Criterion] = (),
-        *,
-        category: str | None = None,
-        context: str | None = None,
-        model: str = "default",
-        reader_options: ReaderOptions | None = None,
-        method: str = DEFAULT_METHOD,
-        templates: Templates | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> None:
-        self.by = by
-        self.category = category
-        self.context = context
-        self.model = model
-        self.reader_options = reader_options
-        self.method = method
-        self.templates = templates
-        self.options = options
+    by: str | Criterion | Sequence[str | Criterion] = ()
+    _: KW_ONLY
+    category: str | None = None
+    context: str | None = None
+    model: str = "default"
+    reader_options: ReaderOptions | None = None
+    method: str = DEFAULT_METHOD
+    templates: Templates | None = None
+    options: Mapping[str, object] | None = None
 
     def fit(self, X: Any, y: object = None) -> CriterionScaler:
         """Fit a scale to the texts for each criterion.
@@ -77,22 +68,10 @@ class CriterionScaler(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             Ignored.
         """
         check_kind("model", self.model, str, "the name of a model")
-        criteria = _criteria(self.by)
+        given = self.get_params(deep=False)
+        criteria = _criteria(given.pop("by"))
         texts = [text for text in self._rows(X, reset=True).texts if text is not None]
-        self.scales_ = [
-            fit(
-                texts,
-                criterion,
-                category=self.category,
-                context=self.context,
-                model=self.model,
-                reader_options=self.reader_options,
-                method=self.method,
-                templates=self.templates,
-                options=self.options,
-            )
-            for criterion in criteria.values()
-        ]
+        self.scales_ = [fit(texts, criterion, **given) for criterion in criteria.values()]
         self._names = [*criteria]
         return self
 
@@ -160,9 +139,9 @@ def _criteria(by: Any) -> dict[str, str | Criterion]:
         raise CcrankError(
             'no criterion: give one or more, as in CriterionScaler(by=["politeness", "urgency"])'
         )
-    for one in given:
-        check_kind("each of by", one, (str, Criterion), "a phrase or a Criterion")
-    named = {one.name if isinstance(one, Criterion) else one.strip(): one for one in given}
+    for criterion in given:
+        check_kind("each of by", criterion, (str, Criterion), "a phrase or a Criterion")
+    named = {by.name if isinstance(by, Criterion) else by.strip(): by for by in given}
     if len(named) < len(given):
         raise CcrankError(f"by has a criterion twice: {', '.join(map(repr, given))}; each gives a column")
     return named

@@ -140,6 +140,9 @@ def test_an_item_of_5000_words(rank, method):
         (".", ["no config.json"]),
         ("", ["the model has no name"]),
         ("weights.bin", ["not a .gguf"]),
+        ("x" * 5000, ["no model 'xxx"]),
+        ("default," + "x" * 5000, ["no model 'xxx"]),
+        ("~nobody-has-this-name/x/y", ["no model '~nobody"]),
     ],
 )
 def test_bad_models(ccrank, tmp_path, model, words):
@@ -168,6 +171,13 @@ def test_a_damaged_model(ccrank, tmp_path):
         (["models", "info", "magic"], ["no model 'magic'"]),
         (["models", "pull", "default", "--from", "moon"], ["not 'moon'"]),
         (["nonsense"], ["nonsense"]),
+        (["models", "pull", "a/b", "--revision", "\ud800"], ["'\\ud800'"]),
+        (["serve", "--reports", "\ud800"], ["'\\ud800'"]),
+        (["serve", "--host", "9" * 5000], ["cannot listen", "--host"]),
+        (
+            ["rank", "a", "b", "--by", "size", "--plugin", "~nobody-has-this-name/x.py"],
+            ["cannot read the plugin"],
+        ),
     ],
 )
 def test_other_commands(ccrank, monkeypatch, arguments, words):

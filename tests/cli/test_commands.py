@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 
@@ -13,12 +12,12 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from ccrank import __version__
-from ccrank.cli.app import app
+from ccrank.cli.commands import app
 from ccrank.methods.prompting.listwise import prompt_list
 from ccrank.methods.registry import METHODS
 from ccrank.models import reader as reader_module
 from ccrank.models.check import verdict_store as checked_module
-from ccrank.prompts import load_templates
+from ccrank.models.prompter import Prompter
 from ccrank.task import Criterion, Task
 
 COMMANDS = [
@@ -90,8 +89,7 @@ def test_help_fits_a_screen(ccrank, name):
 
     assert listed("--help-all") == flags
     assert 8 <= len(listed("--help")) <= 15
-    first = importlib.import_module(f"ccrank.cli.commands.{name}").SHOWN_FIRST
-    assert set(first) <= {param.name for param in command.params}
+    assert set(command.callback.shown_first) <= {param.name for param in command.params}
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ def test_data_show(ccrank, rank, tmp_path):
 
 def test_models_list(ccrank, monkeypatch, tmp_path):
     """The short names, and that none of them is in a fresh cache; --hub lists ids with their quirks."""
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     rows = json.loads(ok(ccrank("models", "list", "--json")))
     assert {"smollm2-135m", "smollm2-135m-q4"} <= {row["name"] for row in rows}
     assert not any(row["default"] for row in rows)
@@ -291,7 +289,7 @@ def test_cost_of_a_long_list_is_that_of_its_windows(ccrank, model_folder):
     # A model that always takes the first option left is guessed right at once: no step is read twice.
     reader = FakeReader(lambda text, word: -float(ord(word)))
     task = Task(Criterion("size"), tuple(f"thing {number}" for number in range(45)))
-    prompt_list([task], reader, load_templates(), shuffles=1)
+    prompt_list([task], Prompter(reader), shuffles=1)
     assert row["calls"] == len(reader.asked)
 
 

@@ -26,9 +26,13 @@ def test_labels_from_a_file(rank):
     assert {other.out for other in others} == {first.out}
     about = json.loads(first.out)["details"]["labels"]
     assert (about["labels"], about["labelled"]) == (3, 3)
-    table = " ".join(rank(*ITEMS, "--by", "size", "--labels", "labels.csv").out.split())
+    table, verbose = (
+        " ".join(rank(*ITEMS, "--by", "size", "--labels", "labels.csv", *more).out.split())
+        for more in ((), ("--verbose",))
+    )
     assert "3 labels on 3 items" in table
-    assert "left out, labels are predicted at τ = " in table
+    assert "τ" not in table
+    assert "left_out_tau = " in verbose
     assert "labels" not in rank(*ITEMS, "--by", "size").out
 
 
@@ -63,7 +67,7 @@ def test_a_scale_that_there_is_not_is_refused_first(ccrank):
     assert "prompt-pair scores an item among the others" in ccrank(*given, "--method", "prompt-pair").err
     Path("labels.csv").write_text("Russia,17\n")
     assert (
-        "--save-scale labels.csv is a file that this ranking reads"
+        "--save-scale labels.csv is a file that this command reads"
         in ccrank(*given, "--labels", "labels.csv").err
     )
 

@@ -35,7 +35,7 @@ def test_query(search):
     found = json.loads(result.out)
     assert (found["query"], found["method"], found["directed"]) == ("high tower", "auto", True)
     assert sorted(row["item"] for row in found["items"]) == sorted(DOCUMENTS)
-    table = search(*DOCUMENTS, "--query", "high tower", "--first-stage", "bm25", "--signals")
+    table = search(*DOCUMENTS, "--query", "high tower", "--first-stage", "bm25", "--verbose")
     assert 'by relevance to the query "high tower": most relevant first' in table.out
     assert "query likelihood, 3 wordings; plus the first stage" in table.out
     assert "first-stage" in table.out
@@ -87,7 +87,7 @@ def test_the_run_of_the_first_stage_is_not_replaced(search, flag):
     Path("run.csv").write_text(run, encoding="utf-8")
     done = search("--tasks", "t.jsonl", "--first-stage", "run.csv", flag, "run.csv")
     assert done.code == 2
-    assert f"{flag} run.csv is a file that this ranking reads" in done.err
+    assert f"{flag} run.csv is a file that this command reads" in done.err
     assert Path("run.csv").read_text(encoding="utf-8") == run
 
 
@@ -111,7 +111,7 @@ def test_a_study_of_documents(ccrank, model_folder, tasks, tmp_path):
     )
     assert done.code == 0, done.err
     page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "Relevance to queries" in page
+    assert "nDCG@10" in page
     assert "query-likelihood" in page
     entries = json.loads(ccrank("results", folder, "--json").out)
     assert [entry["method"] for entry in entries] == ["first-stage", "query-likelihood", "auto"]

@@ -309,7 +309,7 @@ def test_several_criteria_are_columns_of_one_table(rank, tmp_path):
         (("--by", "size"), "'size' and 'size' are the same criterion"),
         (("--by", "age", "--plot", "x.png"), "--plot cannot be combined with several --by"),
         (("--by", "age", "--poles", "a", "b"), "--poles cannot be combined with several --by"),
-        (("--by", "age", "--signals", "--run", "r"), "--signals, --run cannot be combined with several --by"),
+        (("--by", "age", "--verbose", "--run", "r"), "--verbose, --run cannot be combined with several --by"),
     ],
 )
 def test_what_several_criteria_do_not_take(rank, flags, message):

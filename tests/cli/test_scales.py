@@ -45,7 +45,8 @@ def test_items_are_scored_in_their_order(fitted):
     )
     assert table.code == 0, table.err
     found = pd.read_csv("s.csv")
-    assert list(found.columns) == ["id", "text", "score"]
+    assert list(found.columns) == ["id", "text", "score", "deviation"]
+    assert ((found["deviation"] > 0) == found["score"].notna()).all()
     assert list(found["id"]) == [1, 2, 3, 4]
     assert found["score"][[0, 2]].tolist() == pytest.approx(scores, abs=2e-5)
     assert pd.isna(found["score"][1])
@@ -98,8 +99,9 @@ def test_what_does_not_go_together(fitted, arguments, message):
     assert message in " ".join(done.err.split())
 
 
-def test_labels_give_deviations(ccrank, model_folder):
-    """The scale of a list with labels scores other items with a standard deviation each."""
+def test_deviations(ccrank, model_folder):
+    """The scale of a list with labels scores other items with a standard deviation each, and that of a single signal
+    without."""
     Path("items.txt").write_text("\n".join(ITEMS))
     Path("labels.csv").write_text("item,value\nold fox,3\nred sea,1\ntall dog,2\n")
     given = ("--by", "size", "--model", model_folder, "--no-cache")
@@ -108,3 +110,31 @@ def test_labels_give_deviations(ccrank, model_folder):
     done = ccrank("score", "--scale", "size.scale", "blue glass", "--json", "--no-cache")
     line = json.loads(done.out)
     assert line["deviation"] > 0
+    for method in ("auto", "poles"):
+        done = ccrank("fit", "items.txt", *given, "--method", method, "--out", "plain.scale")
+        assert done.code == 0, done.err
+        done = ccrank("score", "--scale", "plain.scale", "blue glass", "--no-cache")
+        assert done.out.splitlines()[0] == ("item,score,deviation" if method == "auto" else "item,score")
+
+
+def test_no_command_replaces_what_it_reads(fitted):
+    """Neither the items, nor the scale, nor other files that a command reads can be its output."""
+    given = ("fit", "items.txt", "--by", "size", "--model", "no-such-model")
+    scored = ("score", "--scale", "size.scale", "--column", "text")
+    Path("labels.csv").write_text("kind,item,value\npair,old fox,new dog\n")
+    Path("size.csv").write_bytes(Path("size.scale").read_bytes())
+    calls = [
+        (*given, "--out", "items.txt"),
+        (*given, "--labels", "labels.csv", "--out", "labels.csv"),
+        (*scored, "--file", "new.csv", "--out", "new.csv"),
+        (*scored, "--input", "new.csv", "--out", "new.csv"),
+        ("score", "old fox", "--scale", "size.csv", "--out", "size.csv"),
+        ("label", "--file", "labels.csv", "--column", "item", "--by", "size", "--labels", "labels.csv"),
+    ]
+    for call in calls:
+        path = Path(call[-1])
+        before = path.read_bytes()
+        done = fitted(*call)
+        assert done.code == 2
+        assert f"{path} is a file that this command reads" in done.err
+        assert path.read_bytes() == before

@@ -9,8 +9,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from ccrank.cli.commands.results import COLUMNS, _cells
-from ccrank.cli.screen import Column, bar, fitted_table, reading_progress, spelled_out, terminal_text
+from ccrank.cli.commands.results import fitted_rows
+from ccrank.cli.screen import bar, fitted_table, reading_progress, spelled_out, terminal_text
+from ccrank.models import Cost
+from ccrank.study.results.tables import RESULTS
+from ccrank.util.text import Column
 
 ROW = {
     "method": "sup-ccs-pair", "split": "leave-one-out", "layer": 30, "graded": 69, "tau": 0.5123, "tau_low": 0.41,
@@ -28,15 +31,13 @@ def printed(table, width: int) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
-@pytest.mark.parametrize("fold", [False, True])
-def test_results_fit_every_terminal(width, fold):
+def test_results_fit_every_terminal(width):
     """Each row is one line that fits, no word is broken, and the numbers that matter stay."""
     rows = [ROW, {**ROW, "method": "auto", "split": "none", "layer": -1}]
-    table, kept = fitted_table(COLUMNS, [_cells(row, fold) for row in rows], width)
-    lines = printed(table, width)
+    lines = printed(fitted_rows(RESULTS, rows, width), width)
     assert len(lines) == 3
     assert all(cell_len(line) <= width for line in lines)
-    assert {"method", "τ", "|τ|", "chance"} <= kept
+    assert {"method", "τ", "|τ|", "chance"} <= set(lines[0].split())
     assert "+0.512" in lines[1]
     assert "0.530" in lines[1]
     assert "0.211" in lines[1]
@@ -47,20 +48,18 @@ def test_results_fit_every_terminal(width, fold):
 
 def test_a_method_without_direction_has_no_signed_numbers():
     """The sign of its τ is arbitrary: neither τ, its interval nor the accuracy is shown."""
-    cells = dict(
-        zip([column.title for column in COLUMNS], _cells({**ROW, "directed": False}, False), strict=True)
-    )
-    assert (cells["τ"], cells["95 %"], cells["accuracy"], cells["|τ|"]) == ("–", "", "–", "0.530")
+    cells = {column.title: column.text({**ROW, "directed": False}) for column in RESULTS}
+    assert (cells["τ"], cells["95 %"], cells["accuracy"], cells["|τ|"]) == ("–", "–", "–", "0.530")
 
 
 def test_columns_go_by_their_importance():
     """The least important go first, all of one importance together; long cells are cut with an ellipsis at last."""
     columns = [Column("name"), Column("a", drop=2), Column("b", drop=1), Column("c", drop=2)]
-    rows = [["word", "aaaa", "bbbb", "cccc"]]
-    assert fitted_table(columns, rows, 40)[1] == {"name", "a", "b", "c"}
-    assert fitted_table(columns, rows, 20)[1] == {"name", "b"}
-    assert fitted_table(columns, rows, 8)[1] == {"name"}
-    table, _ = fitted_table([Column("item"), Column("n", number=True)], [["x" * 60, "1.00"]], 30)
+    cells = [*zip(columns, (["word"], ["aaaa"], ["bbbb"], ["cccc"]), strict=True)]
+    assert fitted_table(cells, 40)[1] == {"name", "a", "b", "c"}
+    assert fitted_table(cells, 20)[1] == {"name", "b"}
+    assert fitted_table(cells, 8)[1] == {"name"}
+    table, _ = fitted_table([(Column("item"), ["x" * 60]), (Column("n", number=True), ["1.00"])], 30)
     lines = printed(table, 30)
     assert lines[1].endswith("1.00")
     assert "…" in lines[1]
@@ -97,12 +96,12 @@ def test_ascii_terminals_read_words(monkeypatch):
 
 def test_a_long_job_says_so_beforehand(capsys):
     """Tokens, time and speed are named on stderr if more than ten seconds are expected, and only then."""
-    with reading_progress(60_000, 500.0) as advance:
+    with reading_progress(Cost(computed_tokens=60_000), 500.0) as advance:
         advance(100)
     assert (
         "reading about 60,000 tokens takes about 2 minutes on this machine (500 tokens/s)"
         in capsys.readouterr().err
     )
-    with reading_progress(1_000, 500.0) as advance:
+    with reading_progress(Cost(distinct_tokens=60_000, computed_tokens=1_000), 500.0) as advance:
         advance(1_000)
     assert capsys.readouterr().err == ""

@@ -47,7 +47,7 @@ def test_json_has_warnings_and_confidence(auto, rank):
 def test_csv_stays_plain(auto):
     """Header and rows alone, so that any reader of CSV takes it."""
     rows = list(csv.reader(io.StringIO(auto("--csv").out)))
-    assert rows[0] == ["rank", "item", "score"]
+    assert rows[0][:3] == ["rank", "item", "score"]
     assert len(rows) == 1 + len(ITEMS)
 
 
@@ -64,7 +64,9 @@ def test_a_csv_file_has_its_warnings_beside(auto, rank, tmp_path):
 
 def test_the_table_ends_with_the_confidence(auto, rank):
     """The level in a plain sentence, with a probability beside the signals; nothing for a method that has none."""
-    last, numbers = (auto(*more).out.splitlines()[-1] for more in ((), ("--signals",)))
+    (above, last), (measures, numbers) = (auto(*more).out.splitlines()[-2:] for more in ((), ("--verbose",)))
+    assert "signals_agree = " in measures
+    assert not re.search("τ|signals", above)
     assert re.fullmatch(r"confidence: (low|medium|high): the order .*[a-z]", last)
     assert "P(τ > 0.3) = 0." in numbers
     assert numbers.endswith(last.rpartition(":")[2])

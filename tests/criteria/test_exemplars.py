@@ -44,7 +44,7 @@ def test_a_criterion_is_found_by_its_name_or_its_poles():
 )
 def test_the_direction_is_that_of_the_criterion(criterion):
     """A criterion whose high pole is the low one of the exemplars has them reversed."""
-    assert exemplars_of(criterion, "texts") == POLITENESS.reversed()
+    assert exemplars_of(criterion, "texts") == POLITENESS[::-1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tiny import tiny_model
 from ccrank import rank
 from ccrank.api import rank_tasks
 from ccrank.io.taskfiles import read_tasks
-from ccrank.methods.opposites import one_token_adjectives, propose_opposite
+from ccrank.methods.adjectives import one_token_adjectives, propose_opposite
 from ccrank.models import Reader
 from ccrank.task import Criterion, Task
 

@@ -185,6 +185,7 @@ def test_what_is_understood(phrase, name, poles, comparative, first, source):
         ("low to high", "direction without a criterion"),
         ("highest first", "direction without a criterion"),
         ("lowest", "of what"),
+        ("most of", "of what"),
         ("cheap and healthy", "more than one criterion"),
         ("?!", "has no words"),
         ("12", "has no words"),

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from ccrank.errors import CcrankError
 from ccrank.io import encode_table, read_rows
-from ccrank.io.blocks import open_source
 from ccrank.io.labelfiles import possible_items, read_answers, read_labels
+from ccrank.io.reading import open_source
 from ccrank.io.taskfiles import read_items, read_tasks
 from ccrank.prompts import load_templates
 from ccrank.study.experiment.study import Study

@@ -9,6 +9,7 @@ from tiny import tiny_reader
 import ccrank
 from ccrank.errors import CcrankError
 
+DOUBT = ("deviation", "rank_low", "rank_high")
 TABLE = {
     "code": ["007", "012", "100", "007"],
     "name": ["Chad", "Peru", "Russia", "Chad "],
@@ -37,7 +38,7 @@ def test_both_kinds_of_frame_come_back_ranked(reader):
         ranking = ccrank.rank(frame, by="size", column="name", model=reader)
         found = ranking.to_frame()
         assert type(found) is type(frame)
-        assert list(found.columns) == [*frame.columns, "rank", "score"]
+        assert list(found.columns) == [*frame.columns, "rank", "score", *DOUBT]
         for name in frame.columns:
             assert found[name].dtype == frame[name].dtype
         values = columns_of(found)
@@ -55,7 +56,7 @@ def test_the_index_of_pandas_is_kept(reader):
     frame = pd.DataFrame([["Peru", 1], ["Chad", 2]], index=["p", "c"], columns=["name", "rank"])
     before = frame.copy()
     found = ccrank.rank(frame, by="size", column="name", model=reader).to_frame()
-    assert list(found.columns) == ["name", "rank", "ccrank_rank", "score"]
+    assert list(found.columns) == ["name", "rank", "ccrank_rank", "score", *DOUBT]
     assert found.loc["p", "name"] == "Peru"
     assert list(found["ccrank_rank"]) == [1, 2]
     pd.testing.assert_frame_equal(frame, before)
@@ -80,7 +81,7 @@ def test_a_list_becomes_a_pandas_frame(reader):
     """Rank, item and score, a repeated item twice."""
     ranking = ccrank.rank(["Chad", "Peru", "Chad"], by="size", model=reader)
     found = ranking.to_frame()
-    assert list(found.columns) == ["rank", "item", "score"]
+    assert list(found.columns) == ["rank", "item", "score", *DOUBT]
     assert sorted(found["item"]) == ["Chad", "Chad", "Peru"]
     assert tuple(found["item"]) == ranking.items
     assert sorted(found["rank"]) in ([1, 1, 3], [1, 2, 2])

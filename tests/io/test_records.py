@@ -14,8 +14,8 @@ from pyarrow import parquet
 
 from ccrank.errors import CcrankError
 from ccrank.io import read_rows
-from ccrank.io.blocks import open_source
 from ccrank.io.cells import item_text
+from ccrank.io.reading import open_source
 
 TEXT = st.text(st.sampled_from("ab|;,\t\"\n\r \u200b'ä=1"), max_size=8)
 CELL = st.one_of(
@@ -124,6 +124,9 @@ def test_json_lines(folder, lines, column):
     cut=st.integers(0, 60),
     change=st.integers(0, 255),
 )
+@example(
+    rows=[("b", 4), ("b", 3), ("x y", 3)], names=("item", "n"), cut=652, change=111
+)  # a column ends early
 def test_parquet(folder, rows, names, cut, change):
     """Sound and damaged files."""
     columns = list(zip(*rows, strict=True)) or [[], []]

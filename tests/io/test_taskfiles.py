@@ -213,12 +213,21 @@ def test_files_that_cannot_be_read(tmp_path, reader):
         offset = content.index(b"\xe9")
         with pytest.raises(
             CcrankError,
-            match=rf"latin\.txt is not UTF-8 text: byte 0xe9 at offset {offset}, in line 2; .*iconv -f latin1",
+            match=rf"latin\.txt is not UTF-8 text: byte 0xe9 at offset {offset}, in line 2; .*iconv -f cp1252",
         ):
             reader(latin)
-    latin.write_bytes("aé\n".encode("utf-16"))
+    latin.write_bytes("aé\n".encode("utf-16")[:-1])
     with pytest.raises(CcrankError, match="iconv -f utf-16"):
         reader(latin)
+
+
+@pytest.mark.parametrize("codec", ["utf-8-sig", "utf-16", "utf-16-be"])
+def test_byte_order_marks(tmp_path, codec):
+    """Files that Windows programs write, in either byte order, hold what the same file in UTF-8 holds."""
+    for name, text in (("a.csv", "nom;prix\nthé;3\ncafé;2\n"), ("a.txt", "thé\ncafé\n")):
+        path = tmp_path / name
+        path.write_bytes((("\ufeff" if codec == "utf-16-be" else "") + text).encode(codec))
+        assert read_items(path, "nom" if name == "a.csv" else None) == ["thé", "café"]
 
 
 def test_forbidden_file(tmp_path, monkeypatch):

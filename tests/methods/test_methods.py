@@ -14,6 +14,7 @@ from ccrank.api import rank_tasks
 from ccrank.cli import main
 from ccrank.errors import CcrankError
 from ccrank.io.taskfiles import write_tasks
+from ccrank.methods.estimate import expected_cost
 from ccrank.methods.registry import METHODS, Method, get_method, register
 from ccrank.prompts import load_templates
 from ccrank.ranking import Answer
@@ -40,7 +41,7 @@ def test_the_calls_of_auto_are_those_that_it_reads():
     templates, found = load_templates(), set()
     for name in ("synthfacts", "worldlists", "everyday", "synthcontext"):
         for task in load_dataset(name):
-            count = sum(len(prompts) for prompts, _ in METHODS["auto"].requests(task, "causal", templates))
+            count = expected_cost(task, tiny_reader(), METHODS["auto"], templates).prompts
             if task.context:
                 assert count == 4
             else:
@@ -147,8 +148,10 @@ def test_a_new_method_is_one_function_and_one_line(monkeypatch, tmp_path, ccrank
     name."""
     run = ccrank_command
 
-    def toy(tasks, reader, templates, *, sign: float = 1.0, progress=None):
+    def toy(tasks, prompter, *, sign: float = 1.0):
         """Vowels first."""
+        for task in tasks:
+            prompter.read(prompter.singles(task), ["a"])
         return [
             Answer(
                 np.array([sign * sum(letter in "aeiou" for letter in item) for item in task.items]),
@@ -157,14 +160,11 @@ def test_a_new_method_is_one_function_and_one_line(monkeypatch, tmp_path, ccrank
             for task in tasks
         ]
 
-    def requests(task, form, templates):
-        return [([templates.single(task, index, form) for index in range(len(task.items))], None)]
-
     monkeypatch.setitem(METHODS, "toy", METHODS["length"])  # so that it is gone after the test
     del METHODS["toy"]
     register(
         Method(
-            "toy", "counts vowels", toy, "baseline", directed=True, calls="N", requests=requests,
+            "toy", "counts vowels", toy, "baseline", directed=True, calls="N",
             consistency="vowels", describe=lambda consistency, details: [f"{consistency['vowels']} vowels"],
         )
     )  # fmt: skip

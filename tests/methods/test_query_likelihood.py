@@ -10,8 +10,11 @@ from tiny import FAMILIES, MASKED, tiny_model, tiny_reader
 import ccrank
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.methods.query_likelihood import WORDINGS, query_likelihood_requests
+from ccrank.methods.estimate import CountingReader, expected_cost
+from ccrank.methods.query_likelihood import WORDINGS, query_likelihood
+from ccrank.methods.registry import METHODS
 from ccrank.models import Reader
+from ccrank.models.prompter import Prompter
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
 
@@ -71,12 +74,22 @@ def test_batched_equals_one_by_one(family):
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_masked_models_give_pseudo_log_likelihoods(family):
+def test_masked_models_give_pseudo_log_likelihoods(family, monkeypatch):
     """Each word of the query is predicted between the others."""
-    [(prompts, [word]), *others] = query_likelihood_requests(TASK, "masked", load_templates())
-    assert [word, *(answers[0] for _, answers in others)] == QUERY.split()
-    assert prompts[-1].text.endswith("finds this text: _ large tower is high")
-    assert others[1][0][-1].text.endswith("finds this text: the large _ is high")
+    asked = []
+    monkeypatch.setattr(
+        CountingReader,
+        "read",
+        lambda self, prompts, candidates, *_, **how: asked.extend(zip(prompts, candidates, strict=True)),
+    )
+    with pytest.raises(AttributeError):  # nothing was read
+        query_likelihood([TASK], Prompter(CountingReader(tiny_reader(family))))
+    words = QUERY.split()
+    assert [answer for _, [answer] in asked[: len(words)]] == words
+    texts = [prompt.text for prompt, _ in asked]
+    assert len(texts) == len(words) * len(WORDINGS) * (1 + len(DOCUMENTS))
+    assert any(text.endswith("finds this text: _ large tower is high") for text in texts)
+    assert any(text.endswith("finds this text: the large _ is high") for text in texts)
     assert np.isfinite(scores_of([TASK], tiny_reader(family))[0]).all()
 
 
@@ -111,8 +124,7 @@ def test_wordings_share_the_document():
 def test_the_cost_is_known_before():
     """The prompts and distinct tokens that `ccrank cost` and progress bars count are those that are read."""
     reader = tiny_reader()
-    [(prompts, candidates)] = query_likelihood_requests(TASK, reader.form, load_templates())
-    expected = reader.cost_of(prompts, candidates)
+    expected = expected_cost(TASK, reader, METHODS["query-likelihood"], load_templates())
     [ranking] = rank_tasks([TASK], reader)
     assert ranking.cost.prompts == expected.prompts == 3 * len(DOCUMENTS) + 3
     assert ranking.cost.distinct_tokens == expected.distinct_tokens

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ccrank.errors import CcrankError
-from ccrank.metrics import detectable_difference, holm, paired_test
+from ccrank.metrics.tasks import detectable_difference, holm, paired_test
 
 
 def test_holm_is_closed_testing_with_bonferroni() -> None:

@@ -18,7 +18,7 @@ from tiny import pair_prompts, tiny_model
 
 from ccrank.errors import CcrankError
 from ccrank.models import Reader, ReadingCache
-from ccrank.models.cache import saving
+from ccrank.models.cache import reading_keys
 from ccrank.models.cache import store as cache_module
 from ccrank.task import Criterion, Task
 
@@ -98,7 +98,7 @@ def test_a_hit_is_bit_identical_and_computes_nothing(family, cache):
 def test_what_was_read_before_an_interrupt_is_not_read_again(family, seconds, tmp_path, monkeypatch):
     """Whether readings are saved after each batch or at the interrupt alone, the second run computes only the rest
     and gives the numbers of a run without an interrupt; what is saved while reading is there for a kill too."""
-    monkeypatch.setattr(saving, "SECONDS_BETWEEN_SAVES", seconds)
+    monkeypatch.setattr(reading_keys, "SECONDS_BETWEEN_SAVES", seconds)
     loaded = tiny_model(family)
     countries = *TASK.items, "Peru", "India", "Togo", "Fiji"
     prompts = pair_prompts(Task(TASK.criterion, countries), loaded.form)

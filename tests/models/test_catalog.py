@@ -6,20 +6,27 @@ import csv
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from tiny import tiny_model
 
 from ccrank.models import Reader
 from ccrank.models.capacity import known_speed, measure_speed
 from ccrank.models.load import catalog as catalog
-from ccrank.models.load.catalog import CatalogEntry, best_model, hub_models, in_hub_cache, named_models
-from ccrank.models.load.loading import families
+from ccrank.models.load.catalog import (
+    KnownModel,
+    best_model,
+    families,
+    hub_models,
+    hub_snapshot,
+    named_models,
+)
 from ccrank.reader_options import ReaderOptions
 
 GIB = 2**30
 
 
 def entry(name, parameters, **changes):
-    return CatalogEntry(
+    return KnownModel(
         name,
         "",
         "MIT",
@@ -111,13 +118,15 @@ def test_results_in_the_catalog_are_the_measured_ones():
 
 def test_the_hubs_cache_is_looked_at(monkeypatch, tmp_path):
     """A hub id is here if a snapshot of it has weights."""
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
-    assert not in_hub_cache("org/name")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    assert not hub_snapshot("org/name")
     snapshot = tmp_path / "models--org--name" / "snapshots" / ("0" * 40)
     snapshot.mkdir(parents=True)
-    assert not in_hub_cache("org/name")
+    assert not hub_snapshot("org/name")
     (snapshot / "model.safetensors").touch()
-    assert in_hub_cache("org/name")
+    assert hub_snapshot("org/name") == snapshot
+    assert hub_snapshot("org/name", "0" * 40) == snapshot
+    assert hub_snapshot("org/name", "1" * 40) is None
 
 
 def test_speed_is_measured_and_remembered():

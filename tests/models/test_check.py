@@ -24,8 +24,8 @@ from ccrank.models.check.copying import distant_copying, list_bits, scaled_base,
 from ccrank.models.check.model_check import SentenceCheck, check_model, in_random_order
 from ccrank.models.check.verdict_store import require_good, verdict_of
 from ccrank.models.load import loading
+from ccrank.models.load.catalog import known_models
 from ccrank.models.load.hub import find_model
-from ccrank.models.load.known_models import known_models
 from ccrank.models.load.light_llama import LightCausalLM
 from ccrank.prompts import Piece, Prompt
 from ccrank.reader_options import ReaderOptions
@@ -195,7 +195,7 @@ def test_another_precision_has_the_stored_figures(default_reader):
     if check.figures_of(default_reader.loaded) is None:
         pytest.skip("no figures were measured for these weights")
     assert check_model(default_reader).difference < check.MAX_DIFFERENCE / 10
-    halved = check_model(Reader(load_model("default", dtype="bfloat16")))
+    halved = check_model(Reader(load_model("default", ReaderOptions(dtype="bfloat16"))))
     assert halved.status == "good"
     assert halved.difference < check.MAX_DIFFERENCE
 
@@ -424,7 +424,7 @@ def test_a_damaged_note_is_made_again(folder, counted):
 def test_other_circumstances_are_checked_anew(folder, counted, monkeypatch, tmp_path):
     """Another precision, another version of a library or another tokenizer: the verdict on the first says nothing."""
     verdict_of(Reader(load_model(folder)))
-    verdict_of(Reader(load_model(folder, dtype="bfloat16")))
+    verdict_of(Reader(load_model(folder, ReaderOptions(dtype="bfloat16"))))
     assert len(counted) == 2
     loaded = tiny_model("llama", max_position_embeddings=512)
     save_model(loaded, tmp_path)

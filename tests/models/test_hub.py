@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import socket
 import tarfile
 import zipfile
 from pathlib import Path
@@ -20,13 +21,12 @@ from tiny import byte_tokenizer, pair_prompts, save_model, tiny_model
 
 from ccrank.errors import CcrankError
 from ccrank.models import Reader, load_model
-from ccrank.models.load import hub, wheels
-from ccrank.models.load import known_models as catalog
+from ccrank.models.load import catalog, hub
 from ccrank.models.load import weights as weight_files
-from ccrank.models.load.hub import find_model
-from ccrank.models.load.known_models import KnownModel, choices_of, known_models, names_for_several
+from ccrank.models.load.catalog import KnownModel, choices_of, known_models, names_for_several
+from ccrank.models.load.hub import download_wheel, find_model
 from ccrank.models.load.weights import check_sha256, file_sha256, weights_identity
-from ccrank.models.load.wheels import download_wheel
+from ccrank.reader_options import ReaderOptions
 from ccrank.task import Criterion, Task
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad"))
@@ -337,6 +337,31 @@ def test_an_alias_falls_back_on_its_package(hub_server, index, monkeypatch, gguf
         locate("pocket", source="hub")
 
 
+def test_a_hub_without_an_address_is_given_up_at_once(hub_server, index, monkeypatch, gguf_file):
+    """Where the host's name cannot be resolved, it is looked up once: then come the hub's cache and the package index.
+    Behind a proxy, which resolves names itself, nothing is looked up."""
+    body = gguf_file.read_bytes()
+    index["pocket-model==1"] = {"pocket/a.gguf": body}
+    model = known(sha256=hashlib.sha256(body).hexdigest(), hub="tiny-org/none")
+    use(monkeypatch, model)
+    cached, looked_up = locate(REPO), []
+
+    def no_address(host, *_, **__):
+        looked_up.append(host)
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", no_address)
+    monkeypatch.setenv("HF_ENDPOINT", "https://hub.invalid")
+    assert locate("pocket") == model.folder
+    assert locate(REPO) == cached
+    with pytest.raises(CcrankError, match="the hub is not reachable"):
+        locate("tiny-org/none")
+    assert looked_up == ["hub.invalid"] * 3
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    assert hub._has_address("https://hub.invalid")
+    assert len(looked_up) == 3
+
+
 def test_an_alias_prefers_the_hub(hub_server, monkeypatch, index):
     """Where the hub answers, no package is asked for."""
     use(monkeypatch, known())
@@ -369,12 +394,12 @@ def test_a_name_for_two_sets_of_weights_says_which_one_it_is(
         "original_precision": "float32",
         "compute_precision": "float32",
     }
-    packaged = load_model("four-bits", dtype="bfloat16")
+    packaged = load_model("four-bits", ReaderOptions(dtype="bfloat16"))
     assert packaged.weights == {
         "name": "four-bits",
         "source": "package index: pocket-model==1",
         "files": {"a.gguf": digest},
-        "original_precision": "Q4_1",
+        "original_precision": "F32",
         "compute_precision": "bfloat16",
     }
     assert load_model("pocket").name == "four-bits"
@@ -400,7 +425,7 @@ def test_a_revision_is_asked_for_and_recorded(hub_server, monkeypatch):
     other = "f" * 40
     hub_server.revisions |= {"v1": other, other: other}
     assert load_model(REPO).weights["revision"] == COMMIT
-    assert load_model(REPO, revision="v1").weights["revision"] == other
+    assert load_model(REPO, ReaderOptions(revision="v1")).weights["revision"] == other
     assert find_model(REPO, revision=other).folder.name == other
     with pytest.raises(CcrankError, match="v2 is not available from the hub"):
         locate_at(REPO, "v2")
@@ -421,7 +446,7 @@ def test_a_revision_is_for_the_hub(folder, gguf_file, monkeypatch, index):
     for name in (str(folder), str(gguf_file), "pocket"):
         with pytest.raises(CcrankError, match="--revision is for models from the hub"):
             locate_at(name, "main")
-    with pytest.raises(CcrankError, match="--revision is empty"):
+    with pytest.raises(CcrankError, match="--revision is ' '"):
         locate_at(str(folder), " ")
 
 
@@ -517,7 +542,7 @@ def test_pip_is_asked_for_a_wheel_without_its_dependencies(monkeypatch, tmp_path
         commands.append(command)
         return type("Result", (), {"returncode": 1, "stderr": "noise\nERROR: no such package\n"})()
 
-    monkeypatch.setattr(wheels.subprocess, "run", run)
+    monkeypatch.setattr(hub.subprocess, "run", run)
     with pytest.raises(CcrankError, match="could not fetch x==1: ERROR: no such package"):
         download_wheel("x==1", "0" * 64, tmp_path)
     assert commands[0][1:4] == ["-m", "pip", "download"]
@@ -561,7 +586,7 @@ def test_a_small_wheel_cannot_fill_the_disk(index, monkeypatch, tmp_path, truthf
     """Neither what a wheel says that it holds nor what it holds may exceed the size of the model."""
     monkeypatch.setattr(hub, "BESIDE_WEIGHTS", 1000)
     written = []
-    own_copy = wheels._copy
+    own_copy = hub._copy
 
     def counting(archive, name, target, most):
         try:
@@ -569,8 +594,8 @@ def test_a_small_wheel_cannot_fill_the_disk(index, monkeypatch, tmp_path, truthf
         finally:
             written.append(target.tell())
 
-    monkeypatch.setattr(wheels, "_copy", counting)
-    monkeypatch.setattr(wheels, "BLOCK", 4096)
+    monkeypatch.setattr(hub, "_copy", counting)
+    monkeypatch.setattr(hub, "BLOCK", 4096)
     name = "pocket/model/weights.bin" if whole else "pocket/a.gguf"
     index["pocket-model==1"] = {"pocket/model/config.json": b"{}", name: bytes(1 << 24)}
     if not truthful:

@@ -9,9 +9,7 @@ import pytest
 import torch
 import transformers
 
-from ccrank.models.load.catalog import hub_models, named_models
-from ccrank.models.load.known_models import known_models
-from ccrank.models.load.loading import families
+from ccrank.models.load.catalog import families, hub_models, known_models, named_models
 from ccrank.util.files import parse_toml
 
 FACTS = parse_toml(Path(__file__).with_name("architectures.toml"))

@@ -26,13 +26,13 @@ def tree_layout(sequences, budget):
 
 
 def padded_layout(sequences, budget):
-    return Layout.padded(Ragged.of(sequences))
+    return Layout(Ragged.of(sequences), np.arange(len(sequences)))
 
 
 def check_everything_once(layout, batches, sequences):
     """Each row is in one batch, and each sequence is spelled by the places of its tokens."""
     assert sorted(row for batch in batches for row in batch.rows) == list(range(len(layout.tokens)))
-    row_of = layout.row_of(np.arange(len(sequences)))
+    row_of = layout.row_of
     for batch in batches:
         for place, row in enumerate(batch.rows):
             for index in np.flatnonzero(row_of == row):
@@ -65,7 +65,7 @@ def test_tree_layouts_hold_everything_once_within_budget(sequences, budget, most
     layout = tree_layout(sequences, budget)
     batches = list(layout.batches(budget, most_rows))
     check_everything_once(layout, batches, sequences)
-    row_of = layout.row_of(np.arange(len(sequences)))
+    row_of = layout.row_of
     for batch in batches:
         rows, length = batch.tokens.shape
         assert most_rows is None or rows <= most_rows
@@ -82,7 +82,7 @@ def test_tree_layouts_hold_everything_once_within_budget(sequences, budget, most
 def test_no_sequence_sees_another_and_padding_sees_itself(sequences, budget):
     """A query sees exactly its own prefix, and padding attends to itself only, so that no softmax is empty."""
     layout = tree_layout(sequences, budget)
-    row_of = layout.row_of(np.arange(len(sequences)))
+    row_of = layout.row_of
     for batch in layout.batches(budget):
         seen = visible(torch.as_tensor(batch.ends)).numpy()
         for place, row in enumerate(batch.rows):

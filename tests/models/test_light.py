@@ -14,6 +14,7 @@ from ccrank.models import Reader, load_model
 from ccrank.models.load import light, loading
 from ccrank.models.load.light import ATTRIBUTES, LightTokenizer
 from ccrank.models.load.light_llama import LightCausalLM, expressible
+from ccrank.reader_options import ReaderOptions
 from ccrank.task import Criterion, Task
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Chad", "Peru", "the tower"), id="sizes")
@@ -24,9 +25,9 @@ def opened(tmp_path, monkeypatch, family="llama", dtype="float32", **changes):
     monkeypatch.setenv("CCRANK_CACHE", str(tmp_path / "cache"))
     folder = save_model(tiny_model(family, max_position_embeddings=512, **changes), tmp_path / family)
     with monkeypatch.context() as unprepared:
-        unprepared.setattr(loading, "prepare", lambda *given: False)
-        full = load_model(str(folder), dtype=dtype)
-    return full, load_model(str(folder), dtype=dtype)
+        unprepared.setattr(loading, "prepare", lambda *given: None)
+        full = load_model(str(folder), ReaderOptions(dtype=dtype))
+    return full, load_model(str(folder), ReaderOptions(dtype=dtype))
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2"])
@@ -45,7 +46,9 @@ def test_readings_are_those_of_transformers(family, dtype, path, tmp_path, monke
         full.window,
     )
     wanted = {"candidates": ["Yes", "No"], "layers": "all", "items": True, "log_probabilities": True}
-    models = [full, light] + [load_model(str(full.folder), dtype="float32")] * (dtype == "bfloat16")
+    models = [full, light] + [load_model(str(full.folder), ReaderOptions(dtype="float32"))] * (
+        dtype == "bfloat16"
+    )
     expected, found, *exact = (Reader(one, path=path).read(pair_prompts(TASK), **wanted) for one in models)
     for name in ("logits", "states", "item_states"):
         if exact:
@@ -121,7 +124,7 @@ def test_changed_files_are_prepared_again(tmp_path, monkeypatch):
     _, light = opened(tmp_path, monkeypatch)
     save_model(tiny_model("llama", seed=1, max_position_embeddings=512), light.folder)
     with monkeypatch.context() as unprepared:
-        unprepared.setattr(loading, "prepare", lambda *given: False)
+        unprepared.setattr(loading, "prepare", lambda *given: None)
         again = load_model(str(light.folder))
     assert not isinstance(again.model, LightCausalLM)
     assert again.identity != light.identity

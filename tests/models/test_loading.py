@@ -21,6 +21,7 @@ from ccrank.models.load import transformers_settings
 from ccrank.models.load.loading import form_of
 from ccrank.models.load.transformers_settings import choose_device, choose_dtype
 from ccrank.models.load.weights import tensor_names, weight_files
+from ccrank.reader_options import ReaderOptions
 from ccrank.task import Criterion, Task
 
 TASK = Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad"))
@@ -198,7 +199,7 @@ def test_a_model_without_a_head_is_probed_but_not_prompted(tmp_path):
         states = bare(input_ids=torch.tensor([encoded.tokens]), output_hidden_states=True).hidden_states
     for column, layer in enumerate((1, 3)):
         np.testing.assert_allclose(readings.states[0, column], states[layer][0, encoded.slot], atol=1e-5)
-    insisted = Reader(load_model(str(tmp_path), allow_new_head=True))
+    insisted = Reader(load_model(str(tmp_path), ReaderOptions(allow_new_head=True)))
     assert np.isfinite(insisted.read(prompts, candidates=["Yes", "No"]).logits).all()
 
 
@@ -236,7 +237,7 @@ def test_pickled_weights_only_when_asked_for(tmp_path):
     torch.save({"learning_rate": 1}, tmp_path / "training_args.bin")
     with pytest.raises(CcrankError, match=r"pytorch_model\.bin.*--allow-pickle"):
         load_model(str(tmp_path))
-    again = load_model(str(tmp_path), allow_pickle=True)
+    again = load_model(str(tmp_path), ReaderOptions(allow_pickle=True))
     assert again.missing_head == ()
     np.testing.assert_allclose(logits_of(again), logits_of(loaded), atol=1e-5)
 
@@ -343,7 +344,7 @@ def test_identity_names_the_weights_not_the_place(tmp_path):
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     identity = load_model(str(tmp_path / "a")).identity
     assert load_model(str(tmp_path / "b")).identity == identity
-    assert load_model(str(tmp_path / "a"), dtype="bfloat16").identity != identity
+    assert load_model(str(tmp_path / "a"), ReaderOptions(dtype="bfloat16")).identity != identity
     change_tensors(tmp_path / "b", lambda tensors: tensors["model.norm.weight"].add_(1))
     others = {load_model(str(tmp_path / "b")).identity}
     shutil.copytree(tmp_path / "a", tmp_path / "c")
@@ -421,9 +422,9 @@ def test_quantizing_needs_a_package_and_says_which(tmp_path, monkeypatch):
     folder = save_model(tiny_model("llama"), tmp_path)
     monkeypatch.setattr("ccrank.models.load.transformers_settings.find_spec", lambda name: None)
     with pytest.raises(CcrankError, match=r"--quantize int8 on cpu needs .*torchao.*pip install torchao"):
-        load_model(str(folder), quantize="int8", device="cpu")
+        load_model(str(folder), ReaderOptions(quantize="int8", device="cpu"))
     with pytest.raises(CcrankError, match="'int3'"):
-        load_model(str(folder), quantize="int3")
+        load_model(str(folder), ReaderOptions(quantize="int3"))
 
 
 @pytest.mark.parametrize(
@@ -450,7 +451,9 @@ def test_quantized_models_read_nearly_as_others(kind, most, tmp_path):
     pytest.importorskip("torchao", reason="an optional package")
     config = {"hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_key_value_heads": 2}
     folder = save_model(tiny_model("llama", **config), tmp_path)
-    plain, fewer = (load_model(str(folder), quantize=one, device="cpu") for one in ("no", kind))
+    plain, fewer = (
+        load_model(str(folder), ReaderOptions(quantize=one, device="cpu")) for one in ("no", kind)
+    )
     assert fewer.identity == f"{plain.identity}-{kind}-torchao"
     tree, one, other = (
         Reader(loaded, path=path).read(pair_prompts(TASK), ["Yes", "No"], layers="all").states
@@ -466,8 +469,8 @@ def test_a_device_map_gives_the_same_readings(tmp_path):
     pytest.importorskip("accelerate")
     folder = save_model(tiny_model("llama"), tmp_path)
     prompts = pair_prompts(Task(Criterion("size", "larger"), ("Russia", "Canada", "Chad")))
-    plain = Reader(load_model(str(folder), device="cpu"))
-    spread = Reader(load_model(str(folder), device="cpu", device_map="sequential"))
+    plain = Reader(load_model(str(folder), ReaderOptions(device="cpu")))
+    spread = Reader(load_model(str(folder), ReaderOptions(device="cpu", device_map="sequential")))
     for reader in (plain, spread):
         reader.read(prompts, candidates=["Yes", "No"])
     ours = spread.read(prompts, candidates=["Yes", "No"], layers="all")
@@ -475,7 +478,7 @@ def test_a_device_map_gives_the_same_readings(tmp_path):
     np.testing.assert_allclose(ours.logits, theirs.logits, atol=1e-5)
     np.testing.assert_allclose(ours.states, theirs.states, atol=1e-5)
     with pytest.raises(CcrankError, match="'everywhere'"):
-        load_model(str(folder), device_map="everywhere")
+        load_model(str(folder), ReaderOptions(device_map="everywhere"))
 
 
 def test_the_tokenizer_is_that_of_the_files_and_not_of_the_family(tmp_path):

@@ -493,7 +493,7 @@ def test_many_prompts_are_the_same_as_one_by_one():
         prompts = [prompt_of(encoder, task_of("Peru", "Chad")), prompt_of(encoder, task_of("a", "fox"))]
         prompts.append(prompts[0].filled("Yes"))
         candidates = [("Yes", "No"), (), ("No",)]
-        together = encoder.encode(prompts, candidates, items=True)
+        together = list(encoder.encode(prompts, candidates, items=True))
         apart = [encode_one(encoder, *pair) for pair in zip(prompts, candidates, strict=True)]
         assert together == apart
 

@@ -165,8 +165,19 @@ def test_mistakes_in_asking_are_named():
             reader.read(prompts, **arguments)
     with pytest.raises(CcrankError, match="'sideways'"):
         Reader(tiny_model("llama"), path="sideways")
-    with pytest.raises(CcrankError, match="item's last token cannot be found"):
-        reader.read([Prompt((Piece("no item: "), Piece("", "slot")))], layers=[1], items=True)
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_prompts_without_an_item_have_no_states_of_it(count):
+    """Beside prompts with one, whose states are the same as without them, whether tokenized whole or by words."""
+    reader = Reader(tiny_model("llama"))
+    without = Prompt((Piece("no item: "), Piece("", "slot")))
+    prompts = (pair_prompts(TASK, "causal") * 20)[:count]
+    mixed = reader.read([without, *prompts, without], layers=[1], items=True)
+    alone = reader.read(prompts, layers=[1], items=True)
+    np.testing.assert_allclose(mixed.item_states[1:-1], alone.item_states, atol=1e-5)
+    assert np.isnan(mixed.item_states[[0, -1]]).all()
+    assert np.isfinite(mixed.states).all()
 
 
 def test_no_prompts_give_empty_readings():

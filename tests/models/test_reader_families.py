@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +11,8 @@ import torch
 from tiny import CAUSAL, FAMILIES, VARIANTS, pair_prompts, tiny_model
 
 from ccrank.models import Reader
-from ccrank.models.engine.graphs import GraphedPasses, Recorded, _copied
-from ccrank.models.load.loading import families
+from ccrank.models.engine.graphs import GraphedPasses, Recorded
+from ccrank.models.load.catalog import families
 from ccrank.task import Criterion, Task
 
 TASKS = [
@@ -178,7 +179,7 @@ class StandIn:
 
     def __init__(self, passes, arguments, layers):
         self.passes, self.layers = passes, layers
-        self.inputs = _copied(arguments)
+        self.inputs = deepcopy(arguments)
         self.everything = torch.arange(arguments["input_ids"].numel())
         self.states, _ = passes.backbone.rows(self.inputs, self.everything, layers)
 

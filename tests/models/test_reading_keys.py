@@ -49,7 +49,7 @@ def test_keys_are_those_of_the_first_version(family, context):
     task = Task(Criterion("size", "larger"), ("Russia", "Chad", "the old stone bridge", "a"), context)
     prompts = pair_prompts(task, loaded.form) * 2
     encoder = Reader(loaded).prompt_tokenizer
-    encoded = encoder.encode_batch(prompts, [("Yes", "10", "No")] * len(prompts), items=True)
+    encoded = encoder.encode(prompts, [("Yes", "10", "No")] * len(prompts), items=True)
     plan = ReadingPlan(encoded, loaded.form, loaded.tokenizer.mask_token_id, Wish((1,), items=True))
     layers = (3, 1)
     keys = reading_keys("these weights", loaded.form, plan.inputs, plan.points, layers)
@@ -63,7 +63,7 @@ def test_the_first_token_alone_has_a_key_too():
     """A sequence of one token is written as Python writes a tuple of one."""
     loaded = tiny_model("llama")
     prompts = pair_prompts(Task(Criterion("size", "larger"), ("a", "b")))
-    encoded = Reader(loaded).prompt_tokenizer.encode_batch(prompts, [()] * 2)
+    encoded = Reader(loaded).prompt_tokenizer.encode(prompts, [()] * 2)
     plan = ReadingPlan(encoded, "causal", None, Wish((1,)))
     points = plan.points.take(np.array([0, 1]), plan.points.sequence)
     points.position[:] = [0, 1]

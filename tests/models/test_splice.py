@@ -12,10 +12,9 @@ from tiny import byte_tokenizer, unigram_tokenizer, word_tokenizer
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
 from ccrank.models.tokenize import prompt_tokenizer as module
-from ccrank.models.tokenize import segments as cuts
-from ccrank.models.tokenize import word_tokens as words_module
+from ccrank.models.tokenize import splice as splice_module
 from ccrank.models.tokenize.prompt_tokenizer import PromptTokenizer
-from ccrank.models.tokenize.word_tokens import WordTokens, marked_words, split_words
+from ccrank.models.tokenize.splice import WordTokens, split_words, words_of
 from ccrank.prompts import Piece, Prompt, load_templates
 from ccrank.task import Criterion, Task
 
@@ -57,7 +56,7 @@ def both_ways(tokenizer, prompts, candidates, monkeypatch, items=False, **option
     found = []
     for fewest in (1, 10**9):
         monkeypatch.setattr(module, "MIN_SPLICED", fewest)
-        found.append(PromptTokenizer(tokenizer, "causal", **options).encode(prompts, answers, items))
+        found.append(list(PromptTokenizer(tokenizer, "causal", **options).encode(prompts, answers, items)))
     return found
 
 
@@ -110,39 +109,25 @@ def test_words_join_to_the_text(text):
 @given(st.lists(st.text(st.sampled_from([*"ab", " ", " ", " ", "\n", "\u00a0", "\x00", "\x01"]), max_size=8)))
 @settings(max_examples=200, deadline=None)
 def test_texts_are_split_together_as_one_by_one(texts):
-    """The words of many texts are those of each text, and marks say where texts start."""
-    found: list[list[str]] = []
-    for word in marked_words(texts) if texts else []:
-        if word[:1] == "\x01":
-            found.append([])
-            word = word[1:]
-        found[-1].append(word)
-    # A blank at the start of a text may be separate from the mark.
-    joined = [words[1:] if words[0] == "" and len(words) > 1 else words for words in found]
-    assert joined == [split_words(text) for text in texts]
+    """The words of many texts are those of each text, and they are counted."""
+    words, counts = words_of(texts) if texts else ([], [])
+    together = iter(words)
+    found = [list(itertools.islice(together, count)) for count in counts]
+    assert not list(together)
+    # An empty word may precede a blank at the start of a text.
+    assert [one[1:] if one[0] == "" and len(one) > 1 else one for one in found] == list(
+        map(split_words, texts)
+    )
 
 
 def test_words_that_were_forgotten_are_learned_again(monkeypatch):
     """Tokens are the same when the table of words is full and starts anew."""
-    monkeypatch.setattr(words_module, "MAX_WORDS", 3)
+    monkeypatch.setattr(splice_module, "MAX_WORDS", 3)
     tokenizer = byte_tokenizer()
     words = WordTokens(tokenizer)
     for text in ("the old stone bridge", "a new glass tower", "the old tower of stone") * 2:
-        assert words.rows([text])[0].flat.tolist() == tokenizer(text, add_special_tokens=False)["input_ids"]
-        assert len(words._table.numbers) < 12
-
-
-def test_prompts_of_one_wording_are_cut_once(monkeypatch):
-    """Of 200 prompts about different items, each of two wordings is examined twice at most."""
-    seen = []
-    cut = cuts._cut
-    monkeypatch.setattr(cuts, "_cut", lambda *arguments: seen.append(1) or cut(*arguments))
-    names = [f"item {number}" for number in range(50)]
-    prompts = [
-        one.filled(answer) for one in prompts_of(names, STORY, "single")[:50] for answer in ("Yes", "No")
-    ]
-    cuts.cut_prompts(prompts)
-    assert len(seen) <= 4
+        assert words.rows([text])[0].tolist() == tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert len(words._known) < 12
 
 
 def test_many_candidates_are_tokenized_from_words(monkeypatch):
@@ -156,7 +141,7 @@ def test_many_candidates_are_tokenized_from_words(monkeypatch):
     [spliced] = PromptTokenizer(tokenizer, "causal").encode([prompt], [candidates])
     assert sum(STORY in text for text in seen) <= 8
     monkeypatch.setattr(module, "MIN_SPLICED", 10**9)
-    assert PromptTokenizer(tokenizer, "causal").encode([prompt], [candidates]) == [spliced]
+    assert list(PromptTokenizer(tokenizer, "causal").encode([prompt], [candidates])) == [spliced]
 
 
 def wrapped(backend, **special):
@@ -200,10 +185,10 @@ def test_padding_left_behind_by_others_does_no_harm():
     tokenizer = wrapped(Tokenizer.from_str(byte_tokenizer().backend_tokenizer.to_str()), pad_token="<pad>")
     prompts = prompts_of(["the old stone bridge", "a"], None, "pair") * 3
     encoder = PromptTokenizer(tokenizer, "causal")
-    before = encoder.encode(prompts, [("Yes", "No")] * len(prompts))
+    before = list(encoder.encode(prompts, [("Yes", "No")] * len(prompts)))
     tokenizer(["a", "a longer text than the other"], padding=True, truncation=True, max_length=3)
     fresh = PromptTokenizer(tokenizer, "causal")
-    assert fresh.encode(prompts, [("Yes", "No")] * len(prompts)) == before
+    assert list(fresh.encode(prompts, [("Yes", "No")] * len(prompts))) == before
 
 
 @pytest.mark.real

@@ -154,8 +154,11 @@ def test_a_users_file_lies_over_the_shipped_ones(tmp_path):
         ('[single]\ncandidates = "Yes"', "list of texts"),
         ('[single]\ncandidates = ["Yes", ""]', "list of texts"),
         ('[brandnew]\nmasked = "{slot}"', "has no text"),
-        ('[list]\noption = "{labels}"', "may contain only {label} and {item}"),
-        ('[poles]\nexemplar = "a {high} {category}"', "may contain only {pole} and {category}"),
+        (
+            '[list]\noption = "{labels}"',
+            "unknown fields ['labels'] in '{labels}'; known are ['item', 'label']",
+        ),
+        ('[poles]\nexemplar = "a {high} {category}"', "known are ['category', 'pole']"),
         ('[context]\ntext = "Read this."', "needs {context} exactly once"),
         ('single = "text"', "must be a table"),
         ("[single", "not valid TOML"),

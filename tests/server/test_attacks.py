@@ -25,10 +25,15 @@ from live_server import PATIENCE, running, until
 from tiny import save_model, tiny_model, tiny_reader
 
 from ccrank import fit
-from ccrank.server.app import create_app
-from ccrank.server.connections import SPARE_FILES, BoundedConnection, most_connections
+from ccrank.server.app import (
+    MAX_ALIKE,
+    SPARE_FILES,
+    BoundedConnection,
+    Throttle,
+    allowed_connections,
+    create_app,
+)
 from ccrank.server.middleware import allowed_hosts
-from ccrank.server.run import MAX_ALIKE, Throttle
 from ccrank.server.settings import ServerSettings
 from ccrank.server.work.open_models import open_readers
 from ccrank.util.cancellation import check
@@ -98,7 +103,7 @@ def test_no_body_holds_the_event_loop_or_fills_the_memory(name: str, tmp_path: P
     body = BODIES[name]()
     fit(BODY["items"], "size", model=tiny_reader()).save(tmp_path / "size.scale")
     app = create_app(ServerSettings(scales=(f"size={tmp_path / 'size.scale'}",)), {"tiny": tiny_reader()})
-    assert len(body) <= ServerSettings().most_body_bytes
+    assert len(body) <= ServerSettings().max_body_bytes
 
     async def post() -> tuple[float, list[int]]:
         transport = httpx.ASGITransport(app)
@@ -130,7 +135,7 @@ def test_labels_need_few_levels(client: TestClient):
 
 def test_bodies_together_are_bounded():
     """When large bodies hold all the memory that they may, a further large one is refused and a small one is not."""
-    settings = ServerSettings(most_held_bytes=100_000)
+    settings = ServerSettings(max_held_bytes=100_000)
     with running(settings, tiny_reader()) as (url, _):
         half = b"POST /v1/rank HTTP/1.1\r\nhost: localhost\r\ncontent-length: 200000\r\n\r\n" + b" " * 99_000
         with connect(url) as first:
@@ -266,7 +271,7 @@ def test_a_client_that_never_reads_is_cut_off():
 
 def test_connections_are_bounded_and_the_oldest_gives_way():
     """With more connections than there may be, those that wait longest are closed, and new requests are answered."""
-    with running(ServerSettings(most_connections=20, head_timeout=PATIENCE), tiny_reader()) as (url, _):
+    with running(ServerSettings(max_connections=20, head_timeout=PATIENCE), tiny_reader()) as (url, _):
         held = [connect(url) for _ in range(60)]
         for one in held:
             one.sendall(b"GET / HTTP/1.1\r\nX: ")
@@ -280,7 +285,7 @@ def test_connections_are_bounded_and_the_oldest_gives_way():
 def test_files_are_left_for_other_things(monkeypatch: pytest.MonkeyPatch):
     """Where a process may open few files, there are fewer connections than that."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
-    assert most_connections(ServerSettings()) == 1024 - SPARE_FILES
+    assert allowed_connections(ServerSettings()) == 1024 - SPARE_FILES
 
 
 def test_heads_and_chunks_are_bounded():
@@ -342,7 +347,7 @@ def test_a_storm_of_cancellations():
     streamed = json.dumps(
         {**BODY, "stream": True, "partial": True, "labels": {"Peru": 2, "Chad": 1}}
     ).encode()
-    settings = ServerSettings(concurrency=8, queue=64, most_connections=500)
+    settings = ServerSettings(concurrency=8, queue=64, max_connections=500)
     with running(settings, tiny_reader()) as (url, state):
         threads = threading.active_count()
         left = iter(range(STORM))
@@ -407,7 +412,7 @@ def test_a_stream_that_is_cut_by_the_end_of_the_server_says_so(monkeypatch: pyte
             one.start()
         assert begun.wait(PATIENCE)
         until(lambda: len(state.workers.tickets) == 3)
-        state.draining = True
+        state.drain()
     for one in asked:
         one.join(PATIENCE)
     assert len(found) == 3

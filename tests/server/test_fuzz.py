@@ -23,7 +23,7 @@ def test_bad_requests_are_refused_and_nothing_fails(caplog: pytest.LogCaptureFix
     """No 5xx, no request without an answer, no error in the log; afterwards the server answers as before."""
     body: dict[str, Any] = {"items": ["Russia", "Chad", "Peru"], "by": "size"}
     fit(body["items"], "size", model=tiny_reader()).save(tmp_path / "size.scale")
-    settings = ServerSettings(timeout=PATIENCE, most_items=200, scales=(f"size={tmp_path / 'size.scale'}",))
+    settings = ServerSettings(timeout=PATIENCE, max_items=200, scales=(f"size={tmp_path / 'size.scale'}",))
     with running(settings, tiny_reader()) as (url, _):
 
         def answer() -> object:

@@ -108,7 +108,7 @@ def test_unknown_models_are_never_opened(client: TestClient, monkeypatch: pytest
 
 def test_sizes_are_bounded():
     """Too many items, long items, long contexts, and large bodies get 413, with or without a content-length."""
-    with client_of(most_items=3, most_item_characters=20, most_body_bytes=4000) as client:
+    with client_of(max_items=3, max_characters=20, max_body_bytes=4000) as client:
         refused(client, {**BODY, "items": ["a", "b", "c", "d"]}, 413, "too_many_items")
         refused(client, {**BODY, "items": ["a", "b" * 21]}, 413, "item_too_long")
         refused(client, {**BODY, "context": "b" * 21}, 413, "text_too_long")
@@ -125,13 +125,13 @@ def test_a_ten_megabyte_item_is_refused_at_once(client: TestClient):
     """An item of 10 MB does not fit the default body; with a larger body, it is too long an item."""
     body = {**BODY, "items": ["a", "word " * 2_000_000]}
     refused(client, body, 413, "body_too_large")
-    with client_of(most_body_bytes=20_000_000) as larger:
+    with client_of(max_body_bytes=20_000_000) as larger:
         assert "10,000,000" in refused(larger, body, 413, "item_too_long")
 
 
 def test_a_long_item_within_the_limits_is_answered_or_explained():
     """With all limits lifted, an item longer than the model's window is a client error that says so."""
-    with client_of(most_body_bytes=20_000_000, most_item_characters=20_000_000) as client:
+    with client_of(max_body_bytes=20_000_000, max_characters=20_000_000) as client:
         message = refused(client, {**BODY, "items": ["a", "word " * 5_000]}, 422, "bad_request")
         assert "window" in message
 
@@ -142,6 +142,18 @@ def test_methods_that_compare_all_pairs_are_bounded(client: TestClient):
     refused(client, {**body, "method": "ccs-pair"}, 413, "too_many_prompts")
     refused(client, {**body, "method": "prompt-pair", "options": {"pairs": "all"}}, 413, "too_many_prompts")
     refused(client, {**body, "method": "margin"}, 413, "too_many_items")
+
+
+def test_labels_are_bounded(client: TestClient):
+    """The time of a fit grows with the third power of the labels: too many are refused, before anything is read."""
+    items = [f"item {one}" for one in range(1500)]
+    body = {**BODY, "items": items, "labels": [items]}
+    for path in ("/v1/rank", "/v1/question"):
+        own = body if path == "/v1/rank" else {name: body[name] for name in ("items", "by", "labels")}
+        assert "1,499 labels" in refused(client, own, 413, "too_many_labels", path)
+    refused(client, {**body, "labels": {"best": items[:40], "worst": items[-40:]}}, 413, "too_many_labels")
+    repeated = {**BODY, "labels": [["Peru", "Chad"]] * 1500}
+    assert client.post("/v1/rank", json=repeated).status_code == 200
 
 
 def test_keys():

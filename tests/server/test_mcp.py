@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +15,13 @@ import pytest
 
 pytest.importorskip("mcp", reason="the tools of assistants need the extra `mcp`")
 
-from live_server import held_reader, until
+from live_server import PATIENCE, held_reader, until
 from mcp import Client, StdioServerParameters
 from tiny import save_model, tiny_model, tiny_reader
 
 import ccrank
 from ccrank.server.mcp import create_mcp_server
-from ccrank.server.routes.rerank import relevance_scores
+from ccrank.server.routes.ranking import relevance_scores
 from ccrank.server.settings import ServerSettings
 
 ITEMS = ["ant", "whale", "horse", "cat"]
@@ -105,7 +108,7 @@ def test_rerank_and_understand() -> None:
 )
 def test_a_mistake_is_said_to_the_assistant(name: str, arguments: dict[str, Any], message: str) -> None:
     """Arguments beyond the server's limits and wrong ones are answered with the value and the remedy."""
-    answer = call(name, ServerSettings(most_items=3, most_item_characters=99), **arguments)
+    answer = call(name, ServerSettings(max_items=3, max_characters=99), **arguments)
     assert answer.is_error
     assert answer.structured_content is None
     assert message in answer.content[0].text
@@ -159,3 +162,43 @@ def test_the_command_serves_over_its_standard_streams(tmp_path: Path) -> None:
     assert all(tool.output_schema and tool.annotations.read_only_hint for tool in tools.tools)
     assert sorted(one["item"] for one in answer.structured_content["items"]) == sorted(ITEMS)
     assert answer.structured_content["model"] == "tiny"
+
+
+def test_half_a_character_gets_an_answer(tmp_path: Path) -> None:
+    """A call whose text was cut within an emoji, which JSON can hold, is answered, and so is the next one."""
+    folder = save_model(tiny_model("llama", max_position_embeddings=512), tmp_path / "tiny")
+    about = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    calls = [
+        {"items": ["cut \ud83d", "whole \U0001f600", "\\ud83d"], "by": "size"},
+        {"items": ITEMS, "by": "size"},
+    ]
+    sent = [{"id": 0, "method": "initialize", "params": about}, {"method": "notifications/initialized"}]
+    sent += [
+        {"id": number, "method": "tools/call", "params": {"name": "rank", "arguments": call}}
+        for number, call in enumerate(calls, start=1)
+    ]
+    served = subprocess.Popen(
+        [sys.executable, "-m", "ccrank", "mcp", "-m", str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "CCRANK_CACHE": str(tmp_path / "cache")},
+    )
+    assert served.stdin is not None
+    assert served.stdout is not None
+    served.stdin.writelines(json.dumps({"jsonrpc": "2.0", **one}) + "\n" for one in sent)
+    served.stdin.flush()
+    answers: dict[int, Any] = {}
+    late = threading.Timer(PATIENCE, served.kill)
+    late.start()
+    for line in served.stdout:
+        answer = json.loads(line)
+        answers[answer.get("id")] = answer.get("result")
+        if {1, 2} <= answers.keys():
+            break
+    served.stdin.close()
+    assert served.wait() == 0
+    late.cancel()
+    found = [one["item"] for one in answers[1]["structuredContent"]["items"]]
+    assert sorted(found) == sorted(["cut ?", "whole \U0001f600", "\\ud83d"])
+    assert answers[2]["isError"] is False

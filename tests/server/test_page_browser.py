@@ -25,13 +25,15 @@ from playwright import sync_api as playwright
 from tiny import tiny_reader
 
 from ccrank.server.app import create_app
-from ccrank.server.routes import rank as rank_routes
+from ccrank.server.routes import ranking as rank_routes
 from ccrank.server.settings import ServerSettings
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium on this machine (apt-get install chromium)"
 )
 ITEMS = ["Russia", "Chad", "Peru", "Monaco", "Brazil", "Canada", "Kenya", "Malta", "Japan"]
+DOUBT = ("deviation", "rank_low", "rank_high")
+"""Columns that a ranking without labels has too."""
 HOSTILE = [
     "<script>window.hacked = 1</script>",
     "<img src=x onerror='window.hacked = 1'>",
@@ -62,7 +64,7 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(studies: Path) -> Iterator[str]:
     """A server on a tiny model, without a cache."""
-    settings = ServerSettings(reports=str(studies), most_items=500)
+    settings = ServerSettings(reports=str(studies), max_items=500)
     with served(create_app(settings, {"tiny": tiny_reader()})) as found:
         yield found
 
@@ -240,11 +242,12 @@ def test_a_csv_is_dropped_and_comes_back_with_all_columns(opener: Open):
     opened.page.fill("#by", "size")
     order = opened.rank()
     table = list(csv.reader(io.StringIO(saved(opened, "#csv"), newline="")))
-    assert table[0] == ["ccrank_rank", "score", "rank", "place", "note"]
-    assert [row[3].replace("\n", " ") for row in table[1:-1]] == order
+    assert table[0] == ["ccrank_rank", "score", *DOUBT, "rank", "place", "note"]
+    assert [row[6].replace("\n", " ") for row in table[1:-1]] == order
     assert [row[0] for row in table[1:-1]] == [str(rank) for rank in range(1, 10)]
-    assert table[-1] == ["", "", "99", "", "no item"]
-    assert sorted(row[2:] for row in table[1:]) == sorted(rows)
+    assert all(int(row[3]) <= int(row[0]) <= int(row[4]) for row in table[1:-1])
+    assert table[-1] == ["", "", "", "", "", "99", "", "no item"]
+    assert sorted(row[5:] for row in table[1:]) == sorted(rows)
 
 
 @pytest.mark.parametrize(
@@ -256,13 +259,14 @@ def test_a_csv_is_dropped_and_comes_back_with_all_columns(opener: Open):
         ("a.json", b'{"text": "an apple"}', "", "not a JSON array"),
         ("a.jsonl", b'{"text": "an apple"}\n{"text": \n', "", "line 2, is not valid JSON"),
         ("a.csv", "name\nÄpfel\n".encode("cp1252"), "", "not text in UTF-8"),
-        ("a.txt", "Äpfel\nBirnen\n".encode("utf-16"), "", "not text in UTF-8"),
+        ("a.txt", "Äpfel\nBirnen\n".encode("utf-16"), "Äpfel\nBirnen", ""),
+        ("a.txt", b"\xfe\xff" + "Äpfel\nBirnen\n".encode("utf-16-be"), "Äpfel\nBirnen", ""),
     ],
 )
 def test_files_are_read_as_on_the_command_line(
     opener: Open, tmp_path: Path, name: str, content: bytes, items: str, words: str
 ):
-    """JSON and JSON Lines are tables or texts; what is not UTF-8 or not JSON is refused, not shown as raw lines."""
+    """JSON and JSON Lines are tables or texts; other encodings and broken JSON are refused, not shown as raw lines."""
     path = tmp_path / name
     path.write_bytes(content)
     opened = opener()
@@ -305,7 +309,7 @@ def test_an_edited_list_is_no_longer_the_table(opener: Open, tmp_path: Path):
     assert opened.page.locator("#table-choice").is_hidden()
     opened.page.fill("#by", "size")
     opened.rank()
-    assert saved(opened, "#csv").splitlines()[0] == "rank,item,score"
+    assert saved(opened, "#csv").splitlines()[0] == ",".join(("rank", "item", "score", *DOUBT))
 
 
 def test_exports_hold_what_is_shown(opener: Open, address: str):
@@ -540,8 +544,8 @@ def test_cancel_stops_the_work(opener: Open, monkeypatch: pytest.MonkeyPatch):
     """Cancel ends the work in the server, keeps the input, and the next ranking runs."""
     ended = threading.Event()
 
-    def endless(work: Any, reader: Any, watcher: Any, *more: Any) -> Any:
-        watcher.partial({ITEMS[0]: 0.5, ITEMS[1]: -0.5})
+    def endless(request: Any, reader: Any, watch: Any, *more: Any) -> Any:
+        watch.partial({ITEMS[0]: 0.5, ITEMS[1]: -0.5})
         try:
             while True:
                 reader.engine.ticket.check()
@@ -552,7 +556,7 @@ def test_cancel_stops_the_work(opener: Open, monkeypatch: pytest.MonkeyPatch):
     opened = opener()
     opened.type(ITEMS, "size")
     with monkeypatch.context() as patch:
-        patch.setattr(rank_routes, "watched", endless)
+        patch.setattr(rank_routes, "ranking_kept", endless)
         opened.page.click("#rank")
         # First scores are shown as such: two items have a place, the others wait.
         opened.page.wait_for_selector("#rows:not(.final) .row.read >> nth=1")

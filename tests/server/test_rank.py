@@ -10,6 +10,11 @@ from fastapi.testclient import TestClient
 from tiny import tiny_reader
 
 import ccrank
+from ccrank.io import rows_of_items
+from ccrank.jury import Verdict, combined
+from ccrank.request import RankRequest
+from ccrank.server.app import create_app
+from ccrank.server.settings import ServerSettings
 
 BODY = {"items": ["Russia", "Chad", "Peru", "Monaco"], "by": "size", "category": "country"}
 
@@ -59,3 +64,19 @@ def test_a_stream_ends_with_the_same_answer(client: TestClient):
     assert done == sorted(done)
     assert kind == "result"
     assert result == client.post("/v1/rank", json=BODY).json()
+
+
+def test_several_models_are_a_jury():
+    """A model "a,b" is the jury of both, plain and in a stream; each must be one that the server has."""
+    readers = {"one": tiny_reader(), "other": tiny_reader("gpt2")}
+    with TestClient(create_app(ServerSettings(), readers), "http://localhost") as client:
+        found = client.post("/v1/rank", json={**BODY, "model": "one,other"}).json()
+        request = RankRequest(items=rows_of_items(BODY["items"]), by=BODY["by"], category=BODY["category"])
+        [expected] = combined([Verdict.of(request.run(reader), reader) for reader in readers.values()])
+        assert [one["item"] for one in found["items"]] == list(expected.items)
+        assert found["details"]["jury"]["weights"].keys() == {one.name for one in readers.values()}
+        body = {**BODY, "model": "one,other", "stream": True, "partial": True}
+        assert events_of(client.post("/v1/rank", json=body).text)[-1] == ("result", found)
+        assert client.post("/v1/rank", json={**BODY, "model": "one,none"}).status_code == 404
+        assert client.post("/v1/rank", json={**BODY, "model": "one,one"}).status_code == 422
+        assert client.post("/v1/rank", json={**BODY, "model": "x," * 5000}).status_code == 422

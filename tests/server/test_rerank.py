@@ -12,7 +12,7 @@ from tiny import scores_by_item, tiny_reader
 
 import ccrank
 from ccrank.models import Reader
-from ccrank.server.routes.rerank import relevance_scores
+from ccrank.server.routes.ranking import relevance_scores
 
 QUERY = "Is the tower taller than the bridge?"
 DOCUMENTS = ["The height of the tower.", "A red fox.", "The old stone bridge.", "Blue and red."]

@@ -14,7 +14,7 @@ EXAMPLES = 25
 """Requests of each kind; benchmarks/serve_fuzz.py sends 10,000."""
 
 app = create_app(
-    ServerSettings(hosts=("testserver",), most_items=50, most_prompts=2000), {"tiny": tiny_reader()}
+    ServerSettings(hosts=("testserver",), max_items=50, max_prompts=2000), {"tiny": tiny_reader()}
 )
 schema = schemathesis.openapi.from_asgi("/openapi.json", app)
 

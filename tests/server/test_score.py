@@ -19,9 +19,10 @@ ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Monaco", "Peru", "Cuba", "Japan"
 
 @pytest.fixture
 def scales(tmp_path: Path) -> dict[str, object]:
-    """Two scales as files: one with labels."""
+    """Three scales as files: one with labels, one of a single signal."""
     made = {
         "size": fit(ITEMS, "size", model=tiny_reader()),
+        "bare": fit(ITEMS, "size", model=tiny_reader(), method="poles"),
         "told": fit(ITEMS, "size", model=tiny_reader(), labels={"Russia": 3.0, "Chad": 1.0}),
     }
     for name, scale in made.items():
@@ -36,12 +37,13 @@ def serving(tmp_path: Path, *names: str, **settings: object) -> TestClient:
 
 
 def test_scores_are_those_of_the_scale(scales, tmp_path):
-    """Known and new items, one or several, in their order and with repeats; deviations where there are labels."""
+    """Known and new items, one or several, in their order and with repeats; deviations by several signals or labels."""
     texts = ["Mali", "Russia", "Mali ", "Togo"]
-    with serving(tmp_path, "size", "told") as client:
+    with serving(tmp_path, "size", "bare", "told") as client:
         listed = client.get("/v1/scales").json()["data"]
         assert [(one["id"], one["model"], one["items"], one["deviations"]) for one in listed] == [
-            ("size", "tiny", 9, False),
+            ("size", "tiny", 9, True),
+            ("bare", "tiny", 9, False),
             ("told", "tiny", 9, True),
         ]
         for name, scale in scales.items():
@@ -51,7 +53,7 @@ def test_scores_are_those_of_the_scale(scales, tmp_path):
             assert [line["item"] for line in found["items"]] == texts
             expected = scale.score(texts)
             np.testing.assert_allclose([line["score"] for line in found["items"]], expected.values, atol=1e-4)
-            assert all(("deviation" in line) == (name == "told") for line in found["items"])
+            assert all(("deviation" in line) == (name != "bare") for line in found["items"])
         first = client.post("/v1/score", json={"items": ["Mali"]}).json()
         assert first["scale"] == "size"
         assert "/v1/score" in client.get("/openapi.json").json()["paths"]
@@ -71,7 +73,7 @@ def test_scores_are_those_of_the_scale(scales, tmp_path):
 )
 def test_bad_requests_are_refused(scales, tmp_path, body, status, message):
     """The status and the message say what is wrong."""
-    with serving(tmp_path, "size", most_items=20, most_item_characters=400) as client:
+    with serving(tmp_path, "size", max_items=20, max_characters=400) as client:
         reply = client.post("/v1/score", json=body)
     assert reply.status_code == status, reply.text
     assert message in reply.text

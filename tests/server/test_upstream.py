@@ -27,7 +27,7 @@ from ccrank.models.remote import client as remote_client
 from ccrank.models.remote.client import REQUESTS_VARIABLE
 from ccrank.reader_options import ReaderOptions
 from ccrank.server.app import create_app
-from ccrank.server.routes.rerank import relevance_scores
+from ccrank.server.routes.ranking import relevance_scores
 from ccrank.server.settings import ServerSettings
 from ccrank.server.work import open_models
 from ccrank.server.work.open_models import open_readers
@@ -40,7 +40,7 @@ BODY: dict[str, Any] = {"items": ITEMS, "by": "size", "poles": ["small", "large"
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Failed requests are sent again at once, and whether a server is ready is asked each time, without a hurry."""
-    monkeypatch.setattr(remote_client, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(remote_client, "FIRST_WAIT_SECONDS", 0.001)
     monkeypatch.setattr(open_models, "READY_SECONDS", 0.0)
     monkeypatch.setattr(open_models, "READY_TIMEOUT", PATIENCE)
 

@@ -57,6 +57,11 @@ def steps(text: str) -> Iterator[Step]:
             yield from console_steps(body)
 
 
+def blocks(text: str, *languages: str) -> list[str]:
+    """The fenced blocks of some languages."""
+    return re.findall(rf"^```(?:{'|'.join(languages)})\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
 def console_steps(body: str) -> Iterator[Step]:
     """The commands of a console block, each with the lines below it; `cat FILE` is a file to save."""
     step: Step | None = None

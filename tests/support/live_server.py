@@ -15,8 +15,7 @@ from tiny import tiny_reader
 from ccrank.models import Reader
 from ccrank.models.engine.engine import EngineLike
 from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
-from ccrank.server.app import create_app
-from ccrank.server.run import Server, configured
+from ccrank.server.app import Server, configured, create_app
 from ccrank.server.settings import ServerSettings
 from ccrank.server.state import ServerState
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import numpy as np
 
-from ccrank.methods.labelled.prior import Kernel, Setting
+from ccrank.labels import Labels
+from ccrank.methods.labelled.fit import Fitted, fit
+from ccrank.methods.labelled.observations import Observations, observations_of
+from ccrank.methods.labelled.prior import DRAWS, Kernel, Setting, grid
 from ccrank.util.zscores import z_scores
 
 
@@ -28,3 +34,31 @@ def dense(kernel: Kernel, setting: Setting) -> np.ndarray:
     for group, table in kernel.layers():
         total += setting.groups[group] * table.astype(float) @ table.T.astype(float)
     return setting.kernel_share * total
+
+
+def fitted(
+    prior: np.ndarray,
+    kernel: Kernel,
+    seen: Observations,
+    settings: Sequence[Setting] | None = None,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Fitted:
+    """A fit to labels on such a list."""
+    return fit(
+        prior, kernel.products(seen.items, draws, seed), seen, grid() if settings is None else settings
+    )
+
+
+def observe(
+    values: Iterable[tuple[int, float]] = (),
+    pairs: Iterable[Iterable[int]] = (),
+    best: Iterable[int] = (),
+    worst: Iterable[int] = (),
+    count: int = 100,
+) -> Observations:
+    """Labels of a list whose items are numbers."""
+    orders: tuple[Any, ...] = tuple(tuple(map(str, pair)) for pair in pairs)
+    picks = tuple(map(str, best)), tuple(map(str, worst))
+    labels = Labels(tuple((str(item), value) for item, value in values), orders, *picks)
+    return observations_of([labels], [[str(item) for item in range(count)]])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ccrank.metrics import evaluate
+from ccrank.metrics.order import evaluate
 from ccrank.task import Criterion, Task
 
 DATASETS = {  # kind, smallest and largest number of items

@@ -158,7 +158,7 @@ def test_orders_that_are_refused(order, cause):
         ({"criterion": "size", "items": ["a", "b"], "item": 1}, r"unknown fields \['item'\]; known are"),
         (
             {"criterion": "size", "items": ["a", "b"], "values": [1, 2], "order": ["a", "b"]},
-            "gold is given twice",
+            "values and order are two ways to give the same; keep one",
         ),
         ({"criterion": "size", "items": ["a", "b"], "context": 4}, "context must be text, got 4"),
         ({"criterion": {"name": " "}, "items": ["a", "b"]}, "a criterion needs a name"),
@@ -244,14 +244,14 @@ def test_a_query_is_the_criterion():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"criterion": "size"}, "has a criterion and a query; a query is the criterion, so keep one"),
+        ({"criterion": "size"}, "query and criterion are two ways to give the same; keep one"),
         ({"query": 7}, "query must be a question or keywords, got 7"),
         ({"query": "\u200b "}, "query must be a question or keywords"),
         ({"values": [1, 0]}, "2 values for 3 items; give one value per item"),
         ({"values": [1, 0, -1]}, "is -1; grades of relevance to a query are whole numbers"),
         ({"first_stage": [1, 0]}, "2 first_stage for 3 items"),
         ({"first_stage": [1, 0, "x"]}, "the first_stage of 'Rain.' is not a finite number: 'x'"),
-        ({"bm25": [1, 2, 3]}, "given twice, as first_stage and as bm25"),
+        ({"bm25": [1, 2, 3]}, "first_stage and bm25 are two ways to give the same; keep one"),
         ({"item_ids": ["a", "b"]}, "item_ids must be a list of 3 texts"),
         ({"item_ids": ["a", "b", "c d"]}, "an item id is a text without white space, got 'c d'"),
         ({"item_ids": ["a", "b", "a"]}, "two items have the id 'a'"),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, wraps
-from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
+from typing import ParamSpec, TypeVar
 
 from ccrank.errors import CcrankError, check_kind
 from ccrank.labels import Labels
@@ -15,17 +14,10 @@ from ccrank.models.remote import OpenModel, open_model
 from ccrank.prompts import Templates
 from ccrank.reader_options import ReaderOptions
 from ccrank.task import Criterion
+from ccrank.util.text import did_you_mean
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-@runtime_checkable
-class _Open(Protocol):
-    """What can be read, whatever its class."""
-
-    def read(self, *arguments: Any, **options: Any) -> Any:
-        """As in `Reader`."""
 
 
 @lru_cache(maxsize=1)
@@ -38,6 +30,8 @@ def opened(model: str | OpenModel, reader_options: ReaderOptions | None = None) 
     """A model by its name, or one that is open already."""
     if isinstance(model, str):
         return _last_loaded(model, reader_options)
+    if not hasattr(model, "read"):
+        raise CcrankError(f"model must be the name of a model, or an open reader, not {type(model).__name__}")
     if reader_options is not None:
         raise CcrankError(
             "reader_options are for loading a model by its name, and this one is open; leave them out"
@@ -54,13 +48,13 @@ _KINDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "templates": ((Templates,), "Templates"),
     "options": ((Mapping,), "a mapping of names to values"),
     "reader_options": ((ReaderOptions,), "ReaderOptions"),
-    "model": ((str, _Open), "the name of a model, or an open reader"),
 }
 """Parameter → what it may be, besides its default."""
 
 
 def checked(function: Callable[P, T]) -> Callable[P, T]:
-    """A misspelled keyword is reported with the nearest parameter, and an argument of another kind by its name."""
+    """Decorator: errors for misspelled keywords name the nearest parameter, those for arguments of a wrong type the
+    argument."""
     signature = inspect.signature(function)
     known = list(signature.parameters)
 
@@ -68,11 +62,10 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     def call(*arguments: P.args, **keywords: P.kwargs) -> T:
         for name in keywords:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(known)}"
+                hint = did_you_mean(name, known) or f"it has {', '.join(known)} "
                 raise TypeError(
-                    f"{function.__name__}() has no parameter {name!r}; {hint} "
-                    "(a method's own options go into options={...})"
+                    f"{function.__name__}() has no parameter {name!r}; {hint}(a method's own options go into "
+                    "options={...})"
                 )
         for name, value in signature.bind(*arguments, **keywords).arguments.items():
             if name in _KINDS and value is not signature.parameters[name].default:

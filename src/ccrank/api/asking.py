@@ -9,6 +9,7 @@ from ccrank.io import rows_of_items
 from ccrank.labels import LabelRow
 from ccrank.methods.labelfree.rankers import label_free_states
 from ccrank.methods.labelled.session import Session, SessionKind
+from ccrank.models.prompter import Prompter
 from ccrank.models.reading import Progress
 from ccrank.models.remote import OpenModel
 from ccrank.prompts import Templates, load_templates
@@ -76,7 +77,7 @@ def ask_about(
 ) -> Session:
     """A session about the list of a request."""
     task = PreparedTask.of(request.task, reader).canonical
-    answer, states = label_free_states(task, reader, request.templates, progress)
+    answer, states = label_free_states(task, Prompter(reader, request.templates, progress))
     details = {**answer.details, "weights": dict(reader.loaded.weights)}
     how = (answer.consistency, answer.cost, details)
     start = Ranking(task, answer.scores, DEFAULT_METHOD, reader.name, True, *how)

@@ -7,16 +7,17 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from ccrank.util.text import Column
+
 if TYPE_CHECKING:
-    from ccrank.models import ReadingCache
+    from ccrank.models import Cost, ReadingCache
 
 BAR = 24
 
@@ -31,6 +32,12 @@ def out() -> Console:
 def err() -> Console:
     """The console for progress."""
     return Console(stderr=True)
+
+
+def say(*lines: str) -> None:
+    """Print lines about what a command does, on stderr."""
+    sys.stderr.writelines(f"ccrank: {line}\n" for line in lines)
+    sys.stderr.flush()
 
 
 def counted(count: int, noun: str) -> str:
@@ -62,71 +69,44 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json_text(value))
 
 
-def print_json_line(value: Any) -> None:
-    """One JSON value on a line of its own."""
-    sys.stdout.write(json_text(value, indent=None))
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table that fits its terminal."""
-
-    title: str
-    number: bool = False
-    """Right-aligned."""
-    drop: int = 0
-    """On a narrow terminal, columns with the largest value are dropped first; 0 is never dropped."""
-    most: int | None = None
-    """Cells are cut to this width, with an ellipsis."""
-
-
 def fitted_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int | None = None
+    columns: Sequence[tuple[Column, Sequence[str]]], width: int | None = None
 ) -> tuple[Table, set[str]]:
-    """A borderless table that fits the terminal: columns are dropped, words never broken."""
+    """A borderless table of columns and their cells that fits the terminal: columns are dropped, words never broken.
+    Also the titles that are left."""
     room = out().width if width is None else width
-    cells = [[terminal_text(cell) for cell in row] for row in rows]
-    widths = [
-        max(cell_len(terminal_text(column.title)), *(cell_len(row[index]) for row in cells), 1)
-        for index, column in enumerate(columns)
-    ]
-    widths = [min(size, column.most or size) for size, column in zip(widths, columns, strict=True)]
-    kept = list(range(len(columns)))
-    while sum(widths[index] for index in kept) + 2 * (len(kept) - 1) > room:
-        last = max(kept, key=lambda index: columns[index].drop)
-        if columns[last].drop == 0:
-            break
-        kept = [index for index in kept if columns[index].drop < columns[last].drop]
+    kept = []
+    for column, cells in columns:
+        texts = [terminal_text(text) for text in (column.title, *cells)]
+        longest = max(1, *map(cell_len, texts))
+        kept.append((column, texts, min(longest, column.most or longest)))
+
+    def surplus() -> int:
+        return sum(size for *_, size in kept) + 2 * (len(kept) - 1) - room
+
+    while surplus() > 0 and (last := max(column.drop for column, *_ in kept)) > 0:
+        kept = [entry for entry in kept if entry[0].drop < last]
     # If it still does not fit, the cells of the widest column are cut with an ellipsis.
-    surplus = sum(widths[index] for index in kept) + 2 * (len(kept) - 1) - room
-    widest = max(kept, key=lambda index: widths[index])
-    widths[widest] = max(6, widths[widest] - max(0, surplus))
+    cut, widest = max(0, surplus()), max(size for *_, size in kept)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for index in kept:
-        table.add_column(
-            terminal_text(columns[index].title),
-            justify="right" if columns[index].number else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            max_width=widths[index],
-        )
-    for row in cells:
-        table.add_row(*(row[index] for index in kept))
-    return table, {columns[index].title for index in kept}
+    for column, texts, size in kept:
+        if size == widest:
+            size, widest = max(6, size - cut), -1
+        align: JustifyMethod = "right" if column.number else "left"
+        table.add_column(texts[0], justify=align, no_wrap=True, overflow="ellipsis", max_width=size)
+    for cells in zip(*(texts[1:] for _, texts, _ in kept), strict=True):
+        table.add_row(*cells)
+    return table, {column.title for column, *_ in kept}
 
 
 def print_table(
-    rows: Iterable[Sequence[str]],
-    *columns: str,
-    numbers: Sequence[int] = (),
-    console: Console | None = None,
+    rows: Iterable[Sequence[str]], *titles: str, numbers: Sequence[int] = (), console: Console | None = None
 ) -> None:
     """Print a borderless table whose cells wrap between words; the columns in `numbers` are right-aligned."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for index, column in enumerate(columns):
-        table.add_column(
-            terminal_text(column), justify="right" if index in numbers else "left", overflow="fold"
-        )
+    for index, title in enumerate(titles):
+        align: JustifyMethod = "right" if index in numbers else "left"
+        table.add_column(terminal_text(title), justify=align, overflow="fold")
     for row in rows:
         table.add_row(*map(terminal_text, row))
     (console or out()).print(table)
@@ -198,12 +178,8 @@ def spinner(text: str) -> Iterator[Callable[[str], None]]:
         with console.status(text) as status:
             yield status.update
     else:
-
-        def say(words: str) -> None:
-            if not words.startswith(("loading", "looking", "checking", "measuring")):
-                sys.stderr.write(f"ccrank: {words}\n")
-
-        yield say
+        quiet = ("loading", "looking", "checking", "measuring")
+        yield lambda status: None if status.startswith(quiet) else say(status)
 
 
 SLOW = 10.0
@@ -212,49 +188,39 @@ SLOW = 10.0
 
 @contextmanager
 def reading_progress(
-    tokens: int, per_second: float, cache: ReadingCache | None = None
+    cost: Cost, per_second: float, cache: ReadingCache | None = None
 ) -> Iterator[Callable[[int], None]]:
     """A progress bar in tokens over everything that a command reads, on a terminal; nothing elsewhere. An interrupt
     says what it left in the cache."""
-    before = 0 if cache is None else cache.added
-    try:
-        with _token_bar(tokens, per_second) as advance:
-            yield advance
-    except KeyboardInterrupt:
-        if cache is not None and (added := cache.added - before):
-            sys.stderr.write(
-                f"ccrank: kept in the cache: {counted(added, 'reading')}; the same command goes on from there\n"
-            )
-        raise
-
-
-@contextmanager
-def _token_bar(tokens: int, per_second: float) -> Iterator[Callable[[int], None]]:
-    console = err()
+    tokens = cost.computed_tokens
     if tokens / per_second > SLOW:
-        sys.stderr.write(
-            f"ccrank: reading about {tokens:,} tokens takes about {duration(tokens / per_second)} "
-            f"on this machine ({per_second:,.0f} tokens/s)\n"
+        say(
+            f"reading about {tokens:,} tokens takes about {duration(tokens / per_second)} on this machine "
+            f"({per_second:,.0f} tokens/s)"
         )
-    if not console.is_terminal:
-        yield lambda count: None
-        return
     columns = (
         TextColumn("reading"),
         BarColumn(),
         TextColumn("{task.completed:,.0f}/{task.total:,.0f} tokens"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("reading", total=max(1, tokens))
+    console, before = err(), 0 if cache is None else cache.added
+    progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    bar = progress.add_task("reading", total=max(1, cost.distinct_tokens))
 
-        def advance(count: int) -> None:
-            progress.advance(task, count)
-            # If the estimate was too low, the bar must not stay full while reading continues.
-            if progress.tasks[0].completed > (progress.tasks[0].total or 0):
-                progress.update(task, total=progress.tasks[0].completed * 1.02)
+    def advance(count: int) -> None:
+        progress.advance(bar, count)
+        # If the estimate was too low, the bar must not stay full while reading continues.
+        if (read := progress.tasks[0].completed) > (progress.tasks[0].total or 0):
+            progress.update(bar, total=read * 1.02)
 
-        yield advance
+    try:
+        with progress:
+            yield advance
+    except KeyboardInterrupt:
+        if cache is not None and (added := cache.added - before):
+            say(f"kept in the cache: {counted(added, 'reading')}; the same command goes on from there")
+        raise
 
 
 def unwrapped(text: str) -> str:

@@ -10,47 +10,60 @@ from typing import Any
 
 from ccrank.util.files import parse_toml
 
-_HARD_CH = r"(stoma|mon|ar|epo|eunu|lo)ch$"
 PREPOSITION = r"of|in|per|by|for|at|to|on|from|with|since|among|between"
+
+_PLURALS = (
+    (r"(craft|fish|sheep|deer)$", r"\1"),
+    (r"tooth$", "teeth"),
+    (r"foot$", "feet"),
+    (r"(child)$", r"\1ren"),
+    (r"(lea|shea|loa|wol|thie|hal|cal|el|scar|whar|hoo)f$", r"\1ves"),
+    (r"(li|kni|wi)fe$", r"\1ves"),
+    (r"(?<!tali)(wo|s|e|y)man$", r"\1men"),
+    (r"person$", "people"),
+    (r"sis$", "ses"),
+    (r"([^aeiou])y$", r"\1ies"),
+    (r"((?:stoma|mon|ar|epo|eunu|lo)ch)$", r"\1s"),
+    (r"(x|z|ch|sh|[suiao]s)$", r"\1es"),
+    (r"(?<!s)$", "s"),  # what ends in any other s is a plural already: "animals"
+)
+"""Endings of nouns and of their plurals; the first that fits counts."""
 
 
 @cache
-def _words() -> Mapping[str, Any]:
-    return parse_toml(resources.files("ccrank.criteria") / "words.toml")
+def table(name: str) -> dict[str, Any]:
+    """A data file of this package."""
+    return parse_toml(resources.files("ccrank.criteria") / f"{name}.toml")
 
 
 @cache
 def word_set(name: str) -> frozenset[str]:
     """A list of `words.toml`."""
-    return frozenset(_words()[name])
+    return frozenset(table("words")[name])
 
 
 def word_table(name: str) -> Mapping[str, Any]:
     """A table of `words.toml`."""
-    table: Mapping[str, Any] = _words()[name]
-    return table
+    words: Mapping[str, Any] = table("words")[name]
+    return words
 
 
 def superlative(adjective: str) -> str:
     """The superlative by the usual rules: largest, busiest, biggest, most expensive."""
     if adjective.startswith("not "):
         return f"least {adjective.removeprefix('not ')}"
-    if " " in adjective:
-        return f"most {adjective}"
     if irregular := word_table("superlatives").get(adjective):
         return str(irregular)
-    if adjective in word_set("most"):
-        return f"most {adjective}"
     vowels = len(re.findall(r"[aeiouy]+", adjective.removesuffix("e")))
-    if re.search(r"[^aeiou]y$", adjective) and vowels <= 2:
+    takes_no_ending = " " in adjective or adjective in word_set("most")
+    if re.search(r"[^aeiou]y$", adjective) and vowels <= 2 and not takes_no_ending:
         return adjective[:-1] + "iest"
-    if vowels > 1 and not re.search(r"[^aeiou]ow$", adjective):
+    if takes_no_ending or (vowels > 1 and not re.search(r"[^aeiou]ow$", adjective)):
         return f"most {adjective}"
     if adjective.endswith("e"):
         return adjective + "st"
-    if vowels == 1 and re.search(r"[^aeiou][aeiou][bdgmnpt]$", adjective):
-        return adjective + adjective[-1] + "est"
-    return adjective + "est"
+    doubled = vowels == 1 and re.search(r"[^aeiou][aeiou][bdgmnpt]$", adjective)
+    return adjective + (adjective[-1] if doubled else "") + "est"
 
 
 def comparative_of(adjective: str) -> str:
@@ -64,9 +77,7 @@ def comparative_of(adjective: str) -> str:
         return str(irregular)
     if most.startswith("least "):
         return f"less {most.removeprefix('least ')}"
-    if most.startswith("most ") or not most.endswith("est"):
-        return f"more {adjective}"
-    return most[:-3] + "er"
+    return f"more {adjective}" if most.startswith("most ") or not most.endswith("est") else most[:-3] + "er"
 
 
 def gerund(verb: str) -> str:
@@ -75,9 +86,8 @@ def gerund(verb: str) -> str:
         return verb[:-2] + "ying"
     if re.search(r".[^eoy]e$", verb):
         return verb[:-1] + "ing"
-    if re.fullmatch(r"[^aeiou]*[aeiou][bdgklmnprt]", verb) or verb in ("begin", "forget", "commit", "admit"):
-        return verb + verb[-1] + "ing"
-    return verb + "ing"
+    doubled = re.fullmatch(r"[^aeiou]*[aeiou][bdgklmnprt]|begin|forget|commit|admit", verb)
+    return verb + (verb[-1] if doubled else "") + "ing"
 
 
 def quality_noun(adjective: str) -> str:
@@ -90,9 +100,7 @@ def quality_noun(adjective: str) -> str:
         return f"lack of {quality_noun(adjective.removeprefix('not '))}"
     if re.search(r"[ai]ble$", adjective):
         return adjective[:-2] + "ility"
-    if re.search(r"[^aeiou]y$", adjective):
-        return adjective[:-1] + "iness"
-    return adjective + "ness"
+    return re.sub(r"(?<=[^aeiou])y$", "i", adjective) + "ness"
 
 
 def adjectives_of_noun(noun: str) -> tuple[str, ...]:
@@ -109,39 +117,15 @@ def adjectives_of_noun(noun: str) -> tuple[str, ...]:
 
 def plural(noun: str) -> str:
     """The plural by the usual rules, of the noun before any preposition: countries, moons of Jupiter."""
-    cut = re.search(rf" (?:{PREPOSITION}) ", noun)
-    head, rest = (noun, "") if cut is None else (noun[: cut.start()], noun[cut.start() :])
+    head, *rest = re.split(rf"( (?:{PREPOSITION}) |-in-)", noun, maxsplit=1)
     start, blank, last = head.rpartition(" ")
-    low = last.lower()
-    irregulars = word_table("plurals")
+    low, irregulars = last.lower(), word_table("plurals")
     if irregular := low if low in word_set("unchanged") else irregulars.get(low):
         last = irregular if last == low else irregular.capitalize()
-    elif low in irregulars.values() or re.search(r"(craft|fish|sheep|deer)$", low):
-        pass
-    elif "-in-" in low:  # mothers-in-law
-        mother, _, law = last.partition("-")
-        last = f"{plural(mother)}-{law}"
-    elif compound := re.search(r"(tooth|foot|child)$", low):
-        last = last[: compound.start()] + irregulars[compound[0]]
-    elif re.search(r"(lea|shea|loa|wol|thie|hal|cal|el|scar|whar|hoo)f$", low):
-        last = last[:-1] + "ves"
-    elif re.search(r"(li|kni|wi)fe$", low):
-        last = last[:-2] + "ves"
-    elif low in ("man", "woman") or (re.search(r"(wo|s|e|y)man$", low) and low != "talisman"):
-        last = last[:-2] + "en"
-    elif low.endswith("person"):
-        last = last[:-6] + ("People" if last.startswith("P") else "people")
-    elif low.endswith("sis"):
-        last = last[:-2] + "es"
-    elif re.search(r"[^aeiou]y$", low):
-        last = last[:-1] + "ies"
-    elif re.search(_HARD_CH, low):
-        last += "s"
-    elif re.search(r"(s|x|z|ch|sh)$", low) and (not low.endswith("s") or re.search(r"[suiao]s$", low)):
-        last += "es"
-    elif not low.endswith("s"):  # what ends in any other s is a plural already: "animals"
-        last += "s"
-    return start + blank + last + rest
+    elif low not in irregulars.values():
+        rules = (re.subn(ending, new, last, count=1, flags=re.IGNORECASE) for ending, new in _PLURALS)
+        last = next((several for several, fits in rules if fits), last)
+    return "".join((start, blank, last, *rest))
 
 
 def uninflected(stem: str) -> str:
@@ -150,8 +134,5 @@ def uninflected(stem: str) -> str:
         return stem[:-1] + "y"
     if re.search(r"([bdgmnprt])\1$", stem):
         return stem[:-1]
-    if re.search(r"[uvcz]$|[^aeious]s$|oos$|^[^aeiou]+e$", stem) or re.fullmatch(
-        r"[^aeiou]*[aeiou][^aeiouwxy]", stem
-    ):
-        return stem + "e"
-    return stem
+    silent = r"[uvcz]$|[^aeious]s$|oos$|^[^aeiou]+e$|^[^aeiou]*[aeiou][^aeiouwxy]$"
+    return stem + "e" if re.search(silent, stem) else stem

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from importlib import resources
-from typing import Any
 
 from ccrank.criteria.inflection import (
     PREPOSITION,
     quality_noun,
     superlative,
+    table,
     uninflected,
     word_set,
     word_table,
 )
 from ccrank.task import Criterion
-from ccrank.util.files import parse_toml
 
 PREPOSITIONS = frozenset((*PREPOSITION.split("|"), "than"))
 _NEGATED = r"dis|il|im|in|ir|mis|non|out|over|un"
@@ -37,10 +35,19 @@ class Poles:
     most: str
     source: str
     """The origin of the words: "poles", "comparative", "name", or "fallback"."""
+    noun: str = ""
+    """The usual noun for a scale of the lexicon: "price"."""
+    turned: bool = field(default=False, compare=False)
+    """Whether the high pole is the low one of that noun: ("expensive", "cheap")."""
+
+    @classmethod
+    def of(cls, low: Sequence[str], high: Sequence[str], source: str, noun: str = "") -> Poles:
+        """With the superlatives of the first words."""
+        return cls(tuple(low), tuple(high), superlative(low[0]), superlative(high[0]), source, noun)
 
     def reversed(self) -> Poles:
         """The same scale reversed."""
-        return Poles(self.high, self.low, self.most, self.least, self.source)
+        return Poles(self.high, self.low, self.most, self.least, self.source, self.noun, not self.turned)
 
 
 FALLBACK = Poles(("low", "small", "little"), ("high", "great", "strong"), "lowest", "highest", "fallback")
@@ -54,34 +61,25 @@ def poles_of(criterion: Criterion) -> Poles:
     ('large', 'early')
     """
     if criterion.poles is not None:
-        return _of_poles(*(pole.strip() for pole in criterion.poles))
-    if criterion.comparative is not None:
-        poles = _of_comparative(criterion.comparative, criterion.name)
-        if poles is not None:
-            return poles
-    return scale_of_noun(criterion.name) or FALLBACK
-
-
-def _of_poles(low: str, high: str) -> Poles:
-    """The user's words first; synonyms are added if the table lists both words on one scale."""
-    for scale in _directed_scales():
-        if low.lower() in scale.low and high.lower() in scale.high:
-            lows, highs = _first(low, scale.low), _first(high, scale.high)
-            return Poles(lows, highs, superlative(low), superlative(high), "poles")
-    return Poles((low,), (high,), superlative(low), superlative(high), "poles")
+        low, high = (pole.strip() for pole in criterion.poles)
+        scale = scale_between(low.lower(), high.lower())
+        lows, highs = ((), ()) if scale is None else (scale.low, scale.high)
+        return Poles.of(_first(low, lows), _first(high, highs), "poles")
+    compared = (
+        None if criterion.comparative is None else _of_comparative(criterion.comparative, criterion.name)
+    )
+    return compared or scale_of_noun(criterion.name) or FALLBACK
 
 
 def _of_comparative(comparative: str, name: str) -> Poles | None:
     """Poles by the comparative, which gives the direction, and the words unless only the name has some."""
     words = re.sub(r"^\s*((the|a|an|much|far|even|slightly) )+", "", comparative.lower()).split()
-    turned = False
+    adjective, turned = positive_form(" ".join(words)), False
     if words[:1] in (["more"], ["less"]) and len(words) > 1 and words[1] not in PREPOSITIONS:
         if _is_thing(words[1], name):
-            adjective: str | None = "low" if words[0] == "less" else "high"
+            adjective = "low" if words[0] == "less" else "high"
         else:
             adjective, turned = words[1], words[0] == "less"
-    else:
-        adjective = positive_form(" ".join(words))
     if adjective is None:
         return None
     poles = _of_adjective(adjective, name)
@@ -97,28 +95,15 @@ def _is_thing(word: str, name: str) -> bool:
 
 
 def _of_adjective(adjective: str, name: str) -> Poles:
-    """The scale with the adjective at its high pole."""
+    """The scale with the adjective at its high pole, that of the name before others."""
     named = scale_of_noun(name)
     if adjective in ("high", "low"):
         # "more" and "less" belong to any scale: the name gives the words, the comparative the direction.
         scale = FALLBACK if named is None else replace(named, source="comparative")
         return scale if adjective == "high" else scale.reversed()
-    # Of several scales with the word, take that of the name, else the one that lists the word earliest.
-    if named is not None and (adjective in named.high or adjective in named.low):
-        scale = named if adjective in named.high else named.reversed()
-    else:
-        known = _scale_with(adjective)
-        if known is None:
-            return scale_of_unknown(adjective, "comparative")
-        scale = known
-    most = superlative(adjective) if adjective != scale.high[0] else scale.most
-    return Poles(scale.low, _first(adjective, scale.high), scale.least, most, "comparative")
-
-
-def _scale_with(adjective: str) -> Poles | None:
-    """The scale with the adjective at its high pole, reversed if necessary: the one that lists it earliest."""
-    scales = [scale for scale in _directed_scales() if adjective in scale.high]
-    return min(scales, key=lambda scale: scale.high.index(adjective), default=None)
+    by_name = None if named is None else scale_of_adjective(adjective, (named, named.reversed()))
+    by_word = by_name or scale_of_adjective(adjective) or scale_of_unknown(adjective)
+    return replace(by_word, source="comparative")
 
 
 def scale_of_noun(name: str) -> Poles | None:
@@ -126,19 +111,15 @@ def scale_of_noun(name: str) -> Poles | None:
     its adjective."""
     text = " ".join(_words(name))
     matches = _nouns_in(text)
-    how = re.match(r"how (?:very )?([a-z]+)", text)
-    if how:
+    if how := re.match(r"how (?:very )?([a-z]+)", text):
         phrases = [match for match in matches if match[0] == 0]
         if phrases:
             return max(phrases, key=lambda match: match[1])[2]
-        adjective = how.group(1)
-        known = scale_of_adjective(adjective)
-        if known is not None:
+        if known := scale_of_adjective(how[1]):
             return known
-        if adjective not in ("much", "many", "often", "far", "well"):
-            return scale_of_unknown(adjective, "name")
-    cut = re.search(rf" (?:{PREPOSITION})\b", text)
-    head = len(text) if cut is None else cut.start()
+        if how[1] not in ("much", "many", "often", "far", "well"):
+            return scale_of_unknown(how[1])
+    head = len(re.split(rf" (?:{PREPOSITION})\b", text, maxsplit=1)[0])
     last = text[:head].rpartition(" ")[2]
     if last in word_set("opposites"):
         return None
@@ -163,41 +144,26 @@ def _nouns_in(text: str) -> list[tuple[int, int, Poles]]:
     return [(start, end, nouns[text[start:end]]) for start, end in spans if text[start:end] in nouns]
 
 
-def scale_of_adjective(adjective: str) -> Poles | None:
-    """The scale with the adjective as the first word of its high pole: for "how loud it is" and "noisiness"."""
-    scale = _scale_with(adjective)
-    if scale is None:
+def scale_of_adjective(adjective: str, scales: Sequence[Poles] = ()) -> Poles | None:
+    """The scale with the adjective as the first word of its high pole: of these, or of all, the one that lists it
+    earliest."""
+    listing = [scale for scale in scales or _directed_scales() if adjective in scale.high]
+    if not listing:
         return None
-    return Poles(scale.low, _first(adjective, scale.high), scale.least, superlative(adjective), "name")
+    scale = min(listing, key=lambda scale: scale.high.index(adjective))
+    return replace(scale, high=_first(adjective, scale.high), most=superlative(adjective), source="name")
 
 
-def are_opposite(first: str, second: str) -> bool:
-    """Whether two adjectives stand at different poles of a scale."""
-    return any(first in scale.high and second in scale.low for scale in _directed_scales())
+def scale_between(low: str, high: str) -> Poles | None:
+    """The scale with these adjectives at its poles."""
+    return next((scale for scale in _directed_scales() if low in scale.low and high in scale.high), None)
 
 
-def name_of_scale(adjective: str) -> tuple[str, bool] | None:
-    """The usual noun for an adjective's scale, and whether the adjective is at its low pole; None if it is on none.
-
-    >>> name_of_scale("costly"), name_of_scale("cheap"), name_of_scale("zippy")
-    (('price', False), ('price', True), None)
-    """
-    scale = _scale_with(adjective)
-    if scale is None:
-        return None
-    for entry in _table()["scale"]:
-        if (*entry["high"], *entry["low"]) in ((*scale.high, *scale.low), (*scale.low, *scale.high)):
-            nouns = (noun for noun in entry["nouns"] if not noun.startswith("how "))
-            return next(nouns, quality_noun(entry["high"][0])), adjective in entry["low"]
-    raise AssertionError(f"no entry for the scale of {adjective!r}")
-
-
-def scale_of_unknown(adjective: str, source: str) -> Poles:
+def scale_of_unknown(adjective: str) -> Poles:
     """Poles of an adjective that is not in the table: itself and its negation, or the adjective that it negates."""
-    plain = affirmed(adjective)
-    if plain is not None:
-        return Poles((plain,), (adjective,), superlative(plain), superlative(adjective), source)
-    return Poles((negation(adjective),), (adjective,), f"least {adjective}", superlative(adjective), source)
+    if plain := affirmed(adjective):
+        return Poles.of([plain], [adjective], "name")
+    return Poles((negation(adjective),), (adjective,), f"least {adjective}", superlative(adjective), "name")
 
 
 def negation(adjective: str) -> str:
@@ -206,17 +172,11 @@ def negation(adjective: str) -> str:
     >>> negation("walkable"), negation("edible"), negation("cheerful"), negation("zippy")
     ('unwalkable', 'inedible', 'cheerless', 'not zippy')
     """
-    listed = _negations().get(adjective)
-    if listed is not None:
+    if listed := _negations().get(adjective):
         return listed
     # Few adjectives with other endings take "un-": "unmoving" is not the opposite of "moving", "unterrible" not a word.
     regular = re.fullmatch(rf"(?!{_NEGATED})[a-z]{{3,}}([^e]ed|able)", adjective)
     return f"un{adjective}" if regular else f"not {adjective}"
-
-
-def is_listed_negation(adjective: str) -> bool:
-    """Whether the table lists the adjective or its negation outside the scales: "edible", "inedible"."""
-    return adjective in _negations() or adjective in _affirmations()
 
 
 def affirmed(adjective: str) -> str | None:
@@ -232,17 +192,12 @@ def affirmed(adjective: str) -> str | None:
 
 def positive_form(comparative: str) -> str | None:
     """The adjective of a comparative: "larger in area" → "large", "more expensive" → "expensive"; None if unclear."""
-    words = comparative.lower().split()
-    if not words:
-        return None
-    first = words[0]
-    if first == "more" and len(words) > 1 and words[1] not in PREPOSITIONS:
-        return words[1]
-    if irregular := word_table("positives").get(first):
-        return str(irregular)
+    first, second = (*comparative.lower().split(), "", "")[:2]
+    if first == "more" and second and second not in PREPOSITIONS:
+        return second
     known = known_adjectives()
-    if first in known:
-        return first
+    if irregular := word_table("positives").get(first, first if first in known else None):
+        return str(irregular)
     if not first.endswith("er"):
         return None
     stem = first[:-2]
@@ -261,13 +216,13 @@ def _words(text: str) -> list[str]:
 
 
 @cache
-def _table() -> Mapping[str, Any]:
-    return parse_toml(resources.files("ccrank.criteria") / "lexicon.toml")
-
-
-@cache
 def _scales() -> tuple[Poles, ...]:
-    return tuple(_scale(entry) for entry in _table()["scale"])
+    scales = []
+    for entry in table("lexicon")["scale"]:
+        nouns = (noun for noun in entry["nouns"] if not noun.startswith("how "))
+        noun = next(nouns, quality_noun(entry["high"][0]))
+        scales.append(Poles.of(entry["low"], entry["high"], "name", noun))
+    return tuple(scales)
 
 
 @cache
@@ -279,10 +234,9 @@ def _directed_scales() -> tuple[Poles, ...]:
 @cache
 def known_nouns() -> Mapping[str, Poles]:
     """The names of criteria, each with its scale."""
-    entries = list(zip(_table()["scale"], _scales(), strict=True))
+    entries = [*zip(table("lexicon")["scale"], _scales(), strict=True)]
     high = {noun: scale for entry, scale in entries for noun in entry["nouns"]}
-    low = {noun: scale.reversed() for entry, scale in entries for noun in entry.get("low_nouns", ())}
-    return high | low
+    return high | {noun: scale.reversed() for entry, scale in entries for noun in entry.get("low_nouns", ())}
 
 
 @cache
@@ -294,7 +248,7 @@ def most_noun_words() -> int:
 @cache
 def _negations() -> Mapping[str, str]:
     """Adjectives to their listed negations; or "not …" where the rules would be wrong."""
-    listed = dict(_table()["negation"])
+    listed = dict(table("lexicon")["negation"])
     plain = {adjective: f"not {adjective}" for adjective in listed.pop("none")}
     ending = {f"{stem}ful": f"{stem}less" for stem in listed.pop("less")}
     prefixed = {word: prefix + word for prefix, words in listed.items() for word in words}
@@ -313,9 +267,7 @@ def known_adjectives() -> frozenset[str]:
     return frozenset(word for scale in _scales() for word in (*scale.high, *scale.low))
 
 
-def _scale(entry: Mapping[str, Any]) -> Poles:
-    low: tuple[str, ...] = tuple(entry["low"])
-    high: tuple[str, ...] = tuple(entry["high"])
-    least = str(entry.get("least") or superlative(low[0]))
-    most = str(entry.get("most") or superlative(high[0]))
-    return Poles(low, high, least, most, "name")
+@cache
+def listed_adjectives() -> frozenset[str]:
+    """These, and those that are listed as negations or negated: "edible", "inedible"."""
+    return known_adjectives() | _negations().keys() | _affirmations().keys()

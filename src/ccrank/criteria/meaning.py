@@ -15,6 +15,7 @@ from ccrank.criteria.inflection import (
     plural,
     quality_noun,
     superlative,
+    table,
     word_set,
 )
 from ccrank.criteria.lexicon import (
@@ -22,16 +23,16 @@ from ccrank.criteria.lexicon import (
     affirmed,
     known_nouns,
     most_noun_words,
-    name_of_scale,
     negation,
     scale_of_adjective,
     scale_of_noun,
 )
+from ccrank.task import Criterion
 
 _SUBSTANCES = re.compile(r"\b(?:sugar|salt|alcohol|abv)\b")
 """Of these there is little where the lexicon's scale has another taste: what is low in sugar is not sour."""
-AMOUNTS = frozenset(("low", "high", "few", "many"))
-"""Poles for the amount of the criterion, not for a property of an item."""
+AMOUNTS = {"low": "lower", "high": "higher", "few": "lower", "many": "higher"}
+"""Poles for the amount of the criterion, not for a property of an item, with their comparatives."""
 _JUDGED = word_set("good") | word_set("bad")
 
 
@@ -73,51 +74,41 @@ class Meaning:
         """What an item is, compared with those after it."""
         if self.plain:
             return f"more in terms of {self.name}"
-        if self.of:
+        if self.of and self.high in AMOUNTS:
             counted = "number of " if self.high in ("few", "many") and "number of" not in self.of else ""
-            if self.high in AMOUNTS:
-                return f"{'lower' if self.high in ('low', 'few') else 'higher'} in {counted}{self.of}"
-            return f"{comparative_of(self.high)} in terms of {self.of}"
-        return f"{comparative_of(self.high)} {self.complement}".strip()
+            return f"{AMOUNTS[self.high]} in {counted}{self.of}"
+        rest = f"in terms of {self.of}" if self.of else self.complement
+        return f"{comparative_of(self.high)} {rest}".strip()
 
     def superlative_of(self, pole: str) -> str:
         """The items at a pole, in words: "cheapest", "fewest legs"."""
-        most = superlative(pole)
-        if (
-            self.of
-            and pole not in AMOUNTS
-            and self.source == "lexicon"
-            and not _JUDGED & {self.low, self.high}
-        ):
+        most, judged = superlative(pole), _JUDGED & {self.low, self.high}
+        if self.of and pole not in AMOUNTS and self.source == "lexicon" and not judged:
             most = "lowest" if (pole == self.high) == self.reversed else "highest"
-        if pole in ("low", "high") and re.search(r"[^su]s$", self.of) and " " not in self.of:
+        if pole in ("low", "high") and re.fullmatch(r"\S*[^su\s]s", self.of):
             most = "fewest" if pole == "low" else "most"
         return " ".join(filter(None, (most, self.of, self.complement)))
 
 
 def of_adjective(adjective: str, complement: str = "") -> Meaning:
     """The scale with the adjective first: from the lexicon, by a negating prefix, or against its negation."""
-    scale = scale_of_adjective(adjective)
-    named = name_of_scale(adjective)
-    if scale is not None and named is not None:
-        name, reverse = named
-        name = name_with(name, complement)
-        low = scale.low[0]
-        return Meaning(name, low, adjective, "lexicon", reverse, complement=complement, adjective=adjective)
-    noun = _noun_made_of(adjective)
-    if noun is not None:
-        low = known_nouns()[noun].low[0]
-        name = name_with(noun, complement)
-        return Meaning(name, low, adjective, "lexicon", complement=complement, adjective=adjective)
-    prefixed = re.match(r"(?:un|in|im|ir|il|dis|non)(.+)", adjective)
-    if prefixed and (known := name_of_scale(prefixed[1])):
-        name, reverse = known
-        name = name_with(name, complement)
-        return Meaning(name, prefixed[1], adjective, "negation", not reverse, complement=complement)
-    plain = affirmed(adjective)
-    name = name_with(quality_noun(plain or adjective), complement)
-    low = plain or negation(adjective)
-    return Meaning(name, low, adjective, "negation", plain is not None, complement=complement)
+    source, reverse = "lexicon", False
+    if scale := scale_of_adjective(adjective):
+        name, low, reverse = scale.noun, scale.low[0], scale.turned
+    elif noun := _noun_made_of(adjective):
+        name, low = noun, known_nouns()[noun].low[0]
+    else:
+        source = "negation"
+        prefixed = re.match(r"(?:un|in|im|ir|il|dis|non)(.+)", adjective)
+        plain = affirmed(adjective)
+        if prefixed and (scale := scale_of_adjective(prefixed[1])):
+            name, low, reverse = scale.noun, prefixed[1], not scale.turned
+        else:
+            name, low = quality_noun(plain or adjective), plain or negation(adjective)
+            reverse = plain is not None
+    deciding = adjective if source == "lexicon" else ""
+    name = name_with(name, complement)
+    return Meaning(name, low, adjective, source, reverse, complement=complement, adjective=deciding)
 
 
 @cache
@@ -133,17 +124,14 @@ def of_amount(sign: int, noun: Sequence[str], counted: bool = False) -> Meaning:
     if scale is None and (several := " ".join((*noun[:-1], plural(noun[-1])))) in known_nouns():
         text, scale = several, known_nouns()[several]  # "low calorie"
     name = re.sub(r"^(?:amounts?|quantity|quantities) of ", "", text)
-    if scale is not None and _SUBSTANCES.search(name):
-        meaning = Meaning(name, "low", "high", "amount", of=name)
-    elif scale is not None:
+    if scale is not None and not _SUBSTANCES.search(name):
         of = name if scale.high[0] in AMOUNTS or has_object(name) else ""
-        meaning = Meaning(name, scale.low[0], scale.high[0], "lexicon", of=of)
-    else:
-        counted = counted or "number of" in text
-        counted = counted or bool(re.search(r"[^su]s\b", text if noun[2:] else noun[-1]))
-        low, high = ("few", "many") if counted else ("low", "high")
-        meaning = Meaning(name, low, high, "amount", of=re.sub(r"^number of ", "", name))
-    return meaning.signed(sign)
+        return Meaning(name, scale.low[0], scale.high[0], "lexicon", of=of).signed(sign)
+    plural_noun = re.search(r"[^su]s\b", text if noun[2:] else noun[-1])
+    counted = scale is None and (counted or "number of" in text or bool(plural_noun))
+    low, high = ("few", "many") if counted else ("low", "high")
+    of = name if scale is not None else name.removeprefix("number of ")
+    return Meaning(name, low, high, "amount", of=of).signed(sign)
 
 
 def _scale_of(text: str) -> Poles | None:
@@ -182,3 +170,32 @@ def name_with(name: str, complement: str) -> str:
     if verb and name in word_set("of_actions"):
         return f"{name} of {gerund(verb[1])}{verb[2]}"
     return f"{name} {complement}".strip()
+
+
+def senses_of(meaning: Meaning) -> tuple[Meaning, ...]:
+    """What else the adjective of a meaning may say, each in the direction of the meaning.
+
+    >>> [(sense.name, sense.low) for sense in senses_of(of_adjective("hard"))]
+    [('difficulty', 'easy'), ('harshness', 'gentle')]
+    """
+    adjective, usual = meaning.adjective, (meaning.low, meaning.high)
+    senses = []
+    for opposite, noun in table("senses").get(adjective, {}).items():
+        scale = known_nouns().get(noun)
+        turned = scale is not None and (adjective in scale.low or opposite in scale.high)
+        name = name_with(noun, meaning.complement)
+        sense = replace(meaning, name=name, low=opposite, high=adjective, reversed=turned)
+        if opposite not in usual:
+            senses.append(sense if meaning.high == adjective else sense.flipped())
+    return tuple(senses)
+
+
+def comparison(criterion: Criterion) -> str:
+    """How the higher of two items compares with the other, in a question about them: "larger"."""
+    understood = criterion.understood
+    if understood is None:
+        return criterion.comparative_phrase
+    if not understood.comparative.startswith("more in terms of"):
+        return understood.comparative
+    high = understood.poles[1]
+    return f"{AMOUNTS[high]} in {understood.name}" if high in AMOUNTS else comparative_of(high)

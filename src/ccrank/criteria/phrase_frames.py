@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from ccrank.criteria.inflection import word_set
-from ccrank.criteria.lexicon import are_opposite
+from ccrank.criteria.lexicon import scale_between
 from ccrank.criteria.phrase_words import adjective_of, amount_sign
 from ccrank.errors import CcrankError
 
@@ -73,11 +73,13 @@ def without_frame(phrase: str) -> Framed:
     if dated := re.search(r"\b(reversed? |inverse )?chronological(?:ly| order)?$", text, re.IGNORECASE):
         return Framed("date", 1 if dated[1] else -1)  # by custom, the earliest first
     text = _without_lead(re.sub(r"\(\s*\)", "", _RANGE.sub(" ", text)))
-    for frame in (_direction, _from_to, _first_or_last, _better, _reverse):
-        framed = frame(text)
-        if framed is not None:
-            return replace(framed, text=_without_lead(framed.text))
-    return Framed(text)
+    found = (frame(text) for frame in (_direction, _from_to, _first_or_last, _better, _reverse))
+    framed = next(filter(None, found), None)
+    if framed is None:
+        return Framed(text)
+    if framed.sign and not framed.text.strip():
+        raise CcrankError(f"{text!r} is a direction without a criterion; name it too: 'price, {text}'")
+    return replace(framed, text=_without_lead(framed.text))
 
 
 def _without_lead(text: str) -> str:
@@ -86,32 +88,32 @@ def _without_lead(text: str) -> str:
     return text.strip(" ,;:-–—?(")
 
 
+def _match(text: str, *patterns: str) -> re.Match[str] | None:
+    """The match of the first pattern that fits."""
+    return next(filter(None, (re.match(pattern, text, re.IGNORECASE) for pattern in patterns)), None)
+
+
 def _direction(text: str) -> Framed | None:
     """ "Price ascending", "price (desc)", "in descending order of price", "increasing price"."""
-    for pattern in (
+    match = _match(
+        text,
         rf"^(?P<rest>.*?)(?:^|{_GAP}(?:in |by |sorted )?|(?=[↑▲↓▼])){_WAY}(?: order)?{_CLOSE}",
         rf"^(?:in )?(?:the )?(?:order of )?{_WAY}(?: order)?(?: (?:of|by|in))? (?P<rest>.+)$",
-    ):
-        match = re.match(pattern, text, re.IGNORECASE)
-        if match:
-            if not match["rest"].strip():
-                raise CcrankError(f"{text!r} is a direction without a criterion; name it too: 'price {text}'")
-            return Framed(match["rest"], -1 if match["up"] else 1)
-    return None
+    )
+    return Framed(match["rest"], -1 if match["up"] else 1) if match else None
 
 
 def _from_to(text: str) -> Framed | None:
     """ "From old to new", "price (low to high)", "cheapest to most expensive"."""
     text = re.sub(r"-to-", " to ", text, flags=re.IGNORECASE)
     levels = "|".join(sorted(word_set("much") | word_set("little")))
-    ahead = re.match(rf"^(?:from )?(?P<a>{levels}) to (?P<b>{levels}) (?P<rest>.+)$", text, re.IGNORECASE)
+    ahead = _match(text, rf"^(?:from )?(?P<a>{levels}) to (?P<b>{levels}) (?P<rest>.+)$")
     if ahead and amount_sign(ahead["a"].lower()) != amount_sign(ahead["b"].lower()):
         return Framed(ahead["rest"], amount_sign(ahead["a"].lower()))  # "lowest to highest price"
-    match = re.match(
+    match = _match(
+        text,
         rf"^(?:(?P<rest>.*?){_GAP})?(?P<a_from>from )?(?P<a>{_POLE})(?: to |\s*(?:→|->|=>|–|-)\s*)(?P<b>{_POLE})"
         rf"(?: order)?{_CLOSE}",
-        text,
-        re.IGNORECASE,
     )
     if not match:
         return None
@@ -120,32 +122,28 @@ def _from_to(text: str) -> Framed | None:
     started = bool(match["a_from"]) or rest != before
     a, b = (re.sub(r"^the ", "", pole.lower()) for pole in (match["a"], match["b"]))
     if amount_sign(a) * amount_sign(b) < 0:
-        if not rest:
-            raise CcrankError(f"{text!r} is a direction without a criterion; name it too: 'price, {text}'")
         return Framed(rest, amount_sign(a))
     words_a, words_b = (adjective_of(pole.split()[-1]) for pole in (a, b))
     if re.search(r"[a-z]\s*[-–]\s*[a-z]", text[match.start("a") :]) and "to" not in text.split():
         started = False  # a mere hyphen joins two words more often than two poles
     if words_a is None or words_b is None:
-        return Framed(rest, first=a, last=b) if started and not rest else None
-    same_degree = words_a.degree == words_b.degree == "superlative"
-    same_degree = same_degree or "most" in {*a.split()[:-1], *b.split()[:-1]}
-    if started or same_degree or are_opposite(words_a.adjective, words_b.adjective):
-        return Framed(rest, first=a, last=b)
-    return None
+        taken = started and not rest
+    else:
+        same_degree = words_a.degree == words_b.degree == "superlative"
+        same_degree = same_degree or "most" in {*a.split()[:-1], *b.split()[:-1]}
+        taken = started or same_degree or scale_between(words_a.adjective, words_b.adjective) is not None
+    return Framed(rest, first=a, last=b) if taken else None
 
 
 def _first_or_last(text: str) -> Framed | None:
     """ "Cheapest first", "price, most expensive last", "price (lowest first)", "lowest price first"."""
-    match = re.match(
-        rf"^(?P<rest>.+?) (?P<where>first|last|at the top|on top|at the bottom){_CLOSE}", text, re.IGNORECASE
-    )
-    if not match or _LASTING.search(text):
+    match = _match(text, rf"^(?P<rest>.+?) (?P<where>first|last|at the top|on top|at the bottom){_CLOSE}")
+    split = re.split(r"[,;:(\[]| - | – | with (?:the )?", match["rest"] if match else "")
+    parts = [part.strip() for part in split if part.strip()]
+    if not match or not parts or _LASTING.search(text):
         return None
     last = match["where"].lower() in ("last", "at the bottom")
-    split = re.split(r"[,;:(\[]| - | – | with (?:the )?", match["rest"])
-    parts = [part.strip() for part in split if part.strip()]
-    noun, what = (" ".join(parts[:-1]), parts[-1]) if len(parts) > 1 else ("", parts[0])
+    noun, what = " ".join(parts[:-1]), parts[-1]
     if not noun:
         words = what.split()
         size = 2 if len(words) > 2 and words[-2].lower() in ("most", "least") else 1
@@ -155,18 +153,15 @@ def _first_or_last(text: str) -> Framed | None:
         if len(words) > size and graded and words[0].lower() not in ("most", "least"):
             noun, what = " ".join(words[:-size]), " ".join(words[-size:])
     if sign := amount_sign(what.lower().removeprefix("the ")):
-        if not noun:
-            raise CcrankError(f"{text!r} is a direction without a criterion; name it too: 'price, {text}'")
         return Framed(noun, -sign if last else sign)
     return Framed(noun, last=what.lower()) if last else Framed(noun, first=what.lower())
 
 
 def _better(text: str) -> Framed | None:
     """ "Price, lower is better", "latency (the lower the better)"."""
-    match = re.match(
-        rf"^(?P<rest>.+?){_GAP}(?:the )?(?P<what>[^\W\d_]+)(?: is| are| the|=)+ ?(?P<judged>better|best|worse){_CLOSE}",
+    match = _match(
         text,
-        re.IGNORECASE,
+        rf"^(?P<rest>.+?){_GAP}(?:the )?(?P<what>[^\W\d_]+)(?: is| are| the|=)+ ?(?P<judged>better|best|worse){_CLOSE}",
     )
     if not match:
         return None
@@ -180,11 +175,9 @@ def _better(text: str) -> Framed | None:
 
 def _reverse(text: str) -> Framed | None:
     """ "Inverse price", "price reversed", "price in reverse order", "opposite of price"."""
-    for pattern in (
+    match = _match(
+        text,
         rf"^(?:in )?(?:the )?{_REVERSE}(?: order)?(?: of| by)? (?P<rest>.+)$",
         rf"^(?P<rest>.+?){_GAP}(?:inverted|reversed?|inverse|backwards|in reverse(?: order)?){_CLOSE}",
-    ):
-        match = re.match(pattern, text, re.IGNORECASE)
-        if match:
-            return Framed(match["rest"], turns=True)
-    return None
+    )
+    return Framed(match["rest"], turns=True) if match else None

@@ -6,13 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ccrank.criteria.inflection import PREPOSITION, adjectives_of_noun, plural, word_set, word_table
+from ccrank.criteria.inflection import PREPOSITION, adjectives_of_noun, plural, table, word_set, word_table
 from ccrank.criteria.lexicon import (
     FALLBACK,
     known_adjectives,
     known_nouns,
     most_noun_words,
-    name_of_scale,
     scale_of_adjective,
     scale_of_noun,
 )
@@ -27,7 +26,6 @@ from ccrank.criteria.meaning import (
     unknown_poles,
 )
 from ccrank.criteria.phrase_words import Inflected, adjective_of, amount_sign
-from ccrank.criteria.senses import has_senses
 from ccrank.errors import CcrankError
 
 # Nouns that begin with a word for much or little.
@@ -62,7 +60,7 @@ def meaning_of(text: str, category: str | None = None) -> Meaning:
     _refuse_several(joined)
     if len(dropped) == 1 < len(tokens) and (height := re.match(r"(high|low)(?:er|est)?$", joined)):
         return of_adjective(height[1])  # "highest mountain", of mountains
-    is_noun = joined in known_nouns() and not (category and has_senses(joined))  # "light", of meals
+    is_noun = joined in known_nouns() and not (category and joined in table("senses"))  # "light", of meals
     if (is_noun and not joined.startswith("how ")) or _COMPOUND.match(joined):
         return _noun(dropped, text)
     for rule in (_how, _lack, _verb, _amount, _adjective):
@@ -114,28 +112,22 @@ def _without_category(tokens: list[str], category: str | None) -> list[str]:
 
 def _how(tokens: list[str]) -> Meaning | None:
     """ "How expensive it is", "how much sugar it has", "how likely it is to fail"."""
-    if tokens[0] != "how" or len(tokens) < 2:
-        return None
     tokens = [token for token in tokens if token not in word_set("auxiliaries")]
+    if tokens[:1] != ["how"] or len(tokens) < 2:
+        return None
     if tokens[1] in ("little", "few") and tokens[2:]:
         much = _how(["how", "much" if tokens[1] == "little" else "many", *tokens[2:]])
         if much is not None:
             return much.flipped()
     phrases = [" ".join(tokens[:stop]) for stop in range(min(len(tokens), most_noun_words()), 1, -1)]
-    listed = next((phrase for phrase in phrases if phrase in known_nouns()), None)
-    if listed is not None:
-        scale = known_nouns()[listed]
+    if listed := next((phrase for phrase in phrases if phrase in known_nouns()), ""):
         rest = " ".join(tokens[len(listed.split()) :])
-        named = name_of_scale(scale.high[0])
-        name, reverse = named if named else (listed, False)
-        complement = f"to {rest}" if listed.endswith(" to") and rest else ""
-        name = name_with(name, complement)
-        return Meaning(name, scale.low[0], scale.high[0], "lexicon", reverse, complement=complement)
+        return _listed(listed, f"to {rest}" if listed.endswith(" to") and rest else "")
     if tokens[1] in ("much", "many") and tokens[2:]:
-        if tokens[1] == "many" or not _SUBJECT.match(" ".join(tokens[2:]))[0]:  # type: ignore[index]
-            verb_at = next((at for at in range(3, len(tokens)) if _noun_of_verb(tokens[at : at + 1])), None)
-            noun = tokens[2 : min(filter(None, (verb_at, _subject_at(tokens, 3))), default=None)]
-            return of_amount(1, noun, counted=tokens[1] == "many")
+        if tokens[1] == "many" or not _starts_subject(tokens[2:]):
+            later = range(3, len(tokens))
+            ends = (at for at in later if _noun_of_verb(tokens[at : at + 1]) or _starts_subject(tokens[at:]))
+            return of_amount(1, tokens[2 : next(ends, None)], counted=tokens[1] == "many")
         verb = _noun_of_verb(tokens[2:])
         return of_amount(1, [verb]) if verb else None
     if tokens[1] == "well":
@@ -145,25 +137,34 @@ def _how(tokens: list[str]) -> Meaning | None:
     return _adjective(_subject_dropped(tokens[1:]))
 
 
+def _listed(noun: str, complement: str = "") -> Meaning:
+    """The scale of a phrase of the lexicon: "how likely it is to"."""
+    scale = known_nouns()[noun]
+    named = scale_of_adjective(scale.high[0])
+    name, turned = (noun, False) if named is None else (named.noun, named.turned)
+    name = name_with(name, complement)
+    return Meaning(name, scale.low[0], scale.high[0], "lexicon", turned, complement=complement)
+
+
 def _noun_of_verb(tokens: Sequence[str]) -> str:
     """What the first verb that measures says: "it costs" → "price"; empty if there is none."""
     verbs = word_table("verbs")
     return next((verbs[verb] for word in tokens if (verb := word.removesuffix("s")) in verbs), "")
 
 
-def _subject_at(tokens: list[str], start: int) -> int | None:
-    """Where a subject or its verb begins ("it is", "the food is"); None if nowhere."""
-    starts = (index for index in range(start, len(tokens)) if _SUBJECT.match(" ".join(tokens[index:]))[0])  # type: ignore[index]
-    return next(starts, None)
+def _starts_subject(tokens: Sequence[str]) -> bool:
+    """Whether words begin with a subject or its verb: "it is", "the food is"."""
+    subject = _SUBJECT.match(" ".join(tokens))
+    return bool(subject and subject[0])
 
 
 def _subject_dropped(tokens: list[str]) -> list[str]:
     """ "Likely it is to fail" → "likely to fail"; "cheap the watch is" → "cheap"."""
-    start = _subject_at(tokens, 1)
-    if start is None:
-        return tokens
-    rest = _SUBJECT.sub("", " ".join(tokens[start:])).split()
-    return [*tokens[:start], *(rest if _COMPLEMENT.match(" ".join(rest)) else ())]
+    for at in range(1, len(tokens)):
+        if _starts_subject(tokens[at:]):
+            rest = _SUBJECT.sub("", " ".join(tokens[at:]))
+            return [*tokens[:at], *(rest.split() if _COMPLEMENT.match(rest) else ())]
+    return tokens
 
 
 def _lack(tokens: list[str]) -> Meaning | None:
@@ -194,19 +195,19 @@ def _amount(tokens: list[str]) -> Meaning | None:
     noun = word_table("participles").get(rest[0]) if rest else None
     if noun and (sign or head in ("top", "best", "worst")):
         return of_amount(-1 if sign < 0 or head == "worst" else 1, [noun])
-    graded = head in ("rich", "poor", "abundant", "lacking", "richest", "poorest")
-    if graded and rest[:1] == ["in"] and rest[1:]:
-        return of_amount(-1 if head.startswith(("poor", "lack")) else 1, rest[1:])
+    things = rest[1:] if rest[:1] in (["in"], ["of"]) else rest
+    if things and rest[0] == "in" and re.fullmatch("rich(est)?|poor(est)?|abundant|lacking", head):
+        return of_amount(-1 if head.startswith(("poor", "lack")) else 1, things)
     if not sign:
         return None
-    if not rest or all(word in ("to", "and", "or") or amount_sign(word) for word in rest):
+    if not things or all(word in ("to", "and", "or") or amount_sign(word) for word in rest):
         raise CcrankError(f"{head!r} of what? Name the scale too, as in '{head} price' or '{head} risk'")
     if head in ("most", "more", "least", "less", "lesser") and _is_adjective(rest):
         return None
     if head in ("great", "greater", "greatest") and not head_is_known(" ".join(rest)):
         return None
-    rest = _undetermined([word for index, word in enumerate(rest) if index or word not in ("of", "in")])
-    meaning = of_amount(sign, rest, counted=head in ("few", "fewer", "fewest", "many"))
+    counted = head in ("few", "fewer", "fewest", "many")
+    meaning = of_amount(sign, _undetermined(things), counted)
     if head in ("min", "minimum"):
         return replace(meaning, doubt=f"{head!r} is taken to mean the lowest first")
     return meaning
@@ -221,13 +222,11 @@ def _is_adjective(tokens: Sequence[str]) -> bool:
         return False
     if f"how {' '.join(tokens[:2])}" in known_nouns():
         return True
-    inflected = adjective_of(first)
-    if inflected is not None and (inflected.known or first not in known_nouns()):
+    inflected, unlisted = adjective_of(first), first not in known_nouns()
+    if inflected is not None and (inflected.known or unlisted):
         return True
     second = adjective_of(tokens[1]) if len(tokens) > 1 else None
-    if second is not None and first.endswith("ly"):
-        return True
-    if second is not None and second.known and len(tokens) == 2 and first not in known_nouns():
+    if second is not None and (first.endswith("ly") or (second.known and len(tokens) == 2 and unlisted)):
         return True
     return _is_loose_adjective(first)
 
@@ -256,11 +255,8 @@ def _adjective(tokens: list[str]) -> Meaning | None:
     head, rest = tokens[start], tokens[start + 1 :]
     if not degree and head in known_nouns() and rest[:1] == ["of"]:
         return None  # "level of noise", "content of sugar": a noun with the spelling of an adjective
-    two = f"how {head} {rest[0]}" if rest else ""
-    if two in known_nouns():
-        scale = known_nouns()[two]
-        name, reverse = name_of_scale(scale.high[0]) or (two, False)
-        return Meaning(name, scale.low[0], scale.high[0], "lexicon", reverse).signed(sign)
+    if rest and (two := f"how {head} {rest[0]}") in known_nouns():
+        return _listed(two).signed(sign)
     if rest and head.endswith("ly") and adjective_of(rest[0]) and head not in known_adjectives():
         return _adjective([*tokens[:start], *rest])
     if idiom := word_table("idioms").get(" ".join(tokens[start:])):
@@ -302,11 +298,11 @@ def _before_noun(inflected: Inflected, sign: int, rest: list[str], degree: str) 
     if head_is_known(text):
         scale = scale_of_noun(text)
         assert scale is not None
-        if adjective in scale.high or adjective in scale.low:
-            up = adjective in scale.high
-            low, high = (scale.low[0], adjective) if up else (scale.high[0], adjective)
+        if adjective in (*scale.high, *scale.low):
+            down = adjective in scale.low
+            low = (scale.high if down else scale.low)[0]
             of = text if adjective in AMOUNTS or judges else ""
-            meaning = Meaning(text, low, high, "lexicon", not up, of=of)
+            meaning = Meaning(text, low, adjective, "lexicon", down, of=of)
         elif judges:
             meaning = Meaning(text, "bad" if good else "good", adjective, "lexicon", of=text)
         elif size := word_table("sizes").get(adjective):
@@ -328,7 +324,7 @@ def _noun(tokens: list[str], typed: str) -> Meaning:
     name = " ".join(typed.split())
     scale = scale_of_noun(text)
     if scale is not None:
-        of = name if {scale.high[0], scale.low[0]} & AMOUNTS or has_object(text) else ""
+        of = name if {scale.high[0], scale.low[0]} & AMOUNTS.keys() or has_object(text) else ""
         meaning = Meaning(name, scale.low[0], scale.high[0], "lexicon", plain=True, of=of)
         adjectives = scale_of_adjective(text) if len(tokens) == 1 else None
         if adjectives is not None and not {*adjectives.low} & {*scale.low}:

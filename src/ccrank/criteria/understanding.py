@@ -10,19 +10,17 @@ from dataclasses import replace
 from ccrank.criteria.inflection import quality_noun, superlative, word_set
 from ccrank.criteria.lexicon import (
     Poles,
-    are_opposite,
     known_adjectives,
     known_nouns,
-    name_of_scale,
     poles_of,
+    scale_between,
+    scale_of_adjective,
     scale_of_noun,
 )
-from ccrank.criteria.meaning import AMOUNTS, Meaning, unknown_poles
+from ccrank.criteria.meaning import AMOUNTS, Meaning, senses_of, unknown_poles
 from ccrank.criteria.phrase_frames import Framed, without_frame
-from ccrank.criteria.phrase_words import adjective_of
+from ccrank.criteria.phrase_words import adjective_of, did_you_mean
 from ccrank.criteria.rules import meaning_of
-from ccrank.criteria.senses import in_sense, senses_of
-from ccrank.criteria.spelling import did_you_mean
 from ccrank.errors import CcrankError
 from ccrank.task import MAX_PHRASE, Criterion, Understood, check_length
 
@@ -59,6 +57,11 @@ def criterion_of(
     if meaning.plain:
         return replace(given, name=meaning.name, understood=understood)
     return in_sense(given, understood)
+
+
+def in_sense(criterion: Criterion, sense: Understood) -> Criterion:
+    """The criterion with a scale and a direction that its phrase may mean."""
+    return Criterion(sense.name, sense.comparative, sense.poles, criterion.category, sense.reversed, sense)
 
 
 def resolved(criterion: Criterion, propose: Propose | None = None) -> Criterion:
@@ -108,19 +111,9 @@ def _understood(phrase: str, meaning: Meaning, propose: Propose | None) -> Under
         meaning = _proposed(meaning, propose)
     others = tuple(_understood(phrase, replace(sense, adjective=""), None) for sense in senses_of(meaning))
     first, last = (f"{meaning.superlative_of(pole)} first" for pole in (meaning.high, meaning.low))
-    return Understood(
-        phrase,
-        meaning.name,
-        (meaning.low, meaning.high),
-        meaning.comparative,
-        first,
-        last,
-        meaning.source,
-        meaning.reversed,
-        meaning.doubt or None,
-        others,
-        meaning.describes,
-    )
+    words = (meaning.name, (meaning.low, meaning.high), meaning.comparative, first, last)
+    about = (meaning.source, meaning.reversed, meaning.doubt or None, others, meaning.describes)
+    return Understood(phrase, *words, *about)
 
 
 def _proposed(meaning: Meaning, propose: Propose) -> Meaning:
@@ -207,13 +200,11 @@ def _directed(meaning: Meaning, frame: Framed, text: str, category: str | None) 
 
 def _side(other: Meaning, scale: Poles | None, meaning: Meaning) -> int:
     """Whether the words are at the high (1) or the low (-1) pole of the meaning's scale; 0 if not on it."""
-    high = {meaning.high, *(scale.high if scale is not None and meaning.plain else ())}
-    low = {meaning.low, *(scale.low if scale is not None and meaning.plain else ())}
+    lows, highs = (scale.low, scale.high) if scale is not None and meaning.plain else ((), ())
+    low, high = {meaning.low, *lows}, {meaning.high, *highs}
     if other.high in high or (other.low in low and other.high not in low):
         return 1
-    if other.high in low or other.low in high:
-        return -1
-    return 0
+    return -1 if other.high in low or other.low in high else 0
 
 
 def _of_poles(frame: Framed, category: str | None) -> Meaning:
@@ -224,11 +215,11 @@ def _of_poles(frame: Framed, category: str | None) -> Meaning:
         first, last = (
             word.adjective if word else words for word, words in zip(adjectives, both, strict=True)
         )
-        if "least" in frame.first.split() or "least" in frame.last.split() or not are_opposite(first, last):
+        if "least" in (*frame.first.split(), *frame.last.split()) or scale_between(last, first) is None:
             if first == last:  # "least likely to most likely"
                 return meaning_of(frame.first, category)
-            named = name_of_scale(first)
-            name, reverse = named if named else (quality_noun(first), False)
+            named = scale_of_adjective(first)
+            name, reverse = (quality_noun(first), False) if named is None else (named.noun, named.turned)
             doubt = f"{last!r} and {first!r} are taken as the poles, {superlative(first)} first"
             return Meaning(name, last, first, "given", reverse, doubt="" if all(adjectives) else doubt)
         return replace(meaning_of(first, category), low=last, high=first, adjective="")

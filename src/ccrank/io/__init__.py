@@ -2,10 +2,9 @@
 
 from ccrank.io.cells import cell_text, json_value
 from ccrank.io.dataframes import frame_of, rows_of_items
-from ccrank.io.ranked import Entry, RankedRows, ranked_entries
-from ccrank.io.reading import FORMATS, read_rows
-from ccrank.io.records import FORMAT_OF_SUFFIX
-from ccrank.io.table import Rows
+from ccrank.io.reading import read_rows
+from ccrank.io.records import FORMAT_OF_SUFFIX, FORMATS
+from ccrank.io.table import Entry, RankedRows, Rows, ranked_entries
 from ccrank.io.writing import TABLE_FORMATS, encode_rows, encode_table
 
 __all__ = [

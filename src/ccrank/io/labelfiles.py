@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,16 @@ COLUMNS = ("kind", "item", "value")
 """The header of a table of mixed labels. `kind` is value, rank, pair (`value` is the lower item), equal, unknown,
 above, below (`value` is the other item), best or worst."""
 ANNOTATOR = "annotator"
-"""A last column of any table: who a label is from."""
+"""A last column of any table: who a label is from; empty for nobody in particular."""
+VALUES = ("item", "value")
+KIND_OF_HEADER: dict[tuple[str, ...], str] = {
+    VALUES: "value",
+    ("item", "grade"): "value",
+    ("item", "rank"): "rank",
+    ("higher", "lower"): "pair",
+}
+HEADERS = [*KIND_OF_HEADER, COLUMNS]
+HEADERS += [(*header, ANNOTATOR) for header in HEADERS]
 
 Entries = Iterator[tuple[str, Callable[[], Labels]]]
 """The place of each entry of a file, and what makes labels of it."""
@@ -28,37 +36,42 @@ Entries = Iterator[tuple[str, Callable[[], Labels]]]
 
 def read_labels(path: str | Path, items: Sequence[str]) -> Labels:
     """A few labels for some of the items of a list."""
+    return _labels_in(path, frozenset(map(normal_form, items)))
+
+
+def possible_items(path: str | Path) -> frozenset[str]:
+    """The items that a file of labels is about, in normal form, before it is known whether there are such items."""
+    return frozenset(_labels_in(path, None).items)
+
+
+def _labels_in(path: str | Path, known: Set[str] | None) -> Labels:
     text, suffix = read_text(path), Path(path).suffix.lower()
     tabular = suffix in (".csv", ".tsv", ".tab")
-    known = frozenset(map(normal_form, items))
     if suffix == ".json" or (not tabular and text.lstrip().startswith(("{", "["))):
         entries = _json_entries(text, str(path))
     elif not tabular and _are_lines(text):
         entries = _line_entries(text, str(path))
     else:
         tabs = suffix in (".tsv", ".tab") or (suffix != ".csv" and "\t" in text)
-        entries = _table_entries(text, "\t" if tabs else ",", known, str(path))
+        entries = _table_entries(text, "\t" if tabs else ",", known or frozenset(), str(path))
     return Labels.joined(_checked(labels_of, known, where) for where, labels_of in entries)
 
 
 def read_answers(path: str | Path, items: Sequence[str]) -> list[LabelRow]:
     """The answers of an earlier session: the rows of a table of mixed labels, in their order."""
     lines = _table_rows(read_text(path), ",", str(path))
-    where, header = next(lines, ("", COLUMNS))
-    names = tuple(cell.strip().lower() for cell in header)
-    if names not in (COLUMNS, (*COLUMNS, ANNOTATOR)):
+    where, first = next(lines, ("", COLUMNS))
+    header = tuple(cell.strip().lower() for cell in first)
+    if header not in (COLUMNS, (*COLUMNS, ANNOTATOR)):
         raise CcrankError(
             f"{where}: the header of a file of answers is {','.join(COLUMNS)} or {','.join(COLUMNS)},{ANNOTATOR}, got "
-            f"{quoted(','.join(header))}; name another file with --labels"
+            f"{quoted(','.join(first))}; name another file with --labels"
         )
     known = frozenset(map(normal_form, items))
-    answers: list[LabelRow] = []
-    for where, row in lines:
-        _checked(partial(_by_annotator if len(names) > 3 else _mixed, row), known, where)
-        kind, item, value, *person = row
-        kind = kind.strip().lower()
-        answer = ("value" if kind == "grade" else kind, item, value)
-        answers.append((*answer, person[0].strip()) if person and person[0].strip() else answer)
+    answers = []
+    for where, cells in lines:
+        _checked(partial(_row_labels, cells, header), known, where)
+        answers.append(_label_row(cells, header))
     return answers
 
 
@@ -73,30 +86,12 @@ def write_labels(labels: Iterable[LabelRow], path: str | Path) -> None:
     write_atomically(path, buffer.getvalue())
 
 
-def possible_items(path: str | Path) -> frozenset[str]:
-    """Everything in a file of labels that may be an item, in normal form: cells, sides of `>`, strings of JSON."""
-    text = read_text(path)
-    names = set(re.split(r"[<>\n]|^(?:best|worst):", text, flags=re.MULTILINE))
-    for separator in (",", "\t"):
-        rows = csv_rows(io.StringIO(text, newline=""), separator, str(path), strict=False)
-        names.update(cell for _, cells in rows for cell in cells)
-    names.update(json.loads(word) for word in re.findall(r'"(?:[^"\\]|\\.)*"', text) if _is_json(word))
-    return frozenset(normal_form(name) for name in names if name.strip())
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _checked(labels_of: Callable[[], Labels], known: Set[str], where: str) -> Labels:
-    """The labels of one entry of a file; an error names the entry."""
+def _checked(labels_of: Callable[[], Labels], known: Set[str] | None, where: str) -> Labels:
+    """The labels of one entry of a file, of items in `known`; an error names the entry."""
     try:
         labels = labels_of()
-        labels.check_known(known)
+        if known is not None:
+            labels.check_known(known)
     except CcrankError as error:
         raise CcrankError(f"{where}: {error}") from None
     return labels
@@ -153,20 +148,22 @@ def _line_labels(line: str) -> Labels:
 
 
 def _table_entries(text: str, delimiter: str, known: Set[str], where: str) -> Entries:
-    row_labels: Callable[[Sequence[str]], Labels] | None = None
-    for location, row in _table_rows(text, delimiter, where):
-        if row_labels is None:
-            header = tuple(cell.strip().lower() for cell in row)
-            if normal_form(row[0]) in known and header not in _READERS and header[-1] != ANNOTATOR:
-                row_labels = _two("value")
-            else:
-                row_labels = _READERS.get(header)
-                if row_labels is None and header[-1] == ANNOTATOR and header[:-1] in _READERS:
-                    row_labels = partial(_by_annotator, columns=header[:-1])
-                row_labels = row_labels or _of_length(row, location)
-                if not _is_value(row):
-                    continue
-        yield location, partial(row_labels, row)
+    header: tuple[str, ...] = ()
+    for location, cells in _table_rows(text, delimiter, where):
+        if not header:
+            header = tuple(cell.strip().lower() for cell in cells)
+            if header in HEADERS:
+                continue
+            labelled = normal_form(cells[0]) in known and header[-1] != ANNOTATOR
+            if not labelled and len(cells) == 3:
+                raise CcrankError(
+                    f"{location}: a table of three columns has the header {','.join(COLUMNS)}, or annotator as its "
+                    f"last, got {quoted(','.join(cells))}"
+                )
+            header = VALUES
+            if not labelled and not _is_number(cells[-1]):
+                continue
+        yield location, partial(_row_labels, cells, header)
 
 
 def _table_rows(text: str, delimiter: str, where: str) -> Iterator[tuple[str, list[str]]]:
@@ -176,56 +173,28 @@ def _table_rows(text: str, delimiter: str, where: str) -> Iterator[tuple[str, li
             yield f"{where}, line {number}", row
 
 
-def _of_length(row: Sequence[str], where: str) -> Callable[[Sequence[str]], Labels]:
-    if len(row) == 3:
-        raise CcrankError(
-            f"{where}: a table of three columns has the header {','.join(COLUMNS)}, or annotator as its last, got "
-            f"{quoted(','.join(row))}"
-        )
-    return _two("value")
-
-
-def _is_value(row: Sequence[str]) -> bool:
+def _is_number(text: str) -> bool:
     try:
-        float(row[-1])
+        float(text)
     except ValueError:
         return False
     return True
 
 
-def _cells(row: Sequence[str], count: int) -> Sequence[str]:
-    if len(row) != count:
+def _row_labels(cells: Sequence[str], header: tuple[str, ...]) -> Labels:
+    return Labels.of_rows([_label_row(cells, header)])
+
+
+def _label_row(cells: Sequence[str], header: tuple[str, ...]) -> LabelRow:
+    """A row of a table of mixed labels, from one under any header."""
+    if len(cells) != len(header):
         raise CcrankError(
-            f"labels have {count} columns here, got {len(row)} cells; put a cell that holds the separator in double "
-            "quotes"
+            f"labels have {len(header)} columns here, got {len(cells)} cells; put a cell that holds the separator in "
+            "double quotes"
         )
-    return row
-
-
-def _two(kind: str) -> Callable[[Sequence[str]], Labels]:
-    def labels(row: Sequence[str]) -> Labels:
-        item, value = _cells(row, 2)
-        return Labels.of_rows([(kind, item, value)])
-
-    return labels
-
-
-def _by_annotator(row: Sequence[str], columns: tuple[str, ...] = COLUMNS) -> Labels:
-    """A row whose last cell says who it is from; an empty one is from nobody in particular."""
-    *cells, person = _cells(row, len(columns) + 1)
-    labels = _READERS[columns](cells)
-    return Labels.parse({"annotators": {person: labels}}) if person.strip() else labels
-
-
-def _mixed(row: Sequence[str]) -> Labels:
-    kind, item, value = _cells(row, 3)
-    return Labels.of_rows([(kind.strip().lower(), item, value)])
-
-
-_READERS: dict[tuple[str, ...], Callable[[Sequence[str]], Labels]] = {
-    ("item", "value"): _two("value"),
-    ("item", "grade"): _two("value"),
-    ("item", "rank"): _two("rank"),
-    ("higher", "lower"): _two("pair"),
-    COLUMNS: _mixed,
-}
+    person = cells[-1].strip() if header[-1] == ANNOTATOR else ""
+    given = KIND_OF_HEADER.get(header[:2])
+    kind, item, value = (cells if given is None else (given, *cells))[:3]
+    kind = kind.strip().lower()
+    row = ("value" if kind == "grade" else kind, item, value)
+    return (*row, person) if person else row

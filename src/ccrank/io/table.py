@@ -1,15 +1,22 @@
-"""Rows with an item each, and the distinct items among them."""
+"""Rows with an item each, the distinct items among them, and their scores put back on the rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from itertools import chain, count
+from typing import TYPE_CHECKING, Any
 
 from ccrank.errors import CcrankError
 from ccrank.task import Criterion, Task, normal_form
 from ccrank.util.text import did_you_mean, quoted
+
+if TYPE_CHECKING:
+    import numpy as np
+
+DECIMALS = 6
+"""Digits of a score in files and JSON."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,15 @@ class Rows:
         return unique_names(self.columns)
 
     @property
+    def as_table(self) -> Rows:
+        """The rows with a column of items, which a plain list has not."""
+        return (
+            self
+            if self.columns
+            else replace(self, columns=("item",), records=[(text,) for text in self.texts])
+        )
+
+    @property
     def unranked(self) -> int:
         """The number of rows without an item."""
         return self.texts.count(None)
@@ -71,22 +87,16 @@ class Rows:
         """The number of rows that repeat the item of an earlier row."""
         return len(self.texts) - self.unranked - len(self.items)
 
-    def task(self, criterion: Criterion, context: str | None = None, id: str = "task") -> Task:
-        """The task of the distinct items."""
-        self._check_different()
-        return Task(criterion, self.items, context, id=id)
-
-    def task_of_query(self, query: str, context: str | None = None, id: str = "task") -> Task:
-        """The task of ranking the distinct items by their relevance to a query."""
-        self._check_different()
-        return Task.of_query(query, self.items, context=context, id=id)
-
-    def _check_different(self) -> None:
+    def task(self, by: Criterion | str, context: str | None = None, id: str = "task") -> Task:
+        """The task of ranking the distinct items by a criterion, or by their relevance to a query."""
         if len(self.items) == 1 and self.repeated:
             raise CcrankError(
                 f"all {len(self.texts) - self.unranked} items are the same, {quoted(self.items[0])}; "
                 "a ranking needs at least 2 different items"
             )
+        if isinstance(by, str):
+            return Task.of_query(by, self.items, context=context, id=id)
+        return Task(by, self.items, context, id=id)
 
     def notes(self, together: bool = True) -> list[str]:
         """What a user should know about how the rows were read, one sentence each; `together` as one list."""
@@ -131,10 +141,109 @@ def unique_names(columns: Iterable[Any]) -> list[str]:
     seen: set[str] = set()
     for index, name in enumerate(names):
         if name in seen:
-            number = 2
-            while f"{name}_{number}" in taken:
-                number += 1
-            names[index] = f"{name}_{number}"
+            names[index] = next(new for number in count(2) if (new := f"{name}_{number}") not in taken)
             taken.add(names[index])
         seen.add(name)
     return names
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a ranking."""
+
+    rank: int
+    """1 + the number of entries with a higher score: 1, 2, 2, 4."""
+    item: str
+    """The item as it was written in its row."""
+    score: float
+    index: int
+    """Its place among the task's items."""
+    row: int
+    """Its place among the rows that were given."""
+
+
+def ranked_entries(rows: Rows, scores: Sequence[float] | np.ndarray) -> list[Entry]:
+    """One entry for each row that has an item, best first. Equal scores share a rank and are in the order of their
+    texts, then of their rows.
+    """
+    order = sorted(range(len(rows.items)), key=lambda index: (-scores[index], normal_form(rows.items[index])))
+    members: dict[int, list[int]] = {index: [] for index in order}
+    for row, index in enumerate(rows.places):
+        if index is not None:
+            members[index].append(row)
+    entries: list[Entry] = []
+    for index in order:
+        score = float(scores[index])
+        tied = bool(entries) and entries[-1].score == score
+        rank = entries[-1].rank if tied else len(entries) + 1
+        entries += [Entry(rank, str(rows.texts[row]), score, index, row) for row in members[index]]
+    return entries
+
+
+@dataclass(frozen=True)
+class RankedRows:
+    """Rows in the order of the output, with the columns that are added."""
+
+    rows: Rows
+    order: tuple[int, ...]
+    values: Mapping[str, Sequence[Any]]
+    """Name → one value for each row, None for one without an item; the first two columns are ranks and scores."""
+
+    @classmethod
+    def of(
+        cls,
+        rows: Rows,
+        entries: Sequence[Entry],
+        top: int | None = None,
+        decimals: int | None = DECIMALS,
+        more: Mapping[str, Sequence[Any]] | None = None,
+    ) -> RankedRows:
+        """The rows of the entries, in their order; without `top`, rows that have no item follow. `more` has a value for
+        each entry."""
+        kept = entries[:top]
+        rest = [row for row, text in enumerate(rows.texts) if text is None] if top is None else []
+        ranks = [entry.rank for entry in kept]
+        scores = [entry.score if decimals is None else round(entry.score, decimals) for entry in kept]
+        values: dict[str, Sequence[Any]] = {"rank": ranks, "score": scores, **(more or {})}
+        empty = [None] * len(rest)
+        order = (*(entry.row for entry in kept), *rest)
+        return cls(rows, order, {name: [*column, *empty] for name, column in values.items()})
+
+    @classmethod
+    def unscored(cls, rows: Rows) -> RankedRows:
+        """All rows as they were given, to check that they can be written before they are ranked."""
+        empty = [None] * len(rows.texts)
+        return cls(rows, tuple(range(len(rows.texts))), {"rank": empty, "score": empty})
+
+    @property
+    def added(self) -> dict[str, Sequence[Any]]:
+        """The columns that are added, by names that are not taken."""
+        names = added_names(self.rows.columns, (*self.values,))
+        return dict(zip(names, self.values.values(), strict=True))
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """The header, with rank and score added; of a plain list rank, item and score."""
+        if self.rows.columns:
+            return (*self.rows.columns, *self.added)
+        rank, *others = self.values
+        return (rank, "item", *others)
+
+    @property
+    def records(self) -> list[tuple[Any, ...]]:
+        """The cells of `columns`."""
+        lines = zip(self.order, *self.values.values(), strict=True)
+        if self.rows.columns:
+            return [(*self.rows.records[row], *values) for row, *values in lines]
+        return [(rank, self.rows.texts[row], *values) for row, rank, *values in lines]
+
+
+def added_names(columns: Sequence[Any], wanted: Sequence[str] = ("rank", "score")) -> tuple[str, ...]:
+    """Names for added columns that are not taken."""
+    taken = {str(name).strip().casefold() for name in columns}
+
+    def free(name: str) -> str:
+        names = chain((name, f"ccrank_{name}"), (f"ccrank_{name}_{number}" for number in count(2)))
+        return next(new for new in names if new.casefold() not in taken)
+
+    return tuple(free(name) for name in wanted)

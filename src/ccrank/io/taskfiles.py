@@ -13,6 +13,7 @@ from ccrank.errors import CcrankError
 from ccrank.io import read_rows
 from ccrank.task import Task
 from ccrank.util.files import json_lines, read_text, write_atomically
+from ccrank.util.text import encodable
 
 
 def read_tasks(path: str | Path) -> list[Task]:
@@ -50,14 +51,14 @@ def read_tasks(path: str | Path) -> list[Task]:
 
 def write_tasks(tasks: Iterable[Task], path: str | Path) -> None:
     """Write a task file that `read_tasks` reads, atomically."""
-    lines: list[bytes] = []
+    lines: list[str] = []
     seen: set[str] = set()
     for task in tasks:
         if task.id in seen:
             raise CcrankError(f"cannot write {path}: two tasks have the id {task.id!r}; give each its own")
         seen.add(task.id)
-        lines.append(_json_line(task))
-    write_atomically(path, b"".join(lines))
+        lines.append(encodable(json.dumps(task.to_json(), ensure_ascii=False)) + "\n")
+    write_atomically(path, lines)
 
 
 def read_items(
@@ -65,11 +66,3 @@ def read_items(
 ) -> list[str]:
     """The items of a file or stream, without empty ones; see `read_rows`, which keeps their rows too."""
     return [text for text in read_rows(source, column, format).texts if text is not None]
-
-
-def _json_line(task: Task) -> bytes:
-    line = json.dumps(task.to_json(), ensure_ascii=False)
-    try:
-        return line.encode("utf-8") + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate can be escaped in JSON but not encoded in UTF-8
-        return json.dumps(task.to_json()).encode("ascii") + b"\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, count
 from pathlib import Path
 
 from ccrank.errors import CcrankError
@@ -45,7 +46,6 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
 
 
 def run_lines(query: str, documents: Sequence[tuple[str, float]], tag: str) -> Iterator[str]:
-    """The lines of one query."""
     for rank, (document, score) in enumerate(documents, start=1):
         yield f"{safe(query)} Q0 {safe(document)} {rank} {score:.9g} {safe(tag)}\n"
 
@@ -87,16 +87,11 @@ def document_ids(task: Task) -> list[str]:
         return list(task.item_ids)
     if task.query is not None:
         return [str(place) for place in range(1, len(task.items) + 1)]
-    ids: list[str] = []
-    taken: set[str] = set()
-    for item in task.items:
-        base = name = safe(item)
-        number = 2
-        while name in taken:
-            name, number = f"{base}#{number}", number + 1
-        taken.add(name)
-        ids.append(name)
-    return ids
+    ids: dict[str, None] = {}
+    for name in map(safe, task.items):
+        names = chain((name,), (f"{name}#{number}" for number in count(2)))
+        ids[next(new for new in names if new not in ids)] = None
+    return [*ids]
 
 
 def safe(text: str) -> str:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ccrank.errors import CcrankError, needs_extra
-from ccrank.io.cells import cell_text, json_value
-from ccrank.io.excel import excel_bytes
-from ccrank.io.ranked import RankedRows
-from ccrank.io.table import unique_names
+from ccrank.io.cells import cell_text, is_missing, json_value
+from ccrank.io.table import RankedRows, unique_names
+from ccrank.util.files import arrow
 from ccrank.util.text import encodable, quoted
 
 TABLE_FORMATS = ("csv", "tsv", "jsonl", "parquet", "xlsx")
 """The formats that `encode_rows` writes."""
-
-
+MAX_CHARACTERS = 32_767
+"""Excel's limit for the text of one cell; openpyxl cuts longer ones without a word."""
+MAX_DIGITS = 15
+"""Excel keeps numbers as doubles; whole numbers with more digits are written as text, so that none is lost."""
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 """What makes spreadsheet programs run a cell of a CSV as a formula."""
 
@@ -30,7 +33,7 @@ def encode_rows(ranked: RankedRows, format: str, safe: bool = False) -> bytes:
     if rows.columns and format == rows.format == "parquet":
         return _parquet_bytes(_extended(ranked))
     if rows.columns and format == rows.format == "jsonl":
-        return _json_bytes(_spliced(ranked))
+        return _joined(_spliced(ranked))
     separator = rows.separator if rows.format == "csv" else ","
     return encode_table(ranked.columns, ranked.records, format, separator, safe)
 
@@ -45,19 +48,18 @@ def encode_table(
     """The content of a file with a table."""
     if format in ("csv", "tsv"):
         between = "\t" if format == "tsv" else separator
-        lines = (
+        return _joined(
             between.join(_quoted_cell(cell, between, safe) for cell in cells) for cells in (columns, *records)
         )
-        return "".join(f"{line}\n" for line in lines).encode("utf-8")
     if format == "xlsx":
-        return excel_bytes(columns, records)
+        return _excel_bytes(columns, records)
     names = unique_names(columns)
     if format == "jsonl":
         objects = (
             {encodable(name): json_value(cell) for name, cell in zip(names, cells, strict=True)}
             for cells in records
         )
-        return _json_bytes(json.dumps(record, ensure_ascii=False) for record in objects)
+        return _joined(json.dumps(record, ensure_ascii=False) for record in objects)
     if format == "parquet":
         return _parquet_bytes(_arrow_table(names, records))
     raise CcrankError(f"unknown format {format!r}; known are {', '.join(TABLE_FORMATS)}")
@@ -73,7 +75,7 @@ def _quoted_cell(value: Any, separator: str, safe: bool) -> str:
     return text
 
 
-def _json_bytes(lines: Iterable[str]) -> bytes:
+def _joined(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8")
 
 
@@ -93,9 +95,7 @@ def _spliced(ranked: RankedRows) -> Iterable[str]:
 
 
 def _extended(ranked: RankedRows) -> Any:
-    with needs_extra("files", "a Parquet file"):
-        import pyarrow
-
+    pyarrow = arrow()
     table = ranked.rows.source.take(pyarrow.array(ranked.order, pyarrow.int64()))
     for index, (name, values) in enumerate(ranked.added.items()):
         # Ranks are integers even where no row has one; other added columns keep their type.
@@ -105,9 +105,7 @@ def _extended(ranked: RankedRows) -> Any:
 
 
 def _arrow_table(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Any:
-    with needs_extra("files", "a Parquet file"):
-        import pyarrow
-
+    pyarrow = arrow()
     arrays = []
     for index, name in enumerate(names):
         values = [encodable(cell) if isinstance(cell := record[index], str) else cell for record in records]
@@ -122,13 +120,59 @@ def _arrow_table(names: Sequence[str], records: Sequence[Sequence[Any]]) -> Any:
 
 
 def _parquet_bytes(table: Any) -> bytes:
-    with needs_extra("files", "a Parquet file"):
-        import pyarrow
-        from pyarrow import parquet
-
-    buffer = io.BytesIO()
+    pyarrow, buffer = arrow(), io.BytesIO()
     try:
-        parquet.write_table(table, buffer)
+        pyarrow.parquet.write_table(table, buffer)
     except pyarrow.ArrowException as error:
         raise CcrankError(f"the rows cannot be written as Parquet: {error}; write .jsonl instead") from None
     return buffer.getvalue()
+
+
+def _excel_bytes(columns: Sequence[Any], records: Iterable[Sequence[Any]]) -> bytes:
+    """A file with one sheet, through openpyxl: values, no formulas, no formatting."""
+    with needs_extra("excel", "an Excel file"):
+        import openpyxl
+        from openpyxl.cell import WriteOnlyCell
+        from openpyxl.utils.exceptions import IllegalCharacterError
+
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("ranking")
+
+    def cell_of(value: Any, number: int) -> Any:
+        other, value = "write .csv, .jsonl or .parquet instead", _excel_value(value)
+        if isinstance(value, str) and len(value) > MAX_CHARACTERS:
+            raise CcrankError(
+                f"row {number} has a cell of {len(value):,} characters, and Excel holds {MAX_CHARACTERS:,}; {other}"
+            )
+        try:
+            cell = WriteOnlyCell(sheet, value=value)
+        except IllegalCharacterError:
+            raise CcrankError(
+                f"row {number} has control characters, which Excel does not hold: {value[:60]!r}; {other}"
+            ) from None
+        if isinstance(value, str):
+            cell.data_type = "s"  # a text that starts with = is not a formula
+        return cell
+
+    rows = enumerate([columns, *records], start=1)
+    lines = [[cell_of(value, number) for value in cells] for number, cells in rows]
+    # Only now that nothing can fail: a sheet that was begun has to be finished.
+    for line in lines:
+        sheet.append(line)
+    buffer = io.BytesIO()
+    book.save(buffer)
+    return buffer.getvalue()
+
+
+def _excel_value(value: Any) -> Any:
+    if is_missing(value) or value == "":
+        return None
+    if isinstance(value, int):
+        return value if len(str(abs(value))) <= MAX_DIGITS else str(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    if isinstance(value, datetime.datetime):
+        return cell_text(value) if value.tzinfo else value  # Excel knows no time zones
+    if isinstance(value, (datetime.date, datetime.time)):
+        return value
+    return cell_text(value)

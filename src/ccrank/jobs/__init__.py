@@ -1,5 +1,5 @@
 """Ranking a file of any length: a sample fixes the scale, one pass scores every row in bounded memory."""
 
-from ccrank.jobs.run import StreamOptions, StreamResult, Watcher, rank_file, run_job
+from ccrank.jobs.run import StreamOptions, StreamResult, Watch, rank_file, run_job
 
-__all__ = ["StreamOptions", "StreamResult", "Watcher", "rank_file", "run_job"]
+__all__ = ["StreamOptions", "StreamResult", "Watch", "rank_file", "run_job"]

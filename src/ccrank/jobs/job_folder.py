@@ -1,7 +1,7 @@
 """The folder beside the output where a job keeps what is finished, so that it resumes after a kill.
 
-`job.json` makes a folder that of a job: nothing in it counts without one. A finished job renames it before anything is
-deleted, so that a deletion that was interrupted is taken up by the next job. Only files that a job writes are deleted.
+`job.json` marks the folder of a job; without it, nothing in a folder counts. A finished job renames it before anything
+is deleted, so that the next job continues an interrupted deletion. Only files that a job writes are deleted.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ccrank.errors import CcrankError
-from ccrank.util.files import folder_errors, locked_folder, read_text, sync_to_disk, write_atomically
+from ccrank.util.files import arrow, folder_errors, locked_folder, read_text, sync_to_disk, write_atomically
 
 JOB = "job.json"
 FINISHED = "finished.json"
@@ -26,7 +24,7 @@ SCALE = "scale.safetensors"
 PARTS = "parts"
 SORT = "sort"
 LOCK = "lock"
-_OWN = re.compile(
+_WRITTEN = re.compile(
     "|".join(map(re.escape, (JOB, FINISHED, SCAN, SCALE, LOCK)))
     + rf"|{PARTS}/\d{{8,}}\.parquet|{SORT}/(?:scores|bucket-\d+)"
 )
@@ -62,15 +60,15 @@ class JobFolder:
         if (self.path / JOB).exists() or (self.path / FINISHED).exists():
             return
         with folder_errors(self.path):
-            found = [path for path in self._files() if path.name != LOCK or path.stat().st_size]
-        if strangers := [path for path in found if not _PARTIAL.fullmatch(path.name)]:
+            files = [path for path in self._files() if path.name != LOCK or path.stat().st_size]
+        if others := [path for path in files if not _PARTIAL.fullmatch(path.name)]:
             raise CcrankError(
-                f"{self.path} is not the folder of a job: it has {strangers[0].name} and no {JOB}; move it away, or "
+                f"{self.path} is not the folder of a job: it has {others[0].name} and no {JOB}; move it away, or "
                 "give another --out"
             )
 
     def _files(self) -> Iterator[Path]:
-        """All that is in the folder, except for folders that a job makes; those are followed."""
+        """The files and folders in the folder, and in the folders that a job makes."""
         for folder in (self.path, self.path / PARTS, self.path / SORT):
             if folder.is_dir():
                 yield from (path for path in folder.iterdir() if path.name not in (PARTS, SORT))
@@ -82,7 +80,7 @@ class JobFolder:
             name = path.relative_to(self.path).as_posix()
             if partial := _PARTIAL.fullmatch(path.name):
                 name = name.removesuffix(path.name) + partial[1]
-            if path not in last and _OWN.fullmatch(name):
+            if path not in last and _WRITTEN.fullmatch(name):
                 path.unlink()
         for path in last if everything else last[:2]:
             path.unlink(missing_ok=True)
@@ -94,8 +92,8 @@ class JobFolder:
                 with suppress(OSError):  # it has other files, is a link or was not made
                     folder.rmdir()
 
-    def begin(self, job: Mapping[str, Any]) -> bool:
-        """Record a new job, or verify that the folder has the same one; returns whether it resumes."""
+    def begin(self, job: Mapping[str, Any]) -> None:
+        """Record a new job, or verify that the folder has the same one."""
         wanted = json.loads(json.dumps(job))
         known = None if (self.path / FINISHED).exists() else self.read_json(JOB)
         if known is not None:
@@ -104,17 +102,16 @@ class JobFolder:
                     f"{self.path / JOB} is not of a job; move {self.path} away, or give another --out"
                 )
             changed = [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]
-            if changed and (self.path / SCALE).exists():
+            if not changed:
+                return
+            if (self.path / SCALE).exists():
                 raise CcrankError(
                     f"{self.path} has an unfinished job that differs in {', '.join(sorted(changed))}; repeat the "
                     "command that began it, or delete the folder to start over"
                 )
-            if not changed:
-                return True
         with folder_errors(self.path):
             self._clear()  # nothing slow was done yet
         self.write(JOB, json.dumps(wanted, indent=1))
-        return False
 
     def write(self, name: str, text: str) -> None:
         """Write a text file."""
@@ -126,12 +123,12 @@ class JobFolder:
         if not path.exists():
             return None
         try:
-            found = json.loads(read_text(path))
+            content = json.loads(read_text(path))
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            content = None
+        if not isinstance(content, dict):
             raise CcrankError(f"{path} is damaged; delete the folder {self.path} to start over")
-        return found
+        return content
 
     def part(self, block: int) -> Path:
         """The file of a finished block."""
@@ -141,26 +138,18 @@ class JobFolder:
         """The numbers of the finished blocks."""
         with folder_errors(self.path):
             names = [f"{PARTS}/{path.name}" for path in (self.path / PARTS).iterdir()]
-        return {int(Path(name).stem) for name in names if _OWN.fullmatch(name)}
+        return {int(Path(name).stem) for name in names if _WRITTEN.fullmatch(name)}
 
     def put(self, block: int, table: Any) -> None:
         """Store a finished block."""
-        from pyarrow import parquet
-
-        write_atomically(self.part(block), lambda partial: parquet.write_table(table, partial), sync=True)
-
-    def part_scores(self, block: int, column: str) -> np.ndarray:
-        """The scores of a finished block; NaN for rows without an item."""
-        [values] = self.part_table(block, [column]).columns
-        return np.asarray(values.to_numpy(zero_copy_only=False), dtype=float)
+        write = arrow().parquet.write_table
+        write_atomically(self.part(block), lambda partial: write(table, partial), sync=True)
 
     def part_table(self, block: int, columns: Sequence[str] | None = None) -> Any:
         """The rows of a finished block, with their scores."""
-        import pyarrow
-        from pyarrow import parquet
-
+        pyarrow = arrow()
         try:
-            return parquet.read_table(self.part(block), columns=columns)
+            return pyarrow.parquet.read_table(self.part(block), columns=columns)
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise CcrankError(
                 f"{self.part(block)} is damaged: {error}; delete it and repeat the command"

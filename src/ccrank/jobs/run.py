@@ -3,68 +3,47 @@ resumed."""
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ccrank.api.arguments import opened
 from ccrank.errors import CcrankError
-from ccrank.io.blocks import Source, open_source
 from ccrank.io.labelfiles import possible_items, read_labels
-from ccrank.io.ranked import DECIMALS, added_names
-from ccrank.jobs.finalists import DEFAULT_REFINEMENT, check_refinement, refine, write_finalists
+from ccrank.io.reading import Source, open_source
+from ccrank.io.table import DECIMALS, added_names
+from ccrank.jobs import passes
 from ccrank.jobs.job_folder import SCALE, SCAN, JobFolder
-from ccrank.jobs.ordering import write_ranked, write_scored
-from ccrank.jobs.scan import BLOCK_CHARACTERS, BLOCK_ROWS, Scan, scan
-from ccrank.jobs.scoring_pass import Engine, ScoringPass, local_engine
+from ccrank.jobs.output import ScoredRows, write_finalists, write_ranked, write_scored
+from ccrank.methods.registry import METHODS
 from ccrank.models import Reader
 from ccrank.prompts import Templates, load_templates
-from ccrank.ranking import ItemScores, Ranking
+from ccrank.ranking import Ranking
 from ccrank.reader_options import ReaderOptions
 from ccrank.request import DEFAULT_METHOD, RankRequest
-from ccrank.scale import Scale, cannot_score
+from ccrank.scale import Scale
+from ccrank.scale.stored import cannot_score
 from ccrank.task import Criterion, Task
 from ccrank.util.files import read_bytes
 from ccrank.version import __version__
 
 SAMPLE_SIZE = 1000
 BLOCK_SECONDS = 10.0
-"""About how long a block takes on a slow machine: so much is lost by a kill, and so often progress is reported."""
+"""About how long a block takes on a slow machine. A kill loses this much; progress is reported this often."""
+DEFAULT_REFINEMENT = "auto"
 TOKENS_PER_ROW = 50
-"""About what the prompts of a short item cost by the default method; a long one costs a token for each character."""
+"""About the tokens of the prompts of a short item by the default method; a long item takes one per character."""
 MIN_BLOCK_TOKENS = 32 * TOKENS_PER_ROW
 """The prompts of a block share their first tokens; smaller blocks would read these too often."""
 
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """How a file is ranked.
-
-    Parameters
-    ----------
-    column
-        The column of items; it may be left out where there is but one.
-    format
-        The format of the file; None goes by the suffix.
-    sample
-        How many different items fix the scale. If the file has no more, the result is that of a ranking in memory.
-    top
-        Write the best rows alone, after comparing finalists with each other.
-    refine
-        How finalists are compared: see `ccrank.jobs.finalists`; "none" takes the order of the scores.
-    reverse
-        Put the lowest first.
-    labels
-        A file of labels; labelled items are in the sample.
-    block_rows, block_characters
-        The size of the blocks that are scored and stored at a time; None takes at most about ten seconds of work.
-    """
+    """How a file is ranked; see `rank_file`."""
 
     column: str | None = None
     format: str | None = None
@@ -72,9 +51,11 @@ class StreamOptions:
     top: int | None = None
     refine: str = DEFAULT_REFINEMENT
     reverse: bool = False
-    labels: Path | None = None
+    labels: str | Path | None = None
+    in_order: bool = False
+    """Leave rows in their order, with a score alone."""
     block_rows: int | None = None
-    block_characters: int | None = None
+    """Rows that are scored and stored at a time; None takes at most about ten seconds of work."""
 
 
 @dataclass(frozen=True)
@@ -95,39 +76,11 @@ class StreamResult:
     """Blocks that an earlier run had finished."""
     blocks: int
     warnings: tuple[str, ...]
-    """Those of the sample's ranking, and that the input was changed meanwhile."""
+    """The warnings of the sample's ranking, and one if the input was changed meanwhile."""
 
 
-class Watcher:
-    """Receives the progress of a job; the base class ignores it."""
-
-    def scanning(self, path: Path) -> None:
-        """The first pass starts."""
-
-    def sampling(self, task: Task) -> Callable[[int], None] | None:
-        """The sample is ranked; returns what is called with the number of tokens just read."""
-        return None
-
-    def begin(self, rows: int, done: int) -> None:
-        """The pass over all rows starts; `done` of them were scored by an earlier run."""
-
-    def advance(self, rows: int) -> None:
-        """Further rows are scored and stored."""
-
-    def ordering(self) -> None:
-        """All rows are scored; they are put in order."""
-
-
-MakeEngine = Callable[[Scale, Reader], Engine]
-"""Makes the engine that scores blocks."""
-
-
-def local(scale: Scale, reader: Reader) -> Engine:
-    """The engine of one process."""
-    # A million readings would fill a disk, and none of them is read twice.
-    uncached = copy.copy(reader)
-    uncached.cache = None
-    return local_engine(scale.with_reader(uncached))
+Watch = Callable[[str, int, int], None]
+"""Receives the current step, the rows that are done and their total; 0 and 0 in steps without rows."""
 
 
 def rank_file(
@@ -167,7 +120,7 @@ def rank_file(
     labels
         A file of labels.
     sample
-        How many different items fix the scale. If the file has no more, the result is that of a ranking in memory.
+        How many different items fix the scale. If the file has no more, the result equals a ranking in memory.
     top
         Write the best rows alone, after comparing finalists with each other.
     refine
@@ -190,20 +143,12 @@ def rank_file(
         options=options or {},
         templates=templates or load_templates(),
     )
-    stream = StreamOptions(
-        column=column,
-        format=format,
-        sample=sample,
-        top=top,
-        refine=refine,
-        reverse=reverse,
-        labels=None if labels is None else Path(labels),
-    )
     reader = opened(model, reader_options)
     if not isinstance(reader, Reader):
         raise CcrankError(
             f"a file is ranked with a model that is loaded here, and {reader.name} is behind a server"
         )
+    stream = StreamOptions(column, format, sample, top, refine, reverse, labels)
     return run_job(Path(path), Path(out), request, reader, stream)
 
 
@@ -214,164 +159,161 @@ def run_job(
     reader: Reader,
     stream: StreamOptions | None = None,
     *,
-    in_order: bool = False,
-    engine: MakeEngine = local,
-    watcher: Watcher | None = None,
+    engine: passes.Engine = passes.local_engine,
+    watch: Watch = lambda *_: None,
 ) -> StreamResult:
     """Rank the rows of a file, as `rank_file` does, on the given engine: by a scale, or by one that is fitted on a
-    sample of them. With `in_order`, rows are not put in the order of their ranks: they get a score alone.
+    sample of them.
     """
-    chosen, watcher = stream or StreamOptions(), watcher or Watcher()
-    check_refinement(chosen.refine)
+    chosen = stream or StreamOptions()
+    if chosen.refine != "none" and chosen.refine not in METHODS:
+        raise CcrankError(
+            f"--refine {chosen.refine}: there is no such method; choose auto, prompt-pair or none"
+        )
     if chosen.labels is not None and isinstance(by, RankRequest):
         by.check_takes_labels()
     status = _status(path)
-    source = open_source(path, chosen.column, chosen.format)
-    folder = JobFolder(out)
-    job = _description(source, status, by, chosen, reader, in_order)
+    source, folder = open_source(path, chosen.column, chosen.format), JobFolder(out)
+    job = _Job(folder, source, by, chosen, reader, watch)
+    description = job.description(status)
     with folder.locked():
-        folder.begin(job)
-        found = _scanned(folder, source, by, chosen, reader, watcher)
-        if found.items == 0:
-            raise CcrankError(f"{path} contains no items: there is no text in column {source.column!r}")
-        scale = _scale(folder, found, by, chosen, reader, watcher)
-        names = added_names(source.schema.names, ("score", "deviation"))
-        finished = folder.finished()
-        watcher.begin(found.rows, sum(found.blocks[block] for block in finished))
-        if len(finished) < len(found.blocks):
-            given = names if in_order and scale.gives_deviations else names[:1]
-            run = ScoringPass(folder, source, found, scale, given, watcher.advance)
-            if found.complete:
-                run.score(
-                    lambda blocks: ((number, ItemScores(np.zeros(0))) for number, _ in blocks), finished
-                )
-            else:
-                run.score(engine(scale, reader), finished)
-        watcher.ordering()
-        # Scores of one list are compared as they are. In a stream, equal items of different blocks may differ in the
-        # last digits, because each block is read by itself, so scores are compared as they are written.
-        decimals = None if found.complete else DECIMALS
-        order: dict[str, Any] = {"score": names[0], "decimals": decimals, "reverse": chosen.reverse}
-        count = len(found.blocks)
-        if in_order:
-            written = write_scored(folder, count, out, names)
+        folder.begin(description)
+        watch("reading the file", 0, 0)
+        scanned = job.scanned()
+        if scanned.items == 0:
+            raise CcrankError(f"{path} contains no items: there is no text in column {job.source.column!r}")
+        scale = job.scale(scanned)
+        scored, resumed = job.scored(scanned, scale, engine)
+        watch("putting rows in order", 0, 0)
+        if chosen.in_order:
+            written = write_scored(scored, out, job.names)
         elif chosen.top is not None and chosen.refine != "none" and not chosen.reverse:
-            refined = refine(
-                folder, source, count, scale.task, reader, scale.templates, chosen.top, chosen.refine, order
-            )
-            written = write_finalists(folder, source, count, out, refined, chosen.top, order)
+            written = write_finalists(scored, out, chosen.top, scale, reader, chosen.refine)
         else:
-            written = write_ranked(folder, source, count, out, top=chosen.top, **order)
+            written = write_ranked(scored, out, chosen.top, chosen.reverse)
         folder.delete()
     warnings = scale.notes.warnings
-    if _status(source.path) != status:
+    if _status(path) != status:
         warnings += (
-            f"{path} was changed while it was ranked: {out} has the {found.rows:,} rows that it had at first; rank "
+            f"{path} was changed while it was ranked: {out} has the {scanned.rows:,} rows that it had at first; rank "
             "it again for rows that were added",
         )
-    return StreamResult(
-        found.rows, found.items, written, scale.ranking, found.complete, len(finished), count, warnings
-    )
+    counts = (scanned.rows, scanned.items, written)
+    return StreamResult(*counts, scale.ranking, scanned.complete, resumed, scored.blocks, warnings)
 
 
-def _scale(
-    folder: JobFolder,
-    found: Scan,
-    by: RankRequest | Scale,
-    chosen: StreamOptions,
-    reader: Reader,
-    watcher: Watcher,
-) -> Scale:
-    """The scale that was given or stored; else that of the sample, ranked as any list is."""
-    path = folder.path / SCALE
-    if isinstance(by, Scale):
-        by.save(path)
-        return by.with_reader(reader)
-    if not found.complete and not by.chosen.scores_others:
-        raise CcrankError(cannot_score(by.method))
-    if path.exists():
-        return Scale.load(path, reader)
-    labels = None if chosen.labels is None else read_labels(chosen.labels, found.sample)
-    task = Task(by.criterion, found.sample, by.context, id=f"ranking by {by.criterion.name}")
-    request = replace(by, items=(task,), labels=labels)
-    [scale] = request.fit(reader, watcher.sampling(request.task))
-    if found.complete:
-        scale = replace(scale, make=None)  # nothing else is scored
-    scale.save(path)
-    return scale
+@dataclass(frozen=True)
+class _Job:
+    """A file, what it is ranked by and how, and the folder where each step is stored."""
+
+    folder: JobFolder
+    source: Source
+    by: RankRequest | Scale
+    options: StreamOptions
+    reader: Reader
+    watch: Watch
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of scores and of their deviations, under names that are not taken."""
+        return added_names(self.source.schema.names, ("score", "deviation"))
+
+    def scanned(self) -> passes.Scan:
+        """The first pass over the file."""
+        if (stored := self.folder.read_json(SCAN)) is not None:
+            fields: dict[str, Any] = {
+                name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()
+            }
+            return passes.Scan(**fields)
+        if self.options.sample < 2:
+            raise CcrankError(f"--sample must be at least 2, got {self.options.sample}")
+        always = frozenset() if self.options.labels is None else possible_items(self.options.labels)
+        size = 0 if isinstance(self.by, Scale) else self.options.sample
+        scanned = passes.scan(self.source.texts(), size, always, *self.block_size())
+        self.folder.write(SCAN, json.dumps(asdict(scanned)))
+        return scanned
+
+    def block_size(self) -> tuple[int, int]:
+        """The maximum rows and characters of a block; equal in every run, because last digits depend on them."""
+        from ccrank.models.capacity import nominal_speed
+
+        tokens = max(MIN_BLOCK_TOKENS, int(BLOCK_SECONDS * nominal_speed(self.reader.loaded.model)))
+        rows = self.options.block_rows or min(passes.MAX_BLOCK_ROWS, tokens // TOKENS_PER_ROW)
+        return rows, min(passes.MAX_BLOCK_CHARACTERS, tokens)
+
+    def scale(self, scanned: passes.Scan) -> Scale:
+        """The scale that was given or stored; else that of the sample, ranked as any list is."""
+        by, path = self.by, self.folder.path / SCALE
+        if isinstance(by, Scale):
+            by.save(path)
+            return by.with_reader(self.reader)
+        if not scanned.complete and not by.chosen.scores_others:
+            raise CcrankError(cannot_score(by.method))
+        if path.exists():
+            return Scale.load(path, self.reader)
+        labels = None if self.options.labels is None else read_labels(self.options.labels, scanned.sample)
+        task = Task(by.criterion, scanned.sample, by.context, id=f"ranking by {by.criterion.name}")
+        request = replace(by, items=(task,), labels=labels)
+        _ = request.tasks  # mistakes are said first
+        self.watch(f"ranking a sample of {len(scanned.sample):,} items", 0, 0)
+        [scale] = request.fit(self.reader)
+        if scanned.complete:
+            scale = replace(scale, make=None)  # nothing else is scored
+        scale.save(path)
+        return scale
+
+    def scored(self, scanned: passes.Scan, scale: Scale, engine: passes.Engine) -> tuple[ScoredRows, int]:
+        """All rows with their scores, and the number of blocks that an earlier run had scored."""
+        finished = self.folder.finished()
+        done = sum(scanned.blocks[block] for block in finished)
+        self.watch("scoring", done, scanned.rows)
+        if len(finished) < len(scanned.blocks):
+            names = self.names if self.options.in_order and scale.gives_deviations else self.names[:1]
+            engine = passes.local_engine if scanned.complete else engine  # nothing is read then
+            scores = partial(engine, scale, self.reader)
+            for count in passes.score_blocks(self.folder, self.source, scanned, names, scores):
+                done += count
+                self.watch("scoring", done, scanned.rows)
+        # Scores of one list are compared as they are. In a stream, equal items of different blocks may differ in the
+        # last digits, because each block is read by itself, so scores are compared as they are written.
+        decimals = None if scanned.complete else DECIMALS
+        rows = ScoredRows(self.folder, self.source, len(scanned.blocks), self.names[0], decimals)
+        return rows, len(finished)
+
+    def description(self, status: list[int] | None) -> dict[str, Any]:
+        """Everything that the scores depend on; `status` is that of the file."""
+        by, options = self.by, self.options
+        common = {
+            "ccrank": __version__,
+            "input": str(self.source.path.resolve()),
+            "size and time of the input": status,
+            "column": self.source.column,
+            "model": self.reader.loaded.identity,
+            "in the order of the input": options.in_order,
+            "rows of a block": options.block_rows,
+        }
+        if isinstance(by, Scale):
+            return common | {"scale": by.fingerprint}
+        templates = sorted((name, template.notes()) for name, template in by.templates.by_name.items())
+        return common | {
+            "criterion": by.criterion.to_json(),
+            "context": _digest(by.context),
+            "method": by.method,
+            "options": {name: str(value) for name, value in by.parsed_options.items()},
+            "labels": _digest(None if options.labels is None else read_bytes(options.labels)),
+            "templates": _digest(templates),
+            "sample": options.sample,
+        }
 
 
-def _scanned(
-    folder: JobFolder,
-    source: Source,
-    by: RankRequest | Scale,
-    chosen: StreamOptions,
-    reader: Reader,
-    watcher: Watcher,
-) -> Scan:
-    if (stored := folder.read_json(SCAN)) is not None:
-        lists: dict[str, Any] = {name: tuple(stored[name]) for name in ("blocks", "digests", "sample")}
-        return Scan(**{**stored, **lists})
-    if chosen.sample < 2:
-        raise CcrankError(f"--sample must be at least 2, got {chosen.sample}")
-    watcher.scanning(source.path)
-    always = frozenset() if chosen.labels is None else possible_items(chosen.labels)
-    size = 0 if isinstance(by, Scale) else chosen.sample
-    found = scan(source.texts(), size, always, *_block_size(chosen, reader))
-    folder.write(SCAN, json.dumps(asdict(found)))
-    return found
-
-
-def _block_size(chosen: StreamOptions, reader: Reader) -> tuple[int, int]:
-    """The most rows and characters of a block; the same in every run, because last digits depend on them."""
-    from ccrank.models.capacity import nominal_speed
-
-    tokens = max(MIN_BLOCK_TOKENS, int(BLOCK_SECONDS * nominal_speed(reader.loaded.model)))
-    rows = min(BLOCK_ROWS, tokens // TOKENS_PER_ROW)
-    return chosen.block_rows or rows, chosen.block_characters or min(BLOCK_CHARACTERS, tokens)
+def _digest(value: object) -> str:
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _status(path: Path) -> list[int] | None:
     """The size and the time of the last change of a file; None if there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return [found.st_size, found.st_mtime_ns]
-
-
-def _description(
-    source: Source,
-    status: list[int] | None,
-    by: RankRequest | Scale,
-    chosen: StreamOptions,
-    reader: Reader,
-    in_order: bool,
-) -> dict[str, Any]:
-    """Everything that the scores depend on."""
-
-    def digest(value: object) -> str:
-        return hashlib.sha256(repr(value).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-    common = {
-        "ccrank": __version__,
-        "input": str(source.path.resolve()),
-        "size and time of the input": status,
-        "column": source.column,
-        "model": reader.loaded.identity,
-        "in the order of the input": in_order,
-        "blocks": [chosen.block_rows, chosen.block_characters],
-    }
-    if isinstance(by, Scale):
-        return common | {"scale": by.fingerprint}
-    return common | {
-        "criterion": by.criterion.to_json(),
-        "context": digest(by.context),
-        "method": by.method,
-        "options": {name: str(value) for name, value in by.parsed_options.items()},
-        "labels": digest(None if chosen.labels is None else read_bytes(chosen.labels)),
-        "templates": digest(
-            sorted((name, template.notes()) for name, template in by.templates.by_name.items())
-        ),
-        "sample": chosen.sample,
-    }
+    return [status.st_size, status.st_mtime_ns]

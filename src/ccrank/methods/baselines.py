@@ -8,9 +8,9 @@ from itertools import chain
 import numpy as np
 
 from ccrank.errors import CcrankError, needs_extra
-from ccrank.models import ReaderLike
-from ccrank.models.reading import Progress, Request, share_of
-from ccrank.prompts import Form, Piece, Prompt, Templates
+from ccrank.models.prompter import Prompter
+from ccrank.models.reading import share_of
+from ccrank.prompts import Piece, Prompt
 from ccrank.ranking import Answer
 from ccrank.task import Task
 from ccrank.util.text import quoted
@@ -23,51 +23,28 @@ K1, B = 0.9, 0.4
 """The saturation of term counts and the weight of length, as Anserini has them."""
 
 
-def item_length(
-    tasks: Sequence[Task], reader: ReaderLike, templates: Templates, *, progress: Progress | None = None
-) -> list[Answer]:
+def item_length(tasks: Sequence[Task], prompter: Prompter) -> list[Answer]:
     """The number of characters: the ranking of a method that uses surface features only."""
     return [Answer(np.array([float(len(item)) for item in task.items])) for task in tasks]
 
 
-def item_frequency(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    *,
-    lead: str = LEAD,
-    progress: Progress | None = None,
-) -> list[Answer]:
+def item_frequency(tasks: Sequence[Task], prompter: Prompter, *, lead: str = LEAD) -> list[Answer]:
     """The item's log-probability under the model after a neutral prefix, without context or criterion.
 
     It approximates the item's frequency in the training data; a probe that does no better measures frequency.
     """
-    prompts = [_lead_prompt(task, lead) for task in tasks]
-    readings = reader.read(
-        prompts,
-        [[item.strip() for item in task.items] for task in tasks],
-        log_probabilities=True,
-        progress=progress,
-    )
-    assert readings.logits is not None
-    total = sum(len(task.items) for task in tasks)
+    prompts = [Prompt((Piece(f"{lead} "), Piece("", "slot")), task=task.id) for task in tasks]
+    items = [[item.strip() for item in task.items] for task in tasks]
+    logits, cost = prompter.logits(prompts, items, log_probabilities=True)
+    total = sum(map(len, items))
     return [
-        Answer(row[: len(task.items)].astype(float), {}, share_of(readings.cost, len(task.items), total))
-        for task, row in zip(tasks, readings.logits, strict=True)
+        Answer(row[: len(task.items)].astype(float), {}, share_of(cost, len(task.items), total))
+        for task, row in zip(tasks, logits, strict=True)
     ]
 
 
-def _lead_prompt(task: Task, lead: str) -> Prompt:
-    return Prompt((Piece(f"{lead} "), Piece("", "slot")), task=task.id)
-
-
-def frequency_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `frequency`."""
-    return [([_lead_prompt(task, LEAD)], [item.strip() for item in task.items])]
-
-
 def query_of(task: Task) -> str:
-    """The query of a task, without white space around it; an error where there is none."""
+    """The query of a task, without white space around it; raises if the task has no query."""
     if task.query is None:
         raise CcrankError(
             f"task {task.id!r} has no query to rank documents for; give --query TEXT (query=…), or use another "
@@ -76,14 +53,7 @@ def query_of(task: Task) -> str:
     return task.query.strip()
 
 
-def first_stage(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    *,
-    source: str = "auto",
-    progress: Progress | None = None,
-) -> list[Answer]:
+def first_stage(tasks: Sequence[Task], prompter: Prompter, *, source: str = "auto") -> list[Answer]:
     """The order of the first stage: the scores given in the tasks, BM25 over their documents where there are none.
 
     `source=given` refuses tasks without scores; `source=bm25` computes BM25 for all of them.
@@ -116,8 +86,8 @@ def first_stage_scores(tasks: Sequence[Task], source: str) -> list[np.ndarray | 
 def bm25_scores(tasks: Sequence[Task], collection: Iterable[str] = ()) -> list[np.ndarray]:
     """Per task (N,) BM25 of its documents for its query.
 
-    Document frequencies and the mean length are those of all documents: of every task, and of the collection that they
-    were taken from, where it is given. The few documents that a search has found tell little of how rare a word is.
+    Document frequencies and the mean length are computed over the documents of all tasks and of the collection, where
+    it is given: the few documents that a search returns say little about how rare a word is.
     """
     with needs_extra("relevance", "BM25"):
         import bm25s
@@ -129,9 +99,9 @@ def bm25_scores(tasks: Sequence[Task], collection: Iterable[str] = ()) -> list[n
         return [np.zeros(len(task.items)) for task in tasks]
     index = bm25s.BM25(method="lucene", k1=K1, b=B)
     index.index(held, show_progress=False)
-    place = {document: number for number, document in enumerate(documents)}
-    found = []
+    number_of = {document: number for number, document in enumerate(documents)}
+    by_task = []
     for task, query in zip(tasks, asked, strict=True):
         scores = index.get_scores(query) if query else np.zeros(len(documents))
-        found.append(np.asarray(scores, dtype=float)[[place[item] for item in task.items]])
-    return found
+        by_task.append(np.asarray(scores, dtype=float)[[number_of[item] for item in task.items]])
+    return by_task

@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from ccrank.errors import CcrankError
+from ccrank.util.files import expanded
 
 GROUP = "ccrank.plugins"
 """The entry point group; each entry is a module that registers something when it is imported."""
@@ -18,7 +19,7 @@ _loaded: dict[Path, str] = {}
 
 def load_plugin(path: str | Path) -> str:
     """Run a Python file that calls `register` or `register_objective`, once per process; returns its SHA-256."""
-    file = Path(path).expanduser().resolve()
+    file = expanded(path).resolve()
     try:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError as error:
@@ -33,9 +34,8 @@ def load_plugin(path: str | Path) -> str:
         try:
             spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
-            lines = [
-                one.lineno for one in traceback.extract_tb(error.__traceback__) if one.filename == str(file)
-            ]
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [frame.lineno for frame in frames if frame.filename == str(file)]
             where = f"line {lines[-1]}: " if lines else ""
             kind = "" if isinstance(error, CcrankError) else f"{type(error).__name__}: "
             raise CcrankError(f"the plugin {str(path)!r} failed: {where}{kind}{error}") from error
@@ -49,7 +49,7 @@ def load_installed_plugins() -> None:
     for entry in entry_points(group=GROUP):
         try:
             entry.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             package = entry.dist.name if entry.dist else entry.value
             raise CcrankError(
                 f"the plugin {entry.name!r} of the package {package} failed: {type(error).__name__}: {error}; repair "

@@ -8,9 +8,11 @@ computed at the tokens of the query only.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, chain
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate, chain, islice
 from typing import Any
 
 import numpy as np
@@ -18,16 +20,9 @@ import numpy as np
 from ccrank.errors import CcrankError
 from ccrank.methods.baselines import first_stage_scores, query_of
 from ccrank.models import Cost, ReaderLike
-from ccrank.models.reading import (
-    PartialProgress,
-    Progress,
-    Request,
-    by_item,
-    checked_logits,
-    shares_by_items,
-    steps,
-)
-from ccrank.prompts import Form, Piece, Prompt, Templates
+from ccrank.models.prompter import Prompter
+from ccrank.models.reading import by_item, checked_logits, shares_by_items, steps
+from ccrank.prompts import Form, Piece, Prompt
 from ccrank.ranking import Answer
 from ccrank.task import Task
 from ccrank.util.text import quoted
@@ -59,33 +54,24 @@ def passages(text: str, max_tokens: int, count: CountTokens) -> list[str]:
     if len(text.encode("utf-8")) <= max_tokens or count([text])[0] <= max_tokens:
         return [text]
     words = [match.group() for match in _WORD.finditer(_BLANKS.sub("\n\n", text))]
-    ends = list(accumulate(count(words)))  # tokens up to the end of each word
+    before = [0, *accumulate(count(words))]  # tokens before each word, and in all
     cut: list[str] = []
-    start = 0
-    while True:
-        begin = ends[start - 1] if start else 0
-        stop = start + 1
-        while stop < len(words) and ends[stop] - begin <= max_tokens:
-            stop += 1
+    start = stop = 0
+    while stop < len(words):
+        stop = max(start + 1, bisect_right(before, before[start] + max_tokens) - 1)
         cut.append("".join(words[start:stop]).strip())
-        if stop == len(words):
-            return cut
-        keep_from = ends[stop - 1] - OVERLAP * max_tokens
-        start += 1
-        while start < stop and ends[start - 1] < keep_from:
-            start += 1
+        start = min(stop, max(start + 1, bisect_left(before, before[stop] - OVERLAP * max_tokens)))
+    return cut
 
 
 def query_likelihood(
     tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
+    prompter: Prompter,
     *,
     wordings: str = ",".join(WORDINGS),
     passage: int = PASSAGE_TOKENS,
     weighted: bool = True,
     first_stage: str = "none",
-    progress: Progress | None = None,
 ) -> list[Answer]:
     """How much more likely a document makes the query: log p(query | document) − log p(query), per token.
 
@@ -100,110 +86,74 @@ def query_likelihood(
     if not names:
         raise CcrankError(f"wordings={wordings!r}: name at least one template, such as {WORDINGS[0]}")
     earlier = first_stage_scores(tasks, first_stage)
-    likelihoods = read_query_likelihood(tasks, reader, templates, names, passage, weighted, progress)
-    costs = shares_by_items(likelihoods.cost, tasks)
-    answers = []
-    for task, scores, first, best, cost in zip(
-        tasks, likelihoods.scores, earlier, likelihoods.best, costs, strict=True
-    ):
-        details: dict[str, Any] = {"wordings": names}
-        if best:
-            details["best_passages"] = best
-        if first is not None:
-            signals = {"query-likelihood": z_scores(scores), "first-stage": z_scores(first)}
-            scores = np.sum(list(signals.values()), axis=0)
-            details["signals"] = {name: by_item(task.items, row) for name, row in signals.items()}
-        answers.append(Answer(scores, {}, cost, details))
-    return answers
+    read = partial(_read, prompter=prompter, wordings=names, passage=passage, weighted=weighted)
+    in_steps = prompter.shows_scores and len(tasks) == 1
+    answers = [_read_in_steps(tasks[0], read, prompter)] if in_steps else read(tasks)
+    return [
+        answer if first is None else _with_first_stage(task, answer, first)
+        for task, answer, first in zip(tasks, answers, earlier, strict=True)
+    ]
 
 
-@dataclass(frozen=True)
-class QueryLikelihoods:
-    """What one reading gives for all tasks."""
-
-    scores: list[np.ndarray]
-    """Per task (N,)."""
-    best: list[dict[str, str]]
-    """Per task: document → its best passage, for documents of several passages."""
-    cost: Cost
+def _with_first_stage(task: Task, answer: Answer, first: np.ndarray) -> Answer:
+    """The sum of an answer and scores of a first stage (N,), both Z-scored."""
+    signals = {"query-likelihood": z_scores(answer.scores), "first-stage": z_scores(first)}
+    by_signal = {name: by_item(task.items, row) for name, row in signals.items()}
+    scores = np.sum(list(signals.values()), axis=0)
+    return replace(answer, scores=scores, details={**answer.details, "signals": by_signal})
 
 
-def read_query_likelihood(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    wordings: Sequence[str] = WORDINGS,
-    passage: int = PASSAGE_TOKENS,
-    weighted: bool = True,
-    progress: Progress | None = None,
-) -> QueryLikelihoods:
-    """Query likelihoods of all documents of all tasks in one reading."""
-    if isinstance(progress, PartialProgress) and len(tasks) == 1:
-        how = (wordings, passage, weighted, progress.progress)
-        return _read_in_steps(
-            tasks[0], lambda task: read_query_likelihood([task], reader, templates, *how), progress
-        )
-    prompts: list[Prompt] = []
-    candidates: list[list[str]] = []
+def _read_in_steps(task: Task, read: Callable[[Sequence[Task]], list[Answer]], prompter: Prompter) -> Answer:
+    """The documents of one task, some at a time, since none depends on the others; scores are shown as they come."""
+    scores, details, cost = np.zeros(0), dict[str, Any](), Cost()
+    for part in steps(len(task.items)):
+        [answer] = read([task.unchecked(task.items[part], task.context)])
+        scores, cost = np.concatenate([scores, answer.scores]), cost + answer.cost
+        best = details.get("best_passages", {}) | answer.details.get("best_passages", {})
+        details = {**answer.details, **({"best_passages": best} if best else {})}
+        prompter.show(task.items, scores)
+    return Answer(scores, {}, cost, details)
+
+
+def _read(
+    tasks: Sequence[Task], prompter: Prompter, wordings: Sequence[str], passage: int, weighted: bool
+) -> list[Answer]:
+    """Query likelihoods of all documents of all tasks in one reading, and the best passages of long documents."""
+    reader = prompter.reader
+    asked: list[tuple[Prompt, str]] = []
     texts: list[list[list[str]]] = []  # per task and document: its passages
-
-    def ask(prompt: Prompt, query: str) -> None:
-        for slot_prompt, answer in _slots(prompt, query, reader.form):
-            prompts.append(slot_prompt)
-            candidates.append([answer])
-
+    for name in wordings:
+        prompter.check_fields(name, "item")
     for task in tasks:
         query = query_of(task)
-        bare = [_without_document(_prompt(task, "", name, reader.form, templates)) for name in wordings]
+        bare = [_without_document(prompter.exemplar(task, "", name)) for name in wordings]
         room = _room(task, bare, reader, passage)
         texts.append([passages(item, room, reader.count_tokens) for item in task.items])
-        for prompt in bare:
-            ask(prompt, query)
-        for text in chain.from_iterable(texts[-1]):
-            for name in wordings:
-                ask(_prompt(task, text, name, reader.form, templates), query)
-    readings = reader.read(prompts, candidates, per_token=True, progress=progress)
+        parts = chain.from_iterable(texts[-1])
+        given = [prompter.exemplar(task, text, name) for text in parts for name in wordings]
+        asked += [slot for prompt in [*bare, *given] for slot in _slots(prompt, query, reader.form)]
+    candidates = [[answer] for _, answer in asked]
+    readings = prompter.read([prompt for prompt, _ in asked], candidates, per_token=True)
     assert readings.logits is not None
     assert readings.answer_tokens is not None
-    tokens = [
-        row[:count].astype(float)
-        for row, [count] in zip(readings.logits, readings.answer_tokens, strict=True)
-    ]
-    scores: list[np.ndarray] = []
-    best: list[dict[str, str]] = []
-    start = 0
-    for task, documents in zip(tasks, texts, strict=True):
-        slots = len(_slots(Prompt((Piece("", "slot"),)), query_of(task), reader.form))
-        stop = start + slots * len(wordings) * (1 + sum(map(len, documents)))
-        checked_logits(np.concatenate(tokens[start:stop]), task.id)
-        gains = np.split(
-            _gains(tokens[start:stop], len(wordings), slots, weighted), np.cumsum([*map(len, documents)])[:-1]
-        )
-        scores.append(np.array([document.max() for document in gains]))
-        best.append(
-            {
-                item: parts[int(document.argmax())]
-                for item, parts, document in zip(task.items, documents, gains, strict=True)
-                if len(parts) > 1
-            }
-        )
-        start = stop
-    return QueryLikelihoods(scores, best, readings.cost)
-
-
-def _read_in_steps(
-    task: Task, read: Callable[[Task], QueryLikelihoods], watcher: PartialProgress
-) -> QueryLikelihoods:
-    """The documents of one task, some at a time, since none depends on the others; the watcher sees their scores."""
-    scores, cost = np.zeros(0), Cost()
-    best: dict[str, str] = {}
-    for part in steps(len(task.items)):
-        likelihoods = read(Task(task.criterion, task.items[part], task.context, id=task.id, query=task.query))
-        scores = np.concatenate([scores, likelihoods.scores[0]])
-        best |= likelihoods.best[0]
-        cost += likelihoods.cost
-        watcher.partial(by_item(task.items, scores))
-    return QueryLikelihoods([scores], [best], cost)
+    rows = zip(readings.logits, readings.answer_tokens, strict=True)
+    tokens = iter([row[:count].astype(float) for row, [count] in rows])
+    answers = []
+    for task, documents, cost in zip(tasks, texts, shares_by_items(readings.cost, tasks), strict=True):
+        slots = len(query_of(task).split()) if reader.form == "masked" else 1
+        own = [*islice(tokens, slots * len(wordings) * (1 + sum(map(len, documents))))]
+        checked_logits(np.concatenate(own), task.id)
+        gains = _gains(own, len(wordings), slots, weighted)
+        by_document = np.split(gains, np.cumsum([*map(len, documents)])[:-1])
+        best = {
+            item: parts[int(document.argmax())]
+            for item, parts, document in zip(task.items, documents, by_document, strict=True)
+            if len(parts) > 1
+        }
+        scores = np.array([document.max() for document in by_document])
+        details = {"wordings": [*wordings], **({"best_passages": best} if best else {})}
+        answers.append(Answer(scores, {}, cost, details))
+    return answers
 
 
 def _gains(tokens: Sequence[np.ndarray], wordings: int, slots: int, weighted: bool) -> np.ndarray:
@@ -227,11 +177,6 @@ def gain(given: np.ndarray, bare: np.ndarray, weighted: bool = True) -> float:
     if not weights.any():
         weights = np.ones_like(bare)
     return float((weights * (given - bare)).sum() / weights.sum())
-
-
-def _prompt(task: Task, document: str, name: str, form: Form, templates: Templates) -> Prompt:
-    templates[name].check_fields(form, "item")
-    return templates.exemplar(task, document, form, name)
 
 
 def _without_document(prompt: Prompt) -> Prompt:
@@ -283,18 +228,6 @@ def _room(task: Task, bare: Sequence[Prompt], reader: ReaderLike, passage: int) 
             f"model's window is {reader.window:,}; shorten it"
         )
     return min(passage, room)
-
-
-def query_likelihood_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `query-likelihood`; a task without a query is counted with a query as long as its criterion."""
-    query = (task.query or task.criterion.name).strip()
-    prompts = [_prompt(task, item.strip(), name, form, templates) for item in task.items for name in WORDINGS]
-    prompts = [_without_document(_prompt(task, "", name, form, templates)) for name in WORDINGS] + prompts
-    by_answer: dict[str, list[Prompt]] = {}
-    for prompt in prompts:
-        for slot_prompt, answer in _slots(prompt, query, form):
-            by_answer.setdefault(answer, []).append(slot_prompt)
-    return [(slot_prompts, [answer]) for answer, slot_prompts in by_answer.items()]
 
 
 def describe_relevance(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:

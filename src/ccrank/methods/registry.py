@@ -16,34 +16,31 @@ from ccrank.methods import query_likelihood as relevance
 from ccrank.methods.labelfree import rankers as labelfree
 from ccrank.methods.labelfree.combine import describe_signals
 from ccrank.methods.plugins import load_installed_plugins
-from ccrank.methods.probe_pipeline import probe_rankers as probes
-from ccrank.methods.probing.check_loss import LOSS_SETTINGS, check_loss, own_options
-from ccrank.methods.probing.objectives import OBJECTIVES, Objective, objective_of
-from ccrank.methods.probing.sub_batches import ITEMS, SUB_BATCHES, SubBatch
+from ccrank.methods.probe_pipeline import rankers as probes
+from ccrank.methods.probing.objectives import (
+    LOSS_SETTINGS,
+    OBJECTIVES,
+    Objective,
+    check_loss,
+    default_settings,
+    objective_of,
+    own_options,
+)
 from ccrank.methods.prompting import listwise, pairwise, pointwise
-from ccrank.models.reading import Request
-from ccrank.prompts import Form, Templates
-from ccrank.ranking import Answer
+from ccrank.methods.prompting.asking import describe_consistency
+from ccrank.models.prompter import Prompter
+from ccrank.ranking import Answer, ItemScores
 from ccrank.task import Task
 from ccrank.util.text import did_you_mean
 
 Family = Literal["label-free", "prompting", "probing", "supervised", "baseline"]
 RankTasks = Callable[..., list[Answer]]
-"""(tasks, reader, templates, *, progress, **options) → one Answer per task."""
-Requests = Callable[[Task, Form, Templates], list[Request]]
-"""(task, form, templates) → the prompts and candidates that are read."""
+"""(tasks, prompter, **options) → one Answer per task."""
 ReadsStates = Callable[[Sequence[Task], Mapping[str, Any]], bool]
 """(tasks, options) → whether hidden states are read for them."""
 Describe = Callable[[Mapping[str, float], Mapping[str, Any]], list[str]]
 """(consistency, details) of a ranking → phrases that describe it."""
-
-
-def _no_phrases(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
-    return []
-
-
-def _no_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    return []
+WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def _never(tasks: Sequence[Task], options: Mapping[str, Any]) -> bool:
@@ -66,13 +63,11 @@ class Method:
     """Whether it gives the direction: higher scores mean more."""
     calls: str
     """Model calls as a function of N, as in the paper's table of complexity."""
-    requests: Requests
-    """The prompts of a task, for `ccrank cost`."""
     pools: bool = False
     """Whether it fits something on all tasks of a criterion, so that a task's answer depends on the others."""
     consistency: str | None = None
     """The entry of an answer's consistency that is stored in results; None if there is none."""
-    describe: Describe = _no_phrases
+    describe: Describe = describe_consistency
     objective: Objective | None = None
     """The objective of a probe. Studies read states once for all probes that share them."""
     cost_name: str | None = None
@@ -80,7 +75,7 @@ class Method:
     prompts: Callable[[int], float] = float
     """The approximate number of prompts for N items, for time estimates."""
     repeats_option: str | None = None
-    """The option with the number of times that `requests` are read, if any."""
+    """The option with the number of times that a list is read, if any."""
     reads_states: ReadsStates = _never
     """Whether it needs hidden states, which models behind a server do not give."""
     itemwise: bool = False
@@ -97,8 +92,7 @@ class Method:
     def options(self) -> dict[str, Any]:
         """The options that the method takes, with their defaults."""
         defaults = inspect.getfullargspec(self.run).kwonlydefaults or {}
-        own = {} if self.objective is None else self.objective.own
-        return {name: default for name, default in {**defaults, **own}.items() if name != "progress"}
+        return defaults if self.objective is None else {**defaults, **default_settings(self.name)}
 
     def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Options as a user wrote them, converted to the types of the defaults; unknown ones raise an error."""
@@ -109,8 +103,7 @@ class Method:
             if key not in known:
                 raise CcrankError(
                     f"{self.name} has no option {name!r}; {did_you_mean(key, known)}it has "
-                    f"{', '.join(sorted(known)) or 'none'} "
-                    f"(see `ccrank methods {self.name}`)"
+                    f"{', '.join(sorted(known)) or 'none'} (see `ccrank methods {self.name}`)"
                 )
             if key != "labels":  # the one option that is more than a word or a number
                 check_kind(
@@ -127,22 +120,21 @@ class Method:
 
 def _like(value: Any, default: Any, where: str) -> Any:
     """An option's value as the type of its default."""
-    if not isinstance(value, str) and isinstance(default, (int, float)):
+    if isinstance(default, (int, float)) and not isinstance(value, str):
         check_kind(where, value, Real, "a number")
-    if not isinstance(value, str) or default is None or isinstance(default, str):
-        return value
-    if isinstance(default, bool):
-        words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-        if value.lower() not in words:
+    elif isinstance(default, bool):
+        if value.lower() not in WORDS:
             raise CcrankError(f"{where} must be yes or no, not {value!r}")
-        return words[value.lower()]
-    try:
-        return type(default)(value)
-    except ValueError:
-        raise CcrankError(f"{where} must be a number, not {value!r}") from None
+        return WORDS[value.lower()]
+    elif isinstance(default, (int, float)):
+        try:
+            return type(default)(value)
+        except ValueError:
+            raise CcrankError(f"{where} must be a number, not {value!r}") from None
+    return value
 
 
-def _probe(name: str, summary: str, calls: str = "N") -> Method:
+def _probe(name: str, summary: str) -> Method:
     objective = objective_of(name)
     paired = objective.prompt == "pair"
     return Method(
@@ -151,10 +143,8 @@ def _probe(name: str, summary: str, calls: str = "N") -> Method:
         probes.probe_method(name),
         family="supervised" if objective.supervised else "probing" if objective.loss else "baseline",
         directed=objective.supervised,
-        calls=calls,
-        requests=probes.pair_requests if paired else probes.single_requests,
+        calls="2N(N−1)" if paired else "N",
         consistency="seeds_agree",
-        describe=probes.describe_seeds,
         objective=objective,
         cost_name="probes on ItemPair states" if paired else "probes on ItemSingle states",
         prompts=(lambda count: 1.5 * count * count) if paired else float,
@@ -163,10 +153,8 @@ def _probe(name: str, summary: str, calls: str = "N") -> Method:
     )
 
 
-def _label_free(
-    name: str, summary: str, run: RankTasks, calls: str, requests: Requests, **more: Any
-) -> Method:
-    return Method(name, summary, run, "label-free", directed=True, calls=calls, requests=requests, **more)
+def _label_free(name: str, summary: str, run: RankTasks, calls: str, **more: Any) -> Method:
+    return Method(name, summary, run, "label-free", directed=True, calls=calls, **more)
 
 
 _SIGNALS: dict[str, Any] = {
@@ -213,7 +201,7 @@ def register_objective(
     loss
         `loss(scores, mask)` of tensors (..., N): scores in [0, 1], and which of the N items there are, since tasks of
         different N are trained together. It returns one number per task, (...). A supervised loss takes as third
-        argument the gold ranks (..., N), 0 for the lowest. For `prompt="pair"` scores are those of the answered prompts
+        argument the gold ranks (..., N), 0 for the lowest. For `prompt="pair"` scores belong to the answered prompts
         x⁺₁, x⁻₁, x⁺₂, … . Keyword-only parameters with defaults are options of the method; of the names `margin` and
         `consistency` the study's settings are passed.
     summary
@@ -233,7 +221,6 @@ def register_objective(
         raise CcrankError(f"an objective's name must have no space, comma or any of : @ =, got {name!r}")
     if replace and name in OBJECTIVES and OBJECTIVES[name].registered:
         del METHODS[name], OBJECTIVES[name]
-        SUB_BATCHES.pop(name, None)
     if name in METHODS:
         raise CcrankError(f"there is a method {name!r} already; choose another name")
     if sub_batch != "none" and (prompt == "pair" or supervised or on_logits):
@@ -248,67 +235,66 @@ def register_objective(
         supervised,
         on_logits=on_logits,
         options=settings,
+        sub_batch=sub_batch,
         summary=summary or (inspect.getdoc(loss) or f"the objective {name}").partition("\n")[0],
         own={option: default for option, default in options.items() if option not in settings},
         registered=True,
     )
     check_loss(name, objective)
     OBJECTIVES[name] = objective
-    if sub_batch != "none":
-        SUB_BATCHES[name] = SubBatch(sub_batch, ITEMS[sub_batch])
-    return register(_probe(name, objective.summary, "N" if prompt == "single" else "2N(N−1)"))
+    return register(_probe(name, objective.summary))
 
 
 for _method in (
     _label_free(
         "auto", "the signals below combined: the best label-free ranking",
-        labelfree.auto, "N + 8 to N + 36", labelfree.auto_requests,
+        labelfree.auto, "N + 8 to N + 36",
         reads_states=labelfree.auto_reads_states, **_SIGNALS,
     ),
     _label_free(
         "anchored", "a probe fitted to auto's scores on other tasks of the criterion",
-        labelfree.anchored, "N + 8 to N + 36", labelfree.anchored_requests,
+        labelfree.anchored, "N + 8 to N + 36",
         reads_states=_always, **_SIGNALS,
     ),
     _label_free(
-        "poles", "the pole words that the model prefers for the item", labelfree.poles, "N", labelfree.poles_requests,
+        "poles", "the pole words that the model prefers for the item", labelfree.poles, "N",
         itemwise=True,
     ),
     _label_free(
         "likelihood", "how likely the item is as an example of the high pole rather than the low one",
-        labelfree.likelihood, "4", labelfree.likelihood_requests, fits_scale=True,
+        labelfree.likelihood, "4", fits_scale=True,
     ),
     _label_free(
-        "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4", labelfree.axis_requests,
+        "axis", "the item's state between exemplars of both poles", labelfree.axis, "N + 4",
         reads_states=_always, fits_scale=True,
     ),
     _label_free(
         "query-likelihood", "how much more likely a document makes the query",
-        relevance.query_likelihood, "3N + 3", relevance.query_likelihood_requests,
+        relevance.query_likelihood, "3N + 3",
         describe=relevance.describe_relevance,
         prompts=lambda count: 3 * count + 3,
     ),
     Method(
         "prompt-pair", "is A more than B? for ordered pairs, wins counted", pairwise.prompt_pair, "prompting",
-        directed=True, calls="N(N−1)", requests=pairwise.pair_requests, consistency="both_orders_agree",
-        describe=pairwise.describe_pairs, prompts=pairwise.pairs_asked,
+        directed=True, calls="N(N−1)", consistency="both_orders_agree",
+        prompts=pairwise.pairs_asked,
     ),
     Method(
         "prompt-point", "a rating from 0 to 10 for each item", pointwise.prompt_point, "prompting",
-        directed=True, calls="N", requests=pointwise.point_requests, describe=pointwise.describe_ratings,
+        directed=True, calls="N",
     ),
     Method(
         "prompt-list", "all items as lettered options, picked one by one", listwise.prompt_list, "prompting",
-        directed=True, calls="S·N", requests=listwise.list_requests, consistency="shuffles_agree",
-        describe=listwise.describe_shuffles, cost_name="prompt-list, one shuffle",
+        directed=True, calls="S·N", consistency="shuffles_agree",
+        cost_name="prompt-list, one shuffle",
         prompts=lambda count: 3 * count, repeats_option="shuffles",
     ),
-    _probe("ccs-pair", "origCCS on ItemPair states: consistent and confident yes and no", "2N(N−1)"),
+    _probe("ccs-pair", "origCCS on ItemPair states: consistent and confident yes and no"),
     _probe("ccs", "origCCS on ItemSingle states, paired in the loss"),
     _probe("margin", "MarginCCR: any two items at least a margin apart"),
     _probe("triplet", "TripletCCR: of any two items one is nearer to a third, by a margin"),
     _probe("ordreg", "OrdRegCCR: ordinal regression to a unique rank each"),
-    _probe("sup-ccs-pair", "supervised ccs-pair: cross-entropy on gold", "2N(N−1)"),
+    _probe("sup-ccs-pair", "supervised ccs-pair: cross-entropy on gold"),
     _probe("sup-ccs", "supervised ccs: cross-entropy on gold"),
     _probe("sup-margin", "supervised margin: max-margin on gold"),
     _probe("sup-triplet", "supervised triplet: triplet loss on gold"),
@@ -317,15 +303,15 @@ for _method in (
     _probe("pca", "baseline: the first principal component of the states"),
     Method(
         "length", "baseline: longer items higher", baselines.item_length, "baseline",
-        directed=False, calls="0", requests=_no_requests, prompts=lambda count: 0, itemwise=True,
+        directed=False, calls="0", prompts=lambda count: 0, itemwise=True,
     ),
     Method(
         "frequency", "baseline: items more likely to the model higher", baselines.item_frequency, "baseline",
-        directed=False, calls="N", requests=baselines.frequency_requests, itemwise=True,
+        directed=False, calls="N", itemwise=True,
     ),
     Method(
         "first-stage", "baseline: the scores of a first stage, BM25 where none are given",
-        baselines.first_stage, "baseline", directed=True, calls="0", requests=_no_requests, prompts=lambda count: 0,
+        baselines.first_stage, "baseline", directed=True, calls="0", prompts=lambda count: 0,
     ),
 ):  # fmt: skip
     register(_method)
@@ -348,3 +334,22 @@ def get_method(name: str) -> Method:
             f"unknown method {name!r}; {did_you_mean(name, METHODS)}choose one of {', '.join(METHODS)} "
             "(see `ccrank methods`)"
         ) from None
+
+
+@dataclass(frozen=True)
+class ItemwiseScorer:
+    """Runs a method on new items, whose scores depend on each item alone."""
+
+    method: str
+    options: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        method = get_method(self.method)
+        method.parse_options(self.options)
+        if not method.itemwise:
+            raise CcrankError(f"{self.method} scores no item by itself")
+
+    def score(self, task: Task, prompter: Prompter) -> ItemScores:
+        """The method's own scores."""
+        [answer] = get_method(self.method).run([task], prompter, **self.options)
+        return ItemScores(answer.scores, cost=answer.cost)

@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtri
 
 from ccrank.errors import CcrankError
 
@@ -32,8 +33,8 @@ _COARSE_GRID = 2**12
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
-    """The mean over tasks that random orders reach, and its central interval."""
+class Interval:
+    """A mean over tasks with an interval: central in the floor of random orders, by bootstrap in an estimate."""
 
     mean: float
     low: float
@@ -82,71 +83,67 @@ def chance_pair_accuracy(n_pairs: int) -> float:
     return float(0.5 + middle * stats.binom.pmf(middle, n_pairs, 0.5) / n_pairs)
 
 
-def chance_floor(n_items: Sequence[int], level: float = 0.95) -> Floor:
+def chance_floor(n_items: Sequence[int], level: float = 0.95) -> Interval:
     """The mean |τ| over tasks of these sizes when every order is random: its expectation and central interval.
 
     The expectation is exact; the interval is as exact as the distribution of the mean (see `MAX_CONVOLVED_TASKS`).
     The floor of free accuracy is (1 + floor) / 2 throughout.
     """
-    _check_level(level)
+    if not 0 < level < 1:
+        raise CcrankError(f"a level must be between 0 and 1, such as 0.95, got {level}")
     law = _law_of_mean(n_items, signed=False)
     mean = math.fsum(chance_abs_tau(n) for n in n_items) / len(n_items)
-    return Floor(mean, law.quantile((1 - level) / 2), law.quantile((1 + level) / 2))
+    return Interval(mean, float(law.ppf((1 - level) / 2)), float(law.ppf((1 + level) / 2)))
 
 
 def p_value_abs_tau(mean_abs_tau: float, n_items: Sequence[int]) -> float:
     """P(mean |τ| over tasks of these sizes ≥ the observed one) when every order is random; one-sided."""
-    return max(MIN_P_VALUE, _law_of_mean(n_items, signed=False).at_least(mean_abs_tau))
+    return max(MIN_P_VALUE, float(_law_of_mean(n_items, signed=False).sf(mean_abs_tau)))
 
 
 def p_value_tau(mean_tau: float, n_items: Sequence[int]) -> float:
     """P(|mean τ| over tasks of these sizes ≥ the observed |mean τ|) when every order is random; two-sided."""
-    tail = _law_of_mean(n_items, signed=True).at_least(abs(mean_tau))
+    tail = float(_law_of_mean(n_items, signed=True).sf(abs(mean_tau)))
     return min(1.0, max(MIN_P_VALUE, 2 * tail))
 
 
 @dataclass(frozen=True, slots=True)
-class _Normal:
-    mean: float
-    deviation: float
-
-    def quantile(self, level: float) -> float:
-        return float(self.mean + self.deviation * ndtri(level))
-
-    def at_least(self, value: float) -> float:
-        return float(ndtr((self.mean - value) / self.deviation))
-
-
-@dataclass(frozen=True, slots=True)
 class _Lattice:
+    """A discrete distribution, with the methods of scipy's."""
+
     values: NDArray[np.float64]
     probability: NDArray[np.float64]
     slack: float
     """How far below an observed value an atom still counts as that value."""
 
-    def quantile(self, level: float) -> float:
+    def ppf(self, level: float) -> float:
+        """The quantile."""
         index = int(np.searchsorted(np.cumsum(self.probability), level - 1e-12))
         return float(self.values[min(index, len(self.values) - 1)])
 
-    def at_least(self, value: float) -> float:
+    def sf(self, value: float) -> float:
+        """The probability of the value or a larger one."""
         start = int(np.searchsorted(self.values, value - self.slack))
         return float(min(1.0, self.probability[start:].sum()))
 
 
-def _law_of_mean(n_items: Sequence[int], signed: bool) -> _Normal | _Lattice:
+def _law_of_mean(n_items: Sequence[int], signed: bool) -> Any:
     """The distribution of the mean over tasks of τ (signed) or |τ| under random orders."""
+    return _law_of_sizes(tuple(sorted(map(int, n_items))), signed)
+
+
+@lru_cache(maxsize=32)
+def _law_of_sizes(n_items: tuple[int, ...], signed: bool) -> Any:
+    from scipy import fft, stats  # half a second, which ranking does not need
+
     if len(n_items) == 0:
         raise CcrankError("chance over tasks needs at least 1 task, got none")
-    tasks = len(n_items)
-    counts = Counter(int(n) for n in n_items)
+    tasks, counts = len(n_items), Counter(n_items)
     if tasks > MAX_CONVOLVED_TASKS:
         means = {n: 0.0 if signed else chance_abs_tau(n) for n in counts}
         variance = sum(count * (chance_tau_sd(n) ** 2 - means[n] ** 2) for n, count in counts.items())
-        return _Normal(
-            sum(count * means[n] for n, count in counts.items()) / tasks, math.sqrt(variance) / tasks
-        )
-    from scipy import fft
-
+        mean = sum(count * means[n] for n, count in counts.items()) / tasks
+        return stats.norm(mean, math.sqrt(variance) / tasks)
     # (1 + τ)/2 and |τ| are multiples of 1/P, so on a grid of lcm(P) steps the convolution is exact.
     common = math.lcm(*(n * (n - 1) // 2 for n in counts))
     exact = common <= _FINEST_GRID and max(counts) <= MAX_EXACT_ITEMS
@@ -155,9 +152,8 @@ def _law_of_mean(n_items: Sequence[int], signed: bool) -> _Normal | _Lattice:
     spectrum = np.ones(length // 2 + 1, dtype=complex)
     for n, count in counts.items():
         tau, probability = _tau_law(n)
-        spectrum *= (
-            fft.rfft(_on_grid((1 + tau) / 2 if signed else np.abs(tau), probability, steps), length) ** count
-        )
+        grid = _on_grid((1 + tau) / 2 if signed else np.abs(tau), probability, steps)
+        spectrum *= fft.rfft(grid, length) ** count
     total = np.maximum(fft.irfft(spectrum, length)[: tasks * steps + 1], 0)
     values = np.arange(tasks * steps + 1) / (tasks * steps)
     step = 2.0 if signed else 1.0
@@ -211,8 +207,3 @@ def _tau_law(n_items: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def _check_items(n_items: int) -> None:
     if n_items < 2:
         raise CcrankError(f"a ranking needs at least 2 items, got {n_items}")
-
-
-def _check_level(level: float) -> None:
-    if not 0 < level < 1:
-        raise CcrankError(f"a level must be between 0 and 1, such as 0.95, got {level}")

@@ -53,7 +53,8 @@ def tau_b(first: ArrayLike, second: ArrayLike) -> float:
     >>> round(tau_b([1, 1, 2, 3], [1, 2, 2, 3]), 3)
     0.8
     """
-    return _tau_b(*_count_pairs(first, second))
+    surplus, ordered, _ = _count_pairs(first, second)
+    return _tau(surplus, ordered)
 
 
 def pairwise_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
@@ -64,7 +65,7 @@ def pairwise_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
     >>> pairwise_accuracy([0.0, 0.0, 1.0], [1, 2, 3])
     0.8333333333333334
     """
-    surplus, _, _, pairs = _count_pairs(scores, _checked_gold(gold))
+    surplus, _, pairs = _count_pairs(scores, _checked_gold(gold))
     return (pairs + surplus) / (2 * pairs)
 
 
@@ -104,9 +105,8 @@ def evaluate(scores: ArrayLike, gold: ArrayLike) -> TaskMetrics:
     """All metrics of one task, with their chance levels."""
     values = _checked_gold(gold)
     n_items = len(values)
-    surplus, tied, tied_gold, pairs = _count_pairs(scores, values)
-    tau = _tau_b(surplus, tied, tied_gold, pairs)
-    accuracy = (pairs + surplus) / (2 * pairs)
+    surplus, ordered, pairs = _count_pairs(scores, values)
+    tau, accuracy = _tau(surplus, ordered), (pairs + surplus) / (2 * pairs)
     return TaskMetrics(
         n_items=n_items,
         tau=tau,
@@ -118,13 +118,12 @@ def evaluate(scores: ArrayLike, gold: ArrayLike) -> TaskMetrics:
     )
 
 
-def _tau_b(surplus: int, tied_first: int, tied_second: int, pairs: int) -> float:
-    ordered = (pairs - tied_first) * (pairs - tied_second)
+def _tau(surplus: int, ordered: int) -> float:
     return surplus / math.sqrt(ordered) if ordered else 0.0
 
 
-def _count_pairs(first: ArrayLike, second: ArrayLike) -> tuple[int, int, int, int]:
-    """(concordant − discordant, tied in the first, tied in the second, all) unordered pairs."""
+def _count_pairs(first: ArrayLike, second: ArrayLike) -> tuple[int, int, int]:
+    """Unordered pairs: concordant − discordant, the product of those not tied in either list, and all."""
     scores, others = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if scores.shape != others.shape or scores.ndim != 1:
         raise CcrankError(
@@ -136,21 +135,20 @@ def _count_pairs(first: ArrayLike, second: ArrayLike) -> tuple[int, int, int, in
                 f"the score of item {int(np.isnan(values).argmax()) + 1} is NaN; a ranking needs numbers"
             )
     pairs = len(scores) * (len(scores) - 1) // 2
-    tied_first, tied_second = _tied_pairs(scores), _tied_pairs(others)
+    ordered = (pairs - _tied_pairs(scores)) * (pairs - _tied_pairs(others))
     if len(scores) <= _MAX_MATRIX_ITEMS:
         # Comparisons, not differences: two infinite scores of the same sign are tied.
         above = scores[None, :] > scores[:, None]
         other_above = others[None, :] > others[:, None]
         concordant = int((above & other_above).sum())
         discordant = int((above & other_above.T).sum())
-        return concordant - discordant, tied_first, tied_second, pairs
-    ordered = (pairs - tied_first) * (pairs - tied_second)
+        return concordant - discordant, ordered, pairs
     if not ordered:
-        return 0, tied_first, tied_second, pairs
+        return 0, 0, pairs
     from scipy import stats  # half a second, which a short list does not need
 
     tau = stats.kendalltau(scores, others, method="asymptotic").statistic
-    return round(float(tau) * math.sqrt(ordered)), tied_first, tied_second, pairs
+    return round(float(tau) * math.sqrt(ordered)), ordered, pairs
 
 
 def _tied_pairs(values: NDArray[np.float64]) -> int:

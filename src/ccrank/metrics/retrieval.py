@@ -1,6 +1,6 @@
 """Metrics of retrieval: nDCG@k, reciprocal rank, average precision and recall@k, with their chance levels.
 
-The metrics are those of `ir-measures` (trec_eval), an optional package. Scores and grades are (N,); grades are at
+The metrics are computed by `ir-measures` (trec_eval), an optional package. Scores and grades are (N,); grades are at
 least 0, and 0 is not relevant. Documents with equal scores are taken in the given order.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,8 +20,7 @@ CUT = 10
 """Documents that nDCG and recall look at."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetrievalMetrics:
+class RetrievalMetrics(NamedTuple):
     """Metrics of one query's ranking; all are NaN for a query without a relevant document."""
 
     ndcg: float
@@ -34,8 +33,8 @@ class RetrievalMetrics:
     """Recall@k: the share of the relevant documents among the first k."""
 
 
-NAMES = ("ndcg", "mrr", "map", "recall")
-"""The metrics, in the order of tables."""
+NAMES = RetrievalMetrics._fields
+NO_METRICS = RetrievalMetrics(math.nan, math.nan, math.nan, math.nan)
 
 
 def evaluate_relevance(scores: ArrayLike, grades: ArrayLike, k: int = CUT) -> RetrievalMetrics:
@@ -50,18 +49,16 @@ def evaluate_relevance(scores: ArrayLike, grades: ArrayLike, k: int = CUT) -> Re
     if values.shape != gold.shape or not np.isfinite(values).all():
         raise CcrankError(f"{gold.size} grades need as many finite scores, got shape {values.shape}")
     if not gold.any():
-        return RetrievalMetrics(*[math.nan] * 4)
+        return NO_METRICS
     with needs_extra("relevance", "a metric of retrieval"):
         import ir_measures as measures
     order = np.argsort(-values, kind="stable")
     # The position in the order is the score, so that ties are broken here and not by the names of documents.
-    run = {str(index): float(len(gold) - position) for position, index in enumerate(order)}
-    wanted = [measures.nDCG @ k, measures.RR, measures.AP, measures.R @ k]
+    run = {"q": {str(index): float(len(gold) - position) for position, index in enumerate(order)}}
     judged = {"q": {str(index): int(grade) for index, grade in enumerate(gold)}}
-    by_measure = {
-        str(metric.measure): metric.value for metric in measures.iter_calc(wanted, judged, {"q": run})
-    }
-    return RetrievalMetrics(*(float(by_measure[str(measure)]) for measure in wanted))
+    wanted = [measures.nDCG @ k, measures.RR, measures.AP, measures.R @ k]
+    measured = measures.calc_aggregate(wanted, judged, run)
+    return RetrievalMetrics(*(float(measured[measure]) for measure in wanted))
 
 
 def chance_relevance(grades: ArrayLike, k: int = CUT) -> RetrievalMetrics:
@@ -77,7 +74,7 @@ def chance_relevance(grades: ArrayLike, k: int = CUT) -> RetrievalMetrics:
     gold = _checked(grades, k)
     count, relevant = len(gold), int((gold > 0).sum())
     if not relevant:
-        return RetrievalMetrics(*[math.nan] * 4)
+        return NO_METRICS
     ranks = np.arange(1, count + 1)
     discounts = 1 / np.log2(ranks[:k] + 1)
     best = float((np.sort(gold)[::-1][:k] * discounts).sum())
@@ -94,9 +91,11 @@ def chance_relevance(grades: ArrayLike, k: int = CUT) -> RetrievalMetrics:
 def mean_relevance(queries: Sequence[RetrievalMetrics]) -> RetrievalMetrics:
     """The means over queries that have a relevant document."""
     known = [query for query in queries if not math.isnan(query.ndcg)]
-    if not known:
-        return RetrievalMetrics(*[math.nan] * 4)
-    return RetrievalMetrics(*(float(np.mean([getattr(query, name) for query in known])) for name in NAMES))
+    return (
+        RetrievalMetrics(*(float(np.mean(column)) for column in zip(*known, strict=True)))
+        if known
+        else NO_METRICS
+    )
 
 
 def _checked(grades: ArrayLike, k: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Means over tasks with bootstrap intervals, and tests by random signs.
+"""Means over tasks with bootstrap intervals, tests by random signs, and several tests together.
 
 Values are (T,), one per task.
 """
@@ -6,13 +6,16 @@ Values are (T,), one per task.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from ccrank.errors import CcrankError
+from ccrank.metrics.chance import Interval
 
 MAX_ENUMERATED_TASKS = 16
 """Largest number of tasks for which the tests enumerate all 2ⁿ sign flips instead of drawing some."""
@@ -27,19 +30,10 @@ _CHUNK_ENTRIES = 2**22  # resamples × tasks drawn at once: bounds memory to abo
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A mean over tasks with its bootstrap interval; the interval of a single task is NaN."""
-
-    mean: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class PairedTest:
     """Comparison of a and b on the same tasks."""
 
-    difference: Estimate
+    difference: Interval
     """Mean of a − b over tasks."""
     p_value: float
     """Two-sided, from flipping the sign of each task's difference."""
@@ -62,17 +56,15 @@ class CommonDirection:
 
 def mean_with_interval(
     values: ArrayLike, generator: np.random.Generator, level: float = 0.95, resamples: int = 10_000
-) -> Estimate:
-    """The mean over tasks and its percentile-bootstrap interval: tasks are resampled with replacement."""
+) -> Interval:
+    """The mean over tasks and its percentile-bootstrap interval: tasks are resampled with replacement. The interval of
+    a single task is NaN."""
     return macro_mean_with_interval([values], generator, level, resamples)
 
 
 def macro_mean_with_interval(
-    groups: Sequence[ArrayLike],
-    generator: np.random.Generator,
-    level: float = 0.95,
-    resamples: int = 10_000,
-) -> Estimate:
+    groups: Sequence[ArrayLike], generator: np.random.Generator, level: float = 0.95, resamples: int = 10_000
+) -> Interval:
     """The mean of the groups' means and its percentile-bootstrap interval: tasks are resampled within each group.
 
     Shapes: groups: per group, such as a dataset, (T,) one value per task.
@@ -85,7 +77,7 @@ def macro_mean_with_interval(
     single = sum(float(values[0]) for values in observed if len(values) == 1)
     drawn = [values for values in observed if len(values) > 1]
     if not drawn:
-        return Estimate(mean, float("nan"), float("nan"))
+        return Interval(mean, math.nan, math.nan)
     from scipy import stats  # half a second, which ranking does not need
 
     # scipy 1.15 renamed the argument that takes a generator.
@@ -101,7 +93,7 @@ def macro_mean_with_interval(
         paired=False,
         **{argument: generator},
     )
-    return Estimate(mean, float(result.confidence_interval.low), float(result.confidence_interval.high))
+    return Interval(mean, float(result.confidence_interval.low), float(result.confidence_interval.high))
 
 
 def paired_test(
@@ -170,6 +162,40 @@ def common_direction(
     return CommonDirection(
         value, tuple(per_seed.tolist()), total / count, _flip_share(reached, count, len(folds))
     )
+
+
+def holm(p_values: ArrayLike) -> NDArray[np.float64]:
+    """Holm's adjusted p-values: the family-wise error rate is held if those below the level are rejected.
+
+    p_(1) ≤ … ≤ p_(m) become max_{j ≤ i} min(1, (m − j + 1) p_(j)).
+
+    >>> holm([0.01, 0.04, 0.03]).round(2).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    values = np.asarray(p_values, dtype=float)
+    if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
+        raise CcrankError(f"p-values must be numbers from 0 to 1, got {values.tolist()!r:.80}")
+    order = np.argsort(values, kind="stable")
+    scaled = np.minimum(1.0, (len(values) - np.arange(len(values))) * values[order])
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.maximum.accumulate(scaled)
+    return adjusted
+
+
+def detectable_difference(deviation: float, n_tasks: int, level: float = 0.05, power: float = 0.8) -> float:
+    """The mean difference that a paired two-sided test over tasks finds with the given power.
+
+    (z_{1 − level/2} + z_power) · deviation / √tasks: the normal approximation of the sign-flip test.
+
+    >>> round(detectable_difference(0.3, 36), 3)
+    0.14
+    """
+    if n_tasks < 2 or deviation < 0 or not 0 < level < 1 or not 0 < power < 1:
+        raise CcrankError(
+            "a detectable difference needs 2 or more tasks, a deviation of at least 0, and a level and a power between "
+            f"0 and 1; got {n_tasks}, {deviation}, {level}, {power}"
+        )
+    return float((ndtri(1 - level / 2) + ndtri(power)) * deviation / math.sqrt(n_tasks))
 
 
 def _sign_flips(

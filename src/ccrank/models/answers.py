@@ -63,8 +63,8 @@ def _tree(answers: tuple[Prefix, ...]) -> AnswerTree:
     steps: dict[Prefix, dict[int, int]] = {}
     for answer in answers:
         for length, token_id in enumerate(answer):
-            places = steps.setdefault(answer[:length], {})
-            places.setdefault(token_id, len(places))
+            columns = steps.setdefault(answer[:length], {})
+            columns.setdefault(token_id, len(columns))
     first = dict(zip(steps, np.cumsum([0, *map(len, steps.values())]).tolist(), strict=False))
     paths = [
         [first[(prefix := answer[:length])] + steps[prefix][token] for length, token in enumerate(answer)]
@@ -72,7 +72,7 @@ def _tree(answers: tuple[Prefix, ...]) -> AnswerTree:
     ]
     return AnswerTree(
         answers,
-        {prefix: tuple(places) for prefix, places in steps.items()},
+        {prefix: tuple(columns) for prefix, columns in steps.items()},
         Ragged.of(paths),
         _next_longer(answers),
     )

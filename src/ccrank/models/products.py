@@ -13,6 +13,7 @@ import json
 import platform
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -20,16 +21,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccrank.errors import CcrankError
-from ccrank.util.files import cache_folder, write_atomically
+from ccrank.util.files import cache_folder, remember
 
 Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """States (…, d), weights (n, d) and perhaps a bias (n,) to (…, n)."""
 
 MAX_ERROR = 1e-5
 """Of the largest value. Products in float32 are at 1e-6; TF32 would be at 5e-4 and bfloat16 at 4e-3."""
-ADVANTAGE = 1.1
-"""oneDNN is used if it is at least so much faster: chance must not decide between equals."""
+MIN_ADVANTAGE = 1.1
+"""oneDNN is used if it is faster by this factor: chance must not decide between equals."""
 SHAPE = (256, 768, 768)
 REPEATS = 7
 CPU_INFO = Path("/proc/cpuinfo")
@@ -43,7 +43,7 @@ class UninitialisedLinear(nn.Linear):
 
 
 class FastLinear(nn.Linear):
-    """A linear layer of a model that is only read: its product is that of `fastest_product`."""
+    """A linear layer of a model that is only read: it multiplies by `fastest_product`."""
 
     def forward(self, input: Tensor) -> Tensor:
         """States (…, d) to (…, n)."""
@@ -59,8 +59,8 @@ def use_fastest_products(model: nn.Module) -> None:
 
 def linear(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """states · weightᵀ + bias, of any precision and on any device."""
-    given = [one for one in (states, weight, bias) if one is not None]
-    plain = all((one.dtype, one.device.type) == (torch.float32, "cpu") for one in given)
+    given = [tensor for tensor in (states, weight, bias) if tensor is not None]
+    plain = all((tensor.dtype, tensor.device.type) == (torch.float32, "cpu") for tensor in given)
     # oneDNN reads a bias as if it were contiguous, and takes no empty matrices.
     simple = bias is None or (bias.shape == weight.shape[:1] and bias.is_contiguous())
     if not plain or not simple or weight.ndim != 2 or not weight.numel() or torch.is_grad_enabled():
@@ -75,8 +75,8 @@ def fastest_product() -> Product:
 
 
 def _onednn(states: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    found: Tensor = torch.ops.mkldnn._linear_pointwise.default(states, weight, bias, "none", [], "")
-    return found
+    product: Tensor = torch.ops.mkldnn._linear_pointwise.default(states, weight, bias, "none", [], "")
+    return product
 
 
 @torch.inference_mode()
@@ -100,17 +100,11 @@ def _is_exact(product: Product) -> bool:
 def _is_faster() -> bool:
     """Whether oneDNN is the faster kernel on this machine: measured once, then kept in the cache."""
     note = cache_folder("kernels", hashlib.sha256(_circumstances().encode()).hexdigest()[:32] + ".json")
-    try:
+    with suppress(OSError, ValueError, KeyError, TypeError):  # not measured yet, or damaged
         return bool(json.loads(note.read_bytes())["faster"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # not measured yet, or damaged
     seconds = _race()
-    faster = seconds["torch"] > ADVANTAGE * seconds["onednn"]
-    try:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(note, json.dumps({"faster": faster, "seconds": seconds, "on": _circumstances()}))
-    except (OSError, CcrankError):
-        pass  # a read-only cache costs time, not correctness
+    faster = seconds["torch"] > MIN_ADVANTAGE * seconds["onednn"]
+    remember(note, json.dumps({"faster": faster, "seconds": seconds, "on": _circumstances()}))
     return faster
 
 

@@ -13,8 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.models.cache.reading_keys import merged, reading_keys
-from ccrank.models.cache.saving import ReadingSaver
+from ccrank.models.cache.reading_keys import ReadingSaver, merged, reading_keys
 from ccrank.models.cache.store import ReadingCache
 from ccrank.models.capacity import token_budget
 from ccrank.models.check.verdict_store import require_good
@@ -22,8 +21,7 @@ from ccrank.models.engine.engine import EngineLike
 from ccrank.models.engine.factory import make_engine
 from ccrank.models.engine.plan import Chunk, Collected, ReadingPlan, Wish, chunk_ranges, in_tokens
 from ccrank.models.engine.read_targets import EngineOutput
-from ccrank.models.load.catalog import AUTO, best_model
-from ccrank.models.load.known_models import StatusCallback
+from ccrank.models.load.catalog import AUTO, StatusCallback, best_model
 from ccrank.models.load.loading import LoadedModel, load_model
 from ccrank.models.reader_like import distinct_layers
 from ccrank.models.reading import Cost, Progress, Readings
@@ -31,7 +29,7 @@ from ccrank.models.tokenize.prompt_tokenizer import PromptTokenizer
 from ccrank.models.tokenize.ragged import distinct_numbers
 from ccrank.prompts import Form, Prompt
 from ccrank.reader_options import ReaderOptions
-from ccrank.util.cancellation import check
+from ccrank.util import cancellation
 
 
 class Reader:
@@ -94,10 +92,10 @@ class Reader:
         options: ReaderOptions | None = None,
         *,
         cache: ReadingCache | None = None,
+        check: bool = True,
         say: StatusCallback = lambda _: None,
     ) -> Reader:
-        """Load a model by name and make a reader of it. Weights that are loaded for the first time are checked, and a
-        model that reads plain text badly is warned of as a `ModelWarning`.
+        """Load a model by name and make a reader of it.
 
         Parameters
         ----------
@@ -108,41 +106,23 @@ class Reader:
             How the model is loaded and read; see `ReaderOptions`.
         cache
             Where readings are stored on disk; None stores none.
+        check
+            Check weights that are loaded for the first time; warn of a model that reads plain text badly as a
+            `ModelWarning`.
         say
             Called with a short status message before anything slow.
         """
-        reader = cls.load(name, options, cache=cache, say=say)
-        require_good(reader, strict=options is not None and options.strict, say=say)
-        return reader
-
-    @classmethod
-    def load(
-        cls,
-        name: str = "default",
-        options: ReaderOptions | None = None,
-        *,
-        cache: ReadingCache | None = None,
-        say: StatusCallback = lambda _: None,
-    ) -> Reader:
-        """As `open`, without the check."""
         chosen = options or ReaderOptions()
         if name == AUTO:
             name, why = best_model(chosen)
             say(why)
-        loaded = load_model(
-            name,
-            device=chosen.device,
-            dtype=chosen.dtype,
-            allow_pickle=chosen.allow_pickle,
-            allow_new_head=chosen.allow_new_head,
-            quantize=chosen.quantize,
-            device_map=chosen.device_map,
-            revision=chosen.revision,
-            say=say,
-        )
-        return cls(
+        loaded = load_model(name, chosen, say=say)
+        reader = cls(
             loaded, batch_tokens=chosen.batch_tokens, cache=cache, chat=chosen.chat, truncate=chosen.truncate
         )
+        if check:
+            require_good(reader, strict=chosen.strict, say=say)
+        return reader
 
     def with_engine(self, engine: EngineLike) -> Reader:
         """A reader with its own `spent`, whose passes another engine runs, such as one that requests share."""
@@ -203,7 +183,7 @@ class Reader:
             The layers whose hidden states are returned; negative numbers count from the last layer, "all" is every
             layer.
         items
-            Also return the states at the last token of each prompt's last item.
+            Also return the states at the last token of each prompt's last item, NaN for prompts without one.
         log_probabilities
             Return log-probabilities over the vocabulary instead of logits.
         per_token
@@ -230,7 +210,7 @@ class Reader:
         started: deque[tuple[Chunk, ReadingSaver]] = deque()
         try:
             for chunk in self._prepared(prompts, answers, wish):
-                check()
+                cancellation.check()
                 started.append((chunk, ReadingSaver(self.cache, *chunk.to_read)))
                 self._start(*started[-1], wish, progress)
                 # The device computes this chunk while the results of the one before it are collected.
@@ -247,13 +227,21 @@ class Reader:
         return readings.finished(self.width)
 
     def cost_of(
-        self, prompts: Sequence[Prompt], candidates: Sequence[str] | Sequence[Sequence[str]] | None = None
+        self,
+        prompts: Sequence[Prompt],
+        candidates: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        layers: Iterable[int] | str = (),
+        *,
+        items: bool = False,
+        log_probabilities: bool = False,
+        per_token: bool = False,
     ) -> Cost:
-        """The cost of reading these prompts, without running the model."""
-        encoded = self.prompt_tokenizer.encode_batch(prompts, per_prompt(candidates, len(prompts)))
-        wish = Wish(layers=(self.depth,) if candidates is None else ())
-        plan = ReadingPlan(encoded, self.form, self.loaded.tokenizer.mask_token_id, wish)
-        return Cost(len(encoded), plan.naive_tokens, plan.distinct_tokens)
+        """The cost of such a reading with what the cache has, without running the model."""
+        wish = Wish(self._layers(layers), candidates is not None, items, log_probabilities, per_token)
+        chunk = self._prepare(prompts, per_prompt(candidates, len(prompts)), wish, 0)
+        plan, missing = chunk.plan, chunk.plan.points.sequence[chunk.missing]
+        share = len(distinct_numbers(missing)) / max(1, len(plan.inputs))
+        return Cost(len(prompts), plan.naive_tokens, chunk.distinct, round(share * chunk.distinct))
 
     def _prepared(
         self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish
@@ -280,16 +268,17 @@ class Reader:
         self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish, start: int
     ) -> Chunk:
         """Everything about a chunk that needs no model."""
-        check()
-        encoded = self.prompt_tokenizer.encode_batch(prompts, answers, wish.items)
-        check()
-        if wish.items and (encoded.items < 0).any():
-            prompt = prompts[int(encoded.items.argmin())]
-            raise CcrankError(
-                f"task {prompt.task!r}: the item's last token cannot be found in {prompt.text[:80]!r}"
-            )
+        cancellation.check()
+        encoded = self.prompt_tokenizer.encode(prompts, answers, wish.items)
+        cancellation.check()
+        for index in np.flatnonzero(encoded.items < 0).tolist() if wish.items else ():
+            prompt = prompts[index]
+            if any(piece.role == "item" for piece in prompt.pieces):
+                raise CcrankError(
+                    f"task {prompt.task!r}: the item's last token cannot be found in {prompt.text[:80]!r}"
+                )
         plan = ReadingPlan(encoded, self.form, self.loaded.tokenizer.mask_token_id, wish)
-        check()
+        cancellation.check()
         points = plan.points
         chunk = Chunk(start, plan, plan.distinct_tokens, np.arange(len(points)))
         if self.cache is not None:

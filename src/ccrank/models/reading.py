@@ -9,11 +9,7 @@ from math import ceil
 import numpy as np
 
 from ccrank.errors import CcrankError
-from ccrank.prompts import Prompt
 from ccrank.task import Task
-
-Request = tuple[list[Prompt], Sequence[str] | None]
-"""Prompts and the candidates that are scored in their slots; None reads states only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +43,7 @@ class Readings:
     states: np.ndarray | None
     """(P, L, d) hidden states at the slot, for the L requested layers."""
     item_states: np.ndarray | None
-    """(P, L, d) hidden states at the last token of the (last) item."""
+    """(P, L, d) hidden states at the last token of the (last) item; NaN for prompts without an item."""
     layers: tuple[int, ...]
     cost: Cost
     answer_tokens: np.ndarray | None = None

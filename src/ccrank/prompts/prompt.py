@@ -92,10 +92,7 @@ def _plain_prompt(prompt: Prompt, plain: BreakUp) -> Prompt:
 
 
 def plain_answers(candidates: Sequence[Sequence[str]], break_up: BreakUp) -> list[Sequence[str]]:
-    """The candidate answers of each prompt, with every name of a control token broken up."""
-    lists: dict[int, Sequence[str]] = {}
-    for answers in candidates:
-        if id(answers) not in lists:
-            plain = tuple(map(break_up, answers))
-            lists[id(answers)] = answers if plain == tuple(answers) else plain
-    return [lists[id(answers)] for answers in candidates]
+    """The candidate answers of each prompt, with every name of a control token broken up; prompts may share a list."""
+    lists = {id(answers): answers for answers in candidates}
+    plain = {key: tuple(map(break_up, answers)) for key, answers in lists.items()}
+    return [plain[id(answers)] for answers in candidates]

@@ -55,33 +55,31 @@ class Template:
         return self.candidates[0], self.candidates[1]
 
     def __post_init__(self) -> None:
-        known = {*CRITERION_FIELDS, *CONTENT_FIELDS, "slot"} if self.name != "context" else {"context"}
+        needed = "context" if self.name == "context" else "slot"
+        known = {"context"} if self.name == "context" else {*CRITERION_FIELDS, *CONTENT_FIELDS, "slot"}
         if not self.text.strip():
             raise CcrankError(f"template {self.name!r} has an empty text")
         for wording in filter(None, (self.text, self.masked, self.encoder_decoder)):
-            used = [name for _, name in _parse(wording, self.name) if name is not None]
-            if unknown := sorted(set(used) - known):
-                raise CcrankError(
-                    f"template {self.name!r} has unknown fields {unknown}; known are {sorted(known)}. "
-                    "Write {{ and }} for literal braces"
-                )
-            needed = "context" if self.name == "context" else "slot"
-            if used.count(needed) != 1:
+            if self._fields(wording, known).count(needed) != 1:
                 raise CcrankError(f"template {self.name!r} needs {{{needed}}} exactly once: {wording!r}")
-        listed = ("label", "item")
-        formats = (self.option, listed), (self.choice, listed), (self.exemplar, ("pole", "category"))
-        for wording, allowed in formats:
-            if unknown := sorted({name for _, name in _parse(wording, self.name) if name} - {*allowed}):
-                raise CcrankError(
-                    f"template {self.name!r}: {wording!r} may contain only {{{allowed[0]}}} and {{{allowed[1]}}}, "
-                    f"not {unknown}"
-                )
-        causal = _parse(self.text, self.name)
-        if self.name != "context" and causal[-1][1] != "slot":
+        for wording in (self.option, self.choice):
+            self._fields(wording, {"label", "item"})
+        self._fields(self.exemplar, {"pole", "category"})
+        if needed == "slot" and _parse(self.text, self.name)[-1][1] != "slot":
             raise CcrankError(
                 f"template {self.name!r}: a causal model reads from left to right, so {{slot}} must come last in "
                 f"`text`; put what follows it into `masked` and `encoder_decoder`: {self.text!r}"
             )
+
+    def _fields(self, wording: str, known: set[str]) -> list[str]:
+        """The fields of a wording; raises an error for an unknown one."""
+        names = [name for _, name in _parse(wording, self.name) if name is not None]
+        if unknown := sorted(set(names) - known):
+            raise CcrankError(
+                f"template {self.name!r} has unknown fields {unknown} in {wording!r}; known are {sorted(known)}. "
+                "Write {{ and }} for literal braces"
+            )
+        return names
 
     def wording(self, form: Form) -> str:
         """The template's text for one form of model."""
@@ -135,29 +133,19 @@ def _frame(
         "least": poles.least,
         "most": poles.most,
     }
-    parts: list[Piece | str] = []
-    if task_context:
-        for literal, name in _parse(context.text, "context"):
-            parts.append(Piece(literal) if name is None else Piece(task_context, "context"))
+    first: list[Piece] = []
+    fields: list[tuple[str, list[Piece]]] = []
+    for literal, name in _parse(context.text, "context") if task_context else ():
+        first += _written(literal) if name is None else _written(task_context or "", "context")
     for literal, name in _parse(template.wording(form), template.name):
-        if name is None:
-            parts.append(Piece(literal))
-        elif name == "slot":
-            parts.append(Piece("", "slot"))
+        after = fields[-1][1] if fields else first
+        if name is None or name == "slot":
+            after.append(Piece(literal, "text" if name is None else "slot"))
         elif name in words:
-            parts.append(Piece(words[name], "criterion"))
+            after += _written(words[name], "criterion")
         else:
-            parts.append(name)
-    rows: list[list[Piece]] = [[]]
-    names: list[str] = []
-    for part in parts:
-        if isinstance(part, str):
-            names.append(part)
-            rows.append([])
-        elif part.text or part.role == "slot":
-            rows[-1].append(part)
-    first, *others = map(tuple, rows)
-    return first, tuple(zip(names, others, strict=True))
+            fields.append((name, []))
+    return tuple(first), tuple((name, tuple(after)) for name, after in fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,32 @@ from ccrank.errors import CcrankError
 from ccrank.util.text import one_line
 
 if TYPE_CHECKING:
-    from ccrank.scale.scale import Scale
+    from ccrank.scale import Scale
 
 FILE = "scale.safetensors"
-CARD = "README.md"
+CARD = """\
+---
+library_name: ccrank
+tags:
+- ccrank
+- ranking
+---
+
+# A scale of {criterion}
+
+Scores texts on a scale that was fitted to a list, with a language model. It holds no text of that list.
+
+| | |
+|---|---|
+{rows}
+
+{warnings}```py
+import ccrank
+
+scale = ccrank.Scale.from_hub("{repo}")
+scale.score(["a new text"]).values
+```
+"""
 
 
 @contextmanager
@@ -50,7 +72,7 @@ def push(scale: Scale, repo: str, private: bool, token: str | None) -> str:
 
     with tempfile.TemporaryDirectory(prefix="ccrank-") as folder, _hub_errors(repo):
         scale.save(Path(folder, FILE))
-        Path(folder, CARD).write_text(card(scale, repo), encoding="utf-8")
+        Path(folder, "README.md").write_text(card(scale, repo), encoding="utf-8")
         api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), token=token)
         address = api.create_repo(repo, private=private, exist_ok=True)
         message = f"Scale of {one_line(scale.criterion.name, 60)}"
@@ -93,30 +115,9 @@ def card(scale: Scale, repo: str) -> str:
         f"| {name} | {one_line(value, 200).replace('|', ' ')} |" for name, value in facts.items() if value
     ]
     warnings = [f"- {one_line(text, 500)}" for text in notes.warnings]
-    return "\n".join(
-        [
-            "---",
-            "library_name: ccrank",
-            "tags:",
-            "- ccrank",
-            "- ranking",
-            "---",
-            "",
-            f"# A scale of {one_line(notes.criterion.name, 100)}",
-            "",
-            "Scores texts on a scale that was fitted to a list, with a language model. It holds no text of that list.",
-            "",
-            "| | |",
-            "|---|---|",
-            *rows,
-            "",
-            *(["Mind:", "", *warnings, ""] if warnings else []),
-            "```py",
-            "import ccrank",
-            "",
-            f'scale = ccrank.Scale.from_hub("{repo}")',
-            'scale.score(["a new text"]).values',
-            "```",
-            "",
-        ]
+    return CARD.format(
+        criterion=one_line(notes.criterion.name, 100),
+        rows="\n".join(rows),
+        warnings="\n".join(["Mind:", "", *warnings, "", ""]) if warnings else "",
+        repo=repo,
     )

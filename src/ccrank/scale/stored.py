@@ -12,9 +12,9 @@ import numpy as np
 
 from ccrank.confidence import Confidence
 from ccrank.errors import CcrankError
-from ccrank.methods.itemwise import ItemwiseScorer
-from ccrank.methods.labelfree.scorer import SignalScorer
+from ccrank.methods.labelfree.rankers import SignalScorer
 from ccrank.methods.probing.scorer import ProbeScorer
+from ccrank.methods.registry import ItemwiseScorer
 from ccrank.models.remote import OpenModel, is_remote
 from ccrank.prompts.templates import Template
 from ccrank.ranking import Ranking
@@ -100,6 +100,17 @@ class Saved:
     notes: Notes
     known: Known
     scorer: SignalScorer | ProbeScorer | ItemwiseScorer | None
+    members: tuple[Saved, ...] = ()
+    """The scales of a jury, one for each model."""
+    weights: tuple[float, ...] = ()
+    """Of the members."""
+
+    def __post_init__(self) -> None:
+        inside = any(
+            one.members or not np.array_equal(one.known.digests, self.known.digests) for one in self.members
+        )
+        if inside or len(self.weights) != len(self.members) or min(self.weights, default=1) < 0:
+            raise ValueError("the members of a jury do not fit each other")
 
 
 def digest(item: str) -> bytes:
@@ -121,6 +132,10 @@ def in_chat_template(reader: OpenModel) -> bool:
 
 def check_model(notes: Notes, reader: OpenModel) -> None:
     """Raise an error unless a model is the one that a scale was fitted on, read in the same form."""
+    if not hasattr(reader, "loaded"):
+        raise CcrankError(
+            f"model is an open reader, such as `ccrank.load().reader`, and no {type(reader).__name__}"
+        )
     if identity_of(reader) != notes.identity:
         raise CcrankError(
             f"the scale was fitted on the model {notes.model} (weights {notes.identity[:12]}), not on {reader.name} "
@@ -135,7 +150,7 @@ def check_model(notes: Notes, reader: OpenModel) -> None:
 
 def model_to_open(notes: Notes) -> str:
     """The name of the model, if it is opened here: a file must not decide which server gets the items and the key."""
-    if is_remote(notes.model):
+    if any(is_remote(name.strip()) for name in notes.model.split(",")):
         raise CcrankError(
             f"the scale was fitted on {notes.model}, a model behind a server, which would get the items and the key in "
             "OPENAI_API_KEY: if you trust it, name it with --model (in Python, give Scale.load the open model)"

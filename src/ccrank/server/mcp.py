@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
-from typing import Annotated, Any
+from contextlib import aclosing, asynccontextmanager, suppress
+from io import TextIOWrapper
+from typing import Annotated, Any, get_args, get_type_hints
 
+import anyio
 import numpy as np
 from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from ccrank.errors import CcrankError
 from ccrank.io import rows_of_items
+from ccrank.jury import fitted
 from ccrank.models.remote import OpenModel
-from ccrank.ranking import Ranking
-from ccrank.server.metrics import Metrics
+from ccrank.scale import one_scale
 from ccrank.server.responses import RequestError, explained, refusal_of
-from ccrank.server.routes.page import understanding
-from ccrank.server.routes.rerank import checked_texts, relevance_scores, reply_to
-from ccrank.server.schemas import RankBody, RerankBody, RerankReply, Texts, UnderstandBody
+from ccrank.server.routes.about import understanding
+from ccrank.server.routes.ranking import ranking_work, reranking_work
+from ccrank.server.schemas import RankBody, RankResult, RerankBody, RerankReply, Texts, UnderstandBody
 from ccrank.server.settings import ServerSettings
 from ccrank.server.state import ServerState
-from ccrank.server.work.open_models import ServedModels, open_readers
-from ccrank.server.work.run_request import RankWork, check_texts
-from ccrank.server.work.worker_pool import Reports, Ticket, Workers
+from ccrank.server.work.open_models import open_readers
+from ccrank.server.work.run_request import check_texts, rank_request
+from ccrank.server.work.worker_pool import Ticket, Work
 from ccrank.task import is_blank
 from ccrank.version import __version__
 
+SURROGATE = "\\ud"
+"""What the escape of half of a character begins with."""
 INSTRUCTIONS = (
     "ccrank orders a list of texts by any criterion with a small language model on this machine. Ask `understand` "
     "first if a criterion may be read in two ways. Pass on the confidence and the warnings: a low confidence means "
@@ -47,18 +52,6 @@ class ScoreArguments(RankBody):
     """A list that makes a scale, and other texts that are put on it."""
 
     new: Annotated[Texts, Field(min_length=1, description="Texts to score on the scale of the items.")]
-
-
-class RankedItem(BaseModel):
-    """An item with its place."""
-
-    rank: Annotated[int, Field(description="1 = first; equal items share a rank.")]
-    item: str
-    score: Annotated[float, Field(description="More = higher; comparable within this list only.")]
-    rank_low: Annotated[
-        int | None, Field(description="The best rank of an 80 % interval, where one is known.")
-    ] = None
-    rank_high: Annotated[int | None, Field(description="The worst rank of it.")] = None
 
 
 class Trust(BaseModel):
@@ -83,17 +76,18 @@ class Meaning(BaseModel):
     high: str
     alternatives: Annotated[list[Sense], Field(description="What else the words may mean.")] = []
 
+    @model_validator(mode="before")
+    @classmethod
+    def _named_poles(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        low, high = given["poles"]
+        return {**given, "low": low, "high": high}
 
-class RankResult(BaseModel):
-    """A ranking, best first."""
 
-    items: list[RankedItem]
+class ToolRanking(RankResult):
+    """A ranking, best first, with its meaning."""
+
     understood: Meaning | None = None
-    directed: Annotated[bool, Field(description="False: the order may be reversed.")]
     confidence: Trust | None = None
-    warnings: Annotated[list[str], Field(description="What to know before relying on the order.")]
-    method: str
-    model: str
 
 
 class ScoredText(BaseModel):
@@ -108,7 +102,7 @@ class ScoreResult(BaseModel):
     """Texts on the scale of a list, in the order in which they were given."""
 
     scores: list[ScoredText]
-    ranking: Annotated[RankResult, Field(description="That of the list itself.")]
+    ranking: Annotated[ToolRanking, Field(description="That of the list itself.")]
 
 
 class Understanding(Meaning):
@@ -119,59 +113,29 @@ class Understanding(Meaning):
     suggestions: Annotated[list[list[str]], Field(description="Words for the low and the high pole.")]
 
 
-Work = Callable[[Ticket, Reports], BaseModel]
+def rank(given: RankArguments, state: ServerState) -> Work[ToolRanking]:
+    """Order a list of texts by a criterion such as size, cheapest, politeness or urgency, best first."""
+    work = ranking_work(given, state)
+    return lambda ticket: ToolRanking.model_validate(work(ticket).to_json(given.top))
 
 
-@dataclass(frozen=True)
-class Tool:
-    """A tool: its schemas, and what makes checked work of its arguments."""
-
-    description: str
-    arguments: type[BaseModel]
-    result: type[BaseModel]
-    work: Callable[[Any, ServerState], Work]
-    """Raises an error for arguments that the server does not take; the work itself runs in a thread."""
-
-    def listed(self, name: str) -> types.Tool:
-        """The tool as assistants see it."""
-        return types.Tool(
-            name=name,
-            description=self.description,
-            input_schema=self.arguments.model_json_schema(),
-            output_schema=self.result.model_json_schema(),
-            annotations=types.ToolAnnotations(
-                read_only_hint=True, idempotent_hint=True, open_world_hint=False
-            ),
-        )
+def rerank(given: RerankBody, state: ServerState) -> Work[RerankReply]:
+    """Order documents by their relevance to a query, the most relevant first."""
+    return reranking_work(given, state)
 
 
-def _rank(given: RankArguments, state: ServerState) -> Work:
-    model = state.models.get(given.model)
-    work = RankWork(given, state.settings)
-
-    def run(ticket: Ticket, reports: Reports) -> RankResult:
-        reader = model.reader_for(ticket)
-        reports.total = work.tokens(reader)
-        return _result_of(work.run(reader, reports), given.top)
-
-    return run
-
-
-def _result_of(ranking: Ranking, top: int | None = None) -> RankResult:
-    found = ranking.to_json(top)
-    return RankResult.model_validate({**found, "understood": _meaning(found.get("understood"))})
-
-
-def _score(given: ScoreArguments, state: ServerState) -> Work:
-    model = state.models.get(given.model)
-    work = RankWork(given, state.settings)
+def score(given: ScoreArguments, state: ServerState) -> Work[ScoreResult]:
+    """Put new texts on the scale that a list makes by a criterion: their scores are comparable from call to call with
+    the same list."""
+    models, request = state.jury(given.model), rank_request(given, state.settings)
     check_texts(state.settings, given.new)
-    if blank := [place for place, text in enumerate(given.new, start=1) if is_blank(text)]:
+    if blank := [number for number, text in enumerate(given.new, start=1) if is_blank(text)]:
         raise CcrankError(f"text {blank[0]} of new is blank; leave it out")
     rows = rows_of_items(given.new)
 
-    def run(ticket: Ticket, reports: Reports) -> ScoreResult:
-        [scale] = work.request.fit(model.reader_for(ticket), reports)
+    def work(ticket: Ticket) -> ScoreResult:
+        readers = [model.reader_for(ticket) for model in models]
+        scale = fitted([one_scale(request.fit(reader, ticket.progress)) for reader in readers], readers)
         assert scale.ranking is not None
         known = np.sort(scale.ranking.scores)
         values = scale.score(rows).values
@@ -180,63 +144,21 @@ def _score(given: ScoreArguments, state: ServerState) -> Work:
             ScoredText(item=item, score=float(value), above=float(share))
             for item, value, share in zip(given.new, values, above, strict=True)
         ]
-        return ScoreResult(scores=scores, ranking=_result_of(scale.ranking))
+        return ScoreResult(scores=scores, ranking=ToolRanking.model_validate(scale.ranking.to_json()))
 
-    return run
-
-
-def _meaning(understood: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What was understood, with its poles under names of their own."""
-    if understood is None:
-        return None
-    low, high = understood["poles"]
-    return {**understood, "low": low, "high": high}
+    return work
 
 
-def _rerank(given: RerankBody, state: ServerState) -> Work:
-    model = state.models.get(given.model)
-    texts = checked_texts(given, state.settings)
-
-    def run(ticket: Ticket, reports: Reports) -> RerankReply:
-        scores, cost = relevance_scores(given.query, texts, model.reader_for(ticket), reports)
-        return reply_to(given, texts, scores, cost, model.name)
-
-    return run
+def understand(given: UnderstandBody, state: ServerState) -> Work[Understanding]:
+    """Say what a criterion is taken to mean and which end comes first. Reads no model, so it takes no time."""
+    meaning = Understanding.model_validate(understanding(given.by, given.category))
+    return lambda ticket: meaning
 
 
-def _understand(given: UnderstandBody, state: ServerState) -> Work:
-    return lambda ticket, reports: Understanding.model_validate(
-        _meaning(understanding(given.by, given.category))
-    )
-
-
-TOOLS = {
-    "rank": Tool(
-        "Order a list of texts by a criterion such as size, cheapest, politeness or urgency, best first.",
-        RankArguments,
-        RankResult,
-        _rank,
-    ),
-    "rerank": Tool(
-        "Order documents by their relevance to a query, the most relevant first.",
-        RerankBody,
-        RerankReply,
-        _rerank,
-    ),
-    "score": Tool(
-        "Put new texts on the scale that a list makes by a criterion: their scores are comparable from call to call "
-        "with the same list.",
-        ScoreArguments,
-        ScoreResult,
-        _score,
-    ),
-    "understand": Tool(
-        "Say what a criterion is taken to mean and which end comes first. Reads no model, so it takes no time.",
-        UnderstandBody,
-        Understanding,
-        _understand,
-    ),
+TOOLS: dict[str, Callable[[Any, ServerState], Work[Any]]] = {
+    tool.__name__: tool for tool in (rank, rerank, score, understand)
 }
+"""Each checks its arguments and returns the work. Its docstring and its annotations are what assistants see."""
 
 
 def create_mcp_server(
@@ -247,14 +169,11 @@ def create_mcp_server(
 
     @asynccontextmanager
     async def lifetime(server: Server[ServerState]) -> AsyncIterator[ServerState]:
-        metrics = Metrics()
-        models = ServedModels(opened, settings.threads, metrics.count_pass)
-        state = ServerState(settings, models, Workers(settings), metrics)
+        state = ServerState.of(settings, opened)
         try:
             yield state
         finally:
-            state.workers.stop()
-            state.models.stop()
+            state.stop()
 
     return Server(
         "ccrank",
@@ -266,35 +185,45 @@ def create_mcp_server(
     )
 
 
+def _schemas(name: str) -> tuple[type[BaseModel], type[BaseModel]]:
+    """The models of a tool's arguments and of its result."""
+    hints = get_type_hints(TOOLS[name])
+    return hints["given"], get_args(hints["return"])[1]
+
+
 async def _list_tools(context: Any, given: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-    return types.ListToolsResult(tools=[tool.listed(name) for name, tool in TOOLS.items()])
+    about = types.ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+    tools = []
+    for name, tool in TOOLS.items():
+        arguments, result = (model.model_json_schema() for model in _schemas(name))
+        words = " ".join((tool.__doc__ or "").split())
+        tools.append(
+            types.Tool(
+                name=name, description=words, input_schema=arguments, output_schema=result, annotations=about
+            )
+        )
+    return types.ListToolsResult(tools=tools)
 
 
 async def _call_tool(context: Any, given: types.CallToolRequestParams) -> types.CallToolResult:
-    """Run a tool. A client that cancels the call ends its work, as one does that leaves the HTTP server."""
+    """Run a tool; its work ends when the client cancels the call."""
     state: ServerState = context.lifespan_context
     try:
         result = await _result(context, state, given)
-    except ValidationError as error:
-        return _reply("; ".join(explained(error.errors())), None)
     except Exception as error:
-        return _reply(refusal_of(error, state.settings.log_items).message, None)
-    return _reply(result.model_dump_json(exclude_none=True), result.model_dump(exclude_none=True))
-
-
-def _reply(text: str, result: dict[str, Any] | None) -> types.CallToolResult:
+        mistakes = "; ".join(explained(error.errors())) if isinstance(error, ValidationError) else None
+        text, structured = mistakes or refusal_of(error, state.settings.log_items).message, None
+    else:
+        text, structured = result.model_dump_json(exclude_none=True), result.model_dump(exclude_none=True)
     content: list[Any] = [types.TextContent(type="text", text=text)]
-    return types.CallToolResult(content=content, structured_content=result, is_error=result is None)
+    return types.CallToolResult(content=content, structured_content=structured, is_error=structured is None)
 
 
 async def _result(context: Any, state: ServerState, given: types.CallToolRequestParams) -> BaseModel:
     if given.name not in TOOLS:
         raise RequestError(404, "unknown_tool", f"no tool {given.name[:100]!r}; there are {', '.join(TOOLS)}")
-    tool = TOOLS[given.name]
-    state.workers.check_room()
-    work = await state.workers.prepare(
-        lambda: tool.work(tool.arguments.model_validate(given.arguments or {}), state)
-    )
+    tool, (model, _) = TOOLS[given.name], _schemas(given.name)
+    work = await state.admit(lambda: tool(model.model_validate(given.arguments or {}), state))
     value: Any = None
     async with aclosing(state.workers.stream(work)) as events:
         async for kind, value in events:
@@ -304,7 +233,21 @@ async def _result(context: Any, state: ServerState, given: types.CallToolRequest
     return value
 
 
+class _Lines(TextIOWrapper):
+    """The standard input, without lone surrogates: JSON allows them, as a text that was cut within an emoji has them,
+    and the protocol's library would leave such a call without an answer."""
+
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # as TextIOWrapper has it
+        line = super().readline(size)
+        if SURROGATE not in line.lower():
+            return line
+        with suppress(ValueError, RecursionError):
+            line = json.dumps(json.loads(line), ensure_ascii=False) + "\n"
+        return line.encode("utf-8", "replace").decode()
+
+
 async def serve_stdio(server: Server[ServerState]) -> None:
     """Serve until the standard input ends."""
-    async with stdio_server() as (incoming, outgoing):
+    stdin = anyio.wrap_file(_Lines(sys.stdin.buffer, "utf-8", "replace"))
+    async with stdio_server(stdin) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())

@@ -1,4 +1,4 @@
-"""The bodies of requests."""
+"""The bodies of requests and answers."""
 
 from __future__ import annotations
 
@@ -46,6 +46,12 @@ class ListBody(BaseModel):
 class RankBody(ListBody):
     """What to rank, as `ccrank.rank` takes it."""
 
+    model: Annotated[
+        str | None,
+        Field(
+            description="See /v1/models; the first by default. Several with commas between them are a jury."
+        ),
+    ] = None
     by: Annotated[
         str | None, Field(min_length=1, description="The criterion: size, cheapest, least risky …")
     ] = None
@@ -122,6 +128,51 @@ class RerankBody(BaseModel):
     ]
     top_n: Annotated[int | None, Field(ge=1, description="Maximum number of results.")] = None
     return_documents: Annotated[bool, Field(description="Whether results repeat the documents.")] = False
+
+
+class RankedItem(BaseModel):
+    """An item with its place."""
+
+    rank: Annotated[int, Field(description="1 = first; equal items share a rank.")]
+    item: str
+    score: Annotated[float, Field(description="More = higher; comparable within this list only.")]
+    rank_low: Annotated[
+        int | None, Field(description="The best rank of an 80 % interval, where one is known.")
+    ] = None
+    rank_high: Annotated[int | None, Field(description="The worst rank of it.")] = None
+
+
+class RankResult(BaseModel):
+    """A ranking, best first."""
+
+    items: list[RankedItem]
+    directed: Annotated[bool, Field(description="False: the order may be reversed.")]
+    warnings: Annotated[list[str], Field(description="What to know before relying on the order.")]
+    method: str
+    model: str
+
+
+class RankReply(RankResult):
+    """A ranking, best first, as JSON has it."""
+
+    task: str
+    criterion: dict[str, Any]
+
+
+class ScoredItem(BaseModel):
+    """An item on a scale."""
+
+    item: str
+    score: float
+    deviation: Annotated[float | None, Field(description="Of the score, where the scale knows it.")] = None
+
+
+class ScoreReply(BaseModel):
+    """Items on a scale, in their order."""
+
+    scale: str
+    model: str
+    items: list[ScoredItem]
 
 
 class RerankResult(BaseModel):

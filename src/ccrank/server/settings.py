@@ -27,16 +27,18 @@ class ServerSettings:
     addresses. Pages under any other name cannot be made to reach the server, as by DNS rebinding."""
     origins: tuple[str, ...] = ()
     """Names whose pages may send requests when a proxy has changed the Host header."""
-    most_body_bytes: int = 8 << 20
-    most_held_bytes: int = 256 << 20
+    max_body_bytes: int = 8 << 20
+    max_held_bytes: int = 256 << 20
     """Bytes of the bodies of all requests together; beyond it large ones are refused."""
-    most_items: int = 10_000
+    max_items: int = 10_000
     """Items of one request."""
-    most_item_characters: int = 20_000
+    max_characters: int = 20_000
     """Characters of one item, of the context and of the query."""
-    most_prompts: int = 50_000
+    max_labels: int = 1000
+    """Labels of one request, repeated pairs once: the time of a fit grows with their third power."""
+    max_prompts: int = 50_000
     """Prompts that a method may need for one request: bounds methods that compare all pairs."""
-    most_probe_items: int = 500
+    max_probe_items: int = 500
     """Items of one request for methods that fit a probe."""
     concurrency: int = 64
     """Requests that are worked on at the same time, sharing forward passes."""
@@ -50,7 +52,7 @@ class ServerSettings:
     """Seconds in which a request's head must arrive."""
     write_timeout: float = 60.0
     """Seconds in which a client must take some of its answer."""
-    most_connections: int = 1000
+    max_connections: int = 1000
     """Open connections; fewer where the process may not open as many files."""
     drain: float = 30.0
     """Seconds that requests in progress have after SIGTERM."""

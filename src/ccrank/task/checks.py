@@ -147,11 +147,11 @@ def values_of_order(order: object, items: Sequence[str], where: str) -> tuple[fl
         if normal_form(item) in positions:
             raise CcrankError(f"{where}: order names {quoted(item)} twice")
         positions[normal_form(item)] = position
-    for item in items:
-        if normal_form(item) not in positions:
+    names = {normal_form(item): item for item in items}
+    for key, item in names.items():
+        if key not in positions:
             raise CcrankError(f"{where}: order lacks the item {quoted(item)}")
-    known = {normal_form(item) for item in items}
     for item in order:
-        if normal_form(item) not in known:
+        if normal_form(item) not in names:
             raise CcrankError(f"{where}: order names {quoted(item)}, which is not among the items")
-    return tuple(float(len(positions) - 1 - positions[normal_form(item)]) for item in items)
+    return tuple(float(len(positions) - 1 - positions[key]) for key in names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,30 +98,28 @@ class Criterion:
     understood: Understood | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
+        if not _is_word(self.name):
             raise CcrankError(
                 f"a criterion needs a name such as 'size' or 'how positive it is', got {quoted(self.name)}"
             )
         of_query = self.name.startswith(RELEVANCE)
         check_length(self.name, "the criterion", len(RELEVANCE) + 2 + MAX_QUERY if of_query else MAX_PHRASE)
         for label, value in (("comparative", self.comparative), ("category", self.category)):
-            if value is not None and (not isinstance(value, str) or not value.strip()):
+            if value is None:
+                continue
+            if not _is_word(value):
                 raise CcrankError(f"criterion {self.name!r}: {label} must be a word, got {quoted(value)}")
-            if value is not None:
-                check_length(value, f"the {label} of a criterion", MAX_PHRASE)
+            check_length(value, f"the {label} of a criterion", MAX_PHRASE)
         if self.poles is not None:
-            if not isinstance(self.poles, (list, tuple)) or len(self.poles) != 2:
+            poles = self.poles if isinstance(self.poles, (list, tuple)) else ()
+            if len(poles) != 2 or poles[0] == poles[1] or not all(map(_is_word, poles)):
                 raise CcrankError(
-                    f"criterion {self.name!r}: poles must be two words, low then high, got {quoted(self.poles)}"
+                    f"criterion {self.name!r}: poles must be two different words, low then high, got "
+                    f"{quoted(self.poles)}"
                 )
-            low, high = self.poles
-            if not all(isinstance(pole, str) and pole.strip() for pole in (low, high)) or low == high:
-                raise CcrankError(
-                    f"criterion {self.name!r}: poles must be two different words (low, high), got {quoted(self.poles)}"
-                )
-            for pole in (low, high):
+            for pole in poles:
                 check_length(pole, "a pole of a criterion", MAX_PHRASE)
-            object.__setattr__(self, "poles", (low, high))
+            object.__setattr__(self, "poles", tuple(poles))
 
     @property
     def comparative_phrase(self) -> str:
@@ -158,36 +156,21 @@ class Criterion:
             raise CcrankError(f"criterion has unknown fields {unknown}; known are {sorted(known)}")
         if "name" not in value:
             raise CcrankError(f"criterion {dict(value)!r} has no name")
-        poles = value.get("poles")
-        if poles is not None and not isinstance(poles, Sequence):
-            raise CcrankError(
-                f"criterion {value['name']!r}: poles must be two words (low, high), got {poles!r}"
-            )
-        return cls(
-            name=value["name"],
-            comparative=value.get("comparative"),
-            poles=poles if poles is None or isinstance(poles, str) else tuple(poles),  # type: ignore[arg-type]
-            category=value.get("category"),
-            reversed=bool(value.get("reversed", False)),
-        )
+        return cls(**{**value, "reversed": bool(value.get("reversed", False))})
 
     def to_json(self) -> dict[str, Any]:
         """The JSON form, without the fields that are None."""
-        fields = {
-            "name": self.name,
-            "comparative": self.comparative,
-            "poles": None if self.poles is None else list(self.poles),
-            "category": self.category,
-            "reversed": self.reversed or None,
-        }
-        return {key: value for key, value in fields.items() if value is not None}
+        names = ("name", "comparative", "poles", "category")
+        fields: dict[str, Any] = {name: getattr(self, name) for name in names}
+        fields |= {"poles": self.poles and list(self.poles), "reversed": self.reversed or None}
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 def relevance_to(query: str) -> Criterion:
     """The criterion of a task that has a query: how relevant a document is to it."""
-    return Criterion(
-        f'{RELEVANCE}"{" ".join(query.split())}"',
-        "more relevant",
-        ("irrelevant", "relevant"),
-        "document",
-    )
+    name = f'{RELEVANCE}"{" ".join(query.split())}"'
+    return Criterion(name, "more relevant", ("irrelevant", "relevant"), "document")

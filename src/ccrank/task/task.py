@@ -120,14 +120,8 @@ class Task:
             The context.
         """
         other = copy(self)
-        fields = {
-            "items": tuple(items),
-            "context": context,
-            "values": None,
-            "first_stage": None,
-            "item_ids": None,
-        }
-        for name, value in fields.items():
+        fields = {"items": tuple(items), "context": context}
+        for name, value in (fields | dict.fromkeys(("values", "first_stage", "item_ids"))).items():
             object.__setattr__(other, name, value)
         return other
 
@@ -177,17 +171,14 @@ class Task:
         known |= {"about", "bm25"}
         if unknown := sorted(set(map(str, value)) - known):
             raise CcrankError(f"{where}: unknown fields {unknown}; known are {sorted(known)}")
+        for one, other in (("query", "criterion"), ("first_stage", "bm25"), ("values", "order")):
+            if value.get(one) is not None and value.get(other) is not None:
+                raise CcrankError(f"{where}: {one} and {other} are two ways to give the same; keep one")
         query = value.get("query")
-        if query is not None and value.get("criterion") is not None:
-            raise CcrankError(f"{where}: has a criterion and a query; a query is the criterion, so keep one")
         for required in ("items",) if query is not None else ("criterion", "items"):
             if required not in value:
                 raise CcrankError(f"{where}: has no {required!r}")
-        if value.get("first_stage") is not None and value.get("bm25") is not None:
-            raise CcrankError(f"{where}: scores of a first stage are given twice, as first_stage and as bm25")
-        if "values" in value and "order" in value:
-            raise CcrankError(f"{where}: gold is given twice, as values and as order; keep one")
-        items = value["items"]
+        items, gold = value["items"], value.get("values")
         if isinstance(items, str) or not isinstance(items, Sequence):
             raise CcrankError(f"{where}: items must be a list of texts, got {quoted(items)}")
         if query is None:
@@ -197,14 +188,13 @@ class Task:
                 raise CcrankError(f"{where}: {error}") from None
         else:
             criterion = relevance_to(check_query(query, where))
-        check_items(items, where)
-        gold = value.get("values")
         if value.get("order") is not None:
+            check_items(items, where)
             gold = values_of_order(value["order"], items, where)
         first_stage = value.get("first_stage", value.get("bm25"))
-        about, item_ids = value.get("about") or {}, value.get("item_ids")
+        about, ids = value.get("about") or {}, value.get("item_ids")
         return cls(
-            criterion, tuple(items), value.get("context"), gold, task_id, about, query, first_stage, item_ids
+            criterion, tuple(items), value.get("context"), gold, task_id, about, query, first_stage, ids
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
 import os
+import secrets
 import stat
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from ccrank.errors import CcrankError
+from ccrank.errors import CcrankError, needs_extra
 from ccrank.util.text import shortened
 
 if TYPE_CHECKING:
@@ -26,12 +27,15 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_UMASK = threading.Lock()
 _CELL_LIMIT = threading.RLock()
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _MAX_CELL = 2**31 - 1  # the largest number that every platform takes
 
 Content = bytes | str | Iterable[str] | Callable[[Path], Any]
+
+
+def expanded(path: str | Path) -> Path:
+    """A path whose ~ is the home folder; that of an unknown user stays as it is, and names no file."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib's raises a RuntimeError there
 
 
 @contextmanager
@@ -55,28 +59,43 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_text(path: str | Path) -> str:
-    """The text of a UTF-8 file, without a byte order mark."""
-    return decode(read_bytes(path), str(path))
-
-
-def decode(content: bytes, where: str) -> str:
-    """UTF-8 to text; an error names the first offending byte and the remedy."""
+    """The text of a file in UTF-8, or in UTF-16 with a byte order mark, without the mark."""
+    content = read_bytes(path)
     try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # `utf-8-sig` counts from after the mark that it takes off.
-        start = error.start + (3 if content.startswith(b"\xef\xbb\xbf") else 0)
-        line = content.count(b"\n", 0, start) + 1
-        raise CcrankError(
-            f"{where} is not UTF-8 text: byte 0x{content[start]:02x} at offset {start}, in line {line}; "
-            f"{conversion(content)}"
-        ) from None
+        return content.decode(encoding_of(content))
+    except UnicodeDecodeError:
+        raise not_utf8(io.BytesIO(content), str(path)) from None
 
 
-def conversion(content: bytes) -> str:
-    """How to convert a file that is not UTF-8."""
-    guess = "utf-16" if content.startswith(_UTF16_MARKS) else "latin1"
-    return f"convert it, for example with `iconv -f {guess} -t utf-8`"
+def encoding_of(content: bytes) -> str:
+    """UTF-16 after its byte order mark, as in Excel's "Unicode text"; else UTF-8."""
+    return "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+
+
+def not_utf8(stream: IO[bytes], where: str) -> CcrankError:
+    """The error of a file that is not UTF-8, which names the first offending byte and the remedy."""
+    problem, guess, offset = "", "cp1252", 0
+    for number, line in enumerate(stream, start=1):
+        if number == 1 and encoding_of(line) == "utf-16":
+            guess = "utf-16"
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = line[error.start]
+            problem = f": byte 0x{byte:02x} at offset {offset + error.start}, in line {number}"
+            break
+        offset += len(line)
+    return CcrankError(
+        f"{where} is not UTF-8 text{problem}; convert it, for example with `iconv -f {guess} -t utf-8`"
+    )
+
+
+def arrow(purpose: str = "a Parquet file") -> Any:
+    """The module pyarrow, which is optional."""
+    with needs_extra("files", purpose):
+        import pyarrow
+        import pyarrow.parquet
+    return pyarrow
 
 
 def parse_toml(source: Path | Traversable) -> dict[str, Any]:
@@ -103,11 +122,9 @@ def json_lines(
             raise CcrankError(f"{where}, line {number}: not JSON ({error}): {shortened(written)}") from None
 
 
-def csv_rows(
-    lines: Iterable[str], separator: str, where: str, *, strict: bool = True
-) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(lines: Iterable[str], separator: str, where: str) -> Iterator[tuple[int, list[str]]]:
     """(number of its first line, cells) of each row of a CSV or TSV; a blank line has no cells."""
-    rows = csv.reader(lines, delimiter=separator, strict=strict)
+    rows = csv.reader(lines, delimiter=separator, strict=True)
     first = 1
     while True:
         try:
@@ -148,13 +165,13 @@ def write_atomically(path: str | Path, content: Content, *, sync: bool = False) 
         if target.exists() and not target.is_file() and not target.is_dir():
             write(target)
             return
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask()
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-        os.close(handle)
-        partial = Path(name)
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+        partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.part"
+        partial.touch(0o666 if mode is None else 0o600, exist_ok=False)
         try:
             write(partial)
-            partial.chmod(mode)
+            if mode is not None:
+                partial.chmod(mode)
             if sync:
                 sync_to_disk(partial)
             partial.replace(target)
@@ -174,13 +191,9 @@ def remember(note: Path, text: str) -> None:
 
 
 def _write(path: Path, content: bytes | str | Iterable[str]) -> None:
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif isinstance(content, str):
-        path.write_text(content, encoding="utf-8", newline="")
-    else:
-        with path.open("w", encoding="utf-8", newline="") as stream:
-            stream.writelines(content)
+    pieces = [content] if isinstance(content, (bytes, str)) else content
+    with path.open("wb") as stream:
+        stream.writelines(piece if isinstance(piece, bytes) else piece.encode() for piece in pieces)
 
 
 def sync_to_disk(path: Path) -> None:
@@ -192,14 +205,6 @@ def sync_to_disk(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    """The process's file mode mask; Python can only read it by setting it, which two threads must not do at once."""
-    with _UMASK:
-        mask = os.umask(0)
-        os.umask(mask)
-    return mask
 
 
 @contextmanager
@@ -234,7 +239,7 @@ def cache_folder(*parts: str) -> Path:
     """`$CCRANK_CACHE`, else the user's cache folder on this system, joined with `parts`. The folder is not created."""
     chosen = os.environ.get("CCRANK_CACHE")
     if chosen:
-        return Path(chosen).expanduser().joinpath(*parts)
+        return expanded(chosen).joinpath(*parts)
     # Imported here: a machine without it can still set $CCRANK_CACHE.
     from platformdirs import user_cache_path
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
 
 REPLACEMENT = "\ufffd"
@@ -56,3 +57,16 @@ def p_text(value: float) -> str:
     ('< 0.001', '0.031', '0.40')
     """
     return "< 0.001" if value < 0.001 else f"{value:.3f}" if value < 0.1 else f"{value:.2f}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table that fits its terminal."""
+
+    title: str
+    number: bool = False
+    """Right-aligned."""
+    drop: int = 0
+    """On a narrow terminal, columns with the largest value are dropped first; 0 is never dropped."""
+    most: int | None = None
+    """Cells are cut to this width, with an ellipsis."""

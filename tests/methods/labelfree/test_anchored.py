@@ -18,7 +18,7 @@ from ccrank.methods.labelfree.anchored import (
     smoothed,
 )
 from ccrank.methods.probing.fits import task_folds
-from ccrank.metrics import kendall_tau
+from ccrank.metrics.order import kendall_tau
 from ccrank.util.zscores import z_scores
 
 PLACES = (("slot", 3), ("item", 5))

@@ -12,12 +12,14 @@ from scipy import stats
 from tiny import tiny_reader
 
 from ccrank.criteria.exemplars import WRITTEN
-from ccrank.methods.labelfree.combine import Signals, chance_of_agreement, read_signals
-from ccrank.metrics import chance_tau_sd, tau_b
-from ccrank.prompts import load_templates
+from ccrank.methods.labelfree.combine import Signals, chance_of_agreement
+from ccrank.methods.labelfree.signals import read_signals
+from ccrank.metrics.chance import chance_tau_sd
+from ccrank.metrics.order import tau_b
+from ccrank.models.prompter import Prompter
+from ccrank.models.reader_like import middle_and_late
 from ccrank.task import Criterion, Task
 
-TEMPLATES = load_templates()
 SIZE = Criterion("population", poles=("small", "large"), category="country")
 """A criterion without exemplars."""
 ITEMS = ("Russia", "Chad", "Peru", "Monaco")
@@ -110,23 +112,23 @@ TEXTS = Task(
 )
 def test_which_routes_are_taken(tasks):
     """Without context poles, axis and likelihood; with one the likelihoods; for mixed tasks each its own."""
-    read = read_signals(tasks, tiny_reader(), TEMPLATES)
+    raws, cost = read_signals(tasks, Prompter(tiny_reader()))
     prompts = 0
-    for task, part in zip(tasks, read.signals, strict=True):
+    for task, part in zip(tasks, [raw.signals for raw in raws], strict=True):
         asked = {"that-are", "this-is"} if task.context else {"such-as", "considered"}
         expected = asked if task.context else {"poles", "axis"} | ({"list-of"} if task is TEXTS else asked)
         assert set(part.scores) == expected
-        [alone] = read_signals([task], tiny_reader(), TEMPLATES).signals
+        alone = read_signals([task], Prompter(tiny_reader()))[0][0].signals
         for name, scores in part.scores.items():
             assert scores == pytest.approx(alone.scores[name], abs=1e-3)
         made_up = 0 if task.context else 4
         prompts += made_up + (0 if task.context else 4) + 2 * len(expected - {"poles", "axis"})
-    assert read.cost.prompts == prompts
+    assert cost.prompts == prompts
 
 
 def test_parts_are_standardised_and_their_total_is_the_mean():
     """No route counts more because its numbers are large."""
-    [part] = read_signals([PLAIN], tiny_reader(), TEMPLATES).signals
+    part = read_signals([PLAIN], Prompter(tiny_reader()))[0][0].signals
     for scores in part.scores.values():
         assert scores.mean() == pytest.approx(0, abs=1e-9)
         # The axis is a mean over layers and positions, standardised once more.
@@ -137,20 +139,22 @@ def test_parts_are_standardised_and_their_total_is_the_mean():
 @pytest.mark.parametrize("task", [PLAIN, WITH_CONTEXT])
 def test_a_model_without_head_has_the_axis_alone(task):
     """No word can be asked of it; its states still lie somewhere between the ends."""
-    [part] = read_signals([task], tiny_reader(headless=True), TEMPLATES).signals
+    part = read_signals([task], Prompter(tiny_reader(headless=True)))[0][0].signals
     assert set(part.scores) == {"axis"}
-    [whole] = read_signals([PLAIN], tiny_reader(), TEMPLATES).signals
+    whole = read_signals([PLAIN], Prompter(tiny_reader()))[0][0].signals
     if task is PLAIN:
         assert part.scores["axis"] == pytest.approx(whole.scores["axis"], abs=1e-4)
 
 
 def test_states_come_along_where_they_are_wanted():
     """For every task, with a context or without: a probe needs them all. Else only where they are read anyway."""
-    read = read_signals([WITH_CONTEXT, PLAIN], tiny_reader(), TEMPLATES, with_states=True)
-    assert [one.shape for pair in read.states.values() for one in pair] == [(4, len(read.layers), 32)] * 4
-    assert "axis" not in read.signals[0].scores
-    assert "axis" in read.signals[1].scores
-    assert [*read_signals([WITH_CONTEXT, PLAIN], tiny_reader(), TEMPLATES).states] == [1]
+    tasks, depth = [WITH_CONTEXT, PLAIN], len(middle_and_late(tiny_reader().depth))
+    raws, _ = read_signals(tasks, Prompter(tiny_reader()), with_states=True)
+    assert [one.shape for raw in raws for one in raw.states] == [(4, depth, 32)] * 4
+    assert "axis" not in raws[0].signals.scores
+    assert "axis" in raws[1].signals.scores
+    raws, _ = read_signals(tasks, Prompter(tiny_reader()))
+    assert [raw.states is None for raw in raws] == [True, False]
 
 
 def test_exemplars_count_the_more_the_less_the_others_agree():
@@ -160,12 +164,12 @@ def test_exemplars_count_the_more_the_less_the_others_agree():
     order = (order - order.mean()) / order.std()
     agreeing = Signals({"poles": order, "axis": order, "exemplars": written})
     opposed = Signals({"poles": order, "axis": -order, "exemplars": written})
-    assert agreeing.written_share() == pytest.approx(0.33)
+    assert agreeing.constants()[0] == pytest.approx(0.33)
     assert agreeing.total() == pytest.approx(0.33 * written + 0.67 * order)
-    assert opposed.written_share() == pytest.approx(0.7)
+    assert opposed.constants()[0] == pytest.approx(0.7)
     assert agreeing.agreement()[0] == pytest.approx(1)
     alone = Signals({"axis": order, "exemplars": written})
-    assert 0.33 < alone.written_share() < 0.7
+    assert 0.33 < alone.constants()[0] < 0.7
 
 
 def test_written_exemplars_are_read_where_there_are_some():
@@ -175,10 +179,10 @@ def test_written_exemplars_are_read_where_there_are_some():
     )
     weights = Task(Criterion("weight"), ITEMS)
     tasks = [PLAIN, weights, requests, Task(Criterion("weight"), ITEMS, "Chad is heavy.")]
-    read = read_signals(tasks, tiny_reader(), TEMPLATES)
-    assert ["exemplars" in one.scores for one in read.signals] == [False, True, True, False]
-    for task, together in zip(tasks[1:3], read.signals[1:3], strict=True):
-        [alone] = read_signals([task], tiny_reader(), TEMPLATES).signals
+    found = [raw.signals for raw in read_signals(tasks, Prompter(tiny_reader()))[0]]
+    assert ["exemplars" in one.scores for one in found] == [False, True, True, False]
+    for task, together in zip(tasks[1:3], found[1:3], strict=True):
+        alone = read_signals([task], Prompter(tiny_reader()))[0][0].signals
         assert together.scores["exemplars"] == pytest.approx(alone.scores["exemplars"], abs=1e-3)
         assert together.scores["exemplars"].std() == pytest.approx(1)
 

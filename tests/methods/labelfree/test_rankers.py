@@ -12,10 +12,11 @@ from tiny import scores_by_item, tiny_model, tiny_reader
 from ccrank.api import fit, rank, rank_tasks
 from ccrank.errors import CcrankError
 from ccrank.methods.labelfree.anchored import smoothed
-from ccrank.methods.labelfree.combine import read_signals
-from ccrank.metrics import kendall_tau
+from ccrank.methods.labelfree.signals import read_signals
+from ccrank.metrics.order import kendall_tau
 from ccrank.models import Cost, Reader
-from ccrank.prompts import load_templates
+from ccrank.models.prompter import Prompter
+from ccrank.models.reader_like import middle_and_late
 from ccrank.ranking import canonical
 from ccrank.scale import Scale
 from ccrank.study.datasets import load_dataset
@@ -110,9 +111,9 @@ def test_a_long_list_is_its_own_pool():
     items = tuple(f"{item} {number}" for item in ITEMS[:4] for number in range(3))
     task = canonical(Task(SIZE, items, id="long"))[0]
     plain = rank_tasks([task], tiny_reader(), options={"anchor": False})[0]
-    read = read_signals([task], tiny_reader(), load_templates())
-    assert plain.scores == pytest.approx(read.signals[0].total(), abs=1e-4)
-    expected = smoothed(read.states[0][1], read.signals[0].total())
+    [raw], _ = read_signals([task], Prompter(tiny_reader()))
+    assert plain.scores == pytest.approx(raw.signals.total(), abs=1e-4)
+    expected = smoothed(raw.states[0], raw.signals.total())
     for method in ("auto", "anchored"):
         found = rank_tasks([task], tiny_reader(), method)[0]
         assert found.scores == pytest.approx(expected, abs=1e-3)
@@ -144,11 +145,10 @@ def test_a_pooled_scale_scores_by_its_probe(tmp_path):
     fit(tasks, model=tiny_reader(), method="anchored").save(tmp_path / "x.scale")
     scale = Scale.load(tmp_path / "x.scale", tiny_reader())
     [probe], scorer = scale.scorer.probes, scale.scorer
-    read = read_signals(
-        [canonical(task)[0] for task in tasks], tiny_reader(), load_templates(), with_states=True
-    )
-    place, position = read.layers.index(scorer.layers[0]), ("slot", "item").index(scorer.position)
-    states = [read.states[number][position][:, place].astype(float) for number in range(len(tasks))]
+    raws, _ = read_signals([canonical(task)[0] for task in tasks], Prompter(tiny_reader()), with_states=True)
+    place = middle_and_late(tiny_reader().depth).index(scorer.layers[0])
+    position = ("item", "slot").index(scorer.position)
+    states = [raw.states[position][:, place].astype(float) for raw in raws]
     every = np.concatenate(states)
     for task, own in zip(tasks, states, strict=True):
         expected = expit((own - every.mean(0)) / every.std(0) @ probe.weights)

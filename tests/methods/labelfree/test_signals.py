@@ -11,16 +11,17 @@ from tiny import tiny_model, tiny_reader
 
 from ccrank.criteria.lexicon import poles_of
 from ccrank.errors import CcrankError
-from ccrank.methods.labelfree.projections import axis_direction, axis_of, written_of
+from ccrank.methods.labelfree.combine import POLES, axis_direction, axis_of, written_of
 from ccrank.methods.labelfree.signals import (
+    Plan,
     Wording,
     are_sentences,
     exemplars,
-    read_likelihood,
-    read_poles,
+    read_raw,
     wordings_of,
 )
 from ccrank.models import Reader
+from ccrank.models.prompter import Prompter
 from ccrank.models.reader_like import middle_and_late
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
@@ -48,13 +49,19 @@ def said(prompt, answer):
     return np.array([logits[place - 1, (begin + whole)[place]].item() for place in places])
 
 
+def read_with(tasks, plan, reader=None, templates=TEMPLATES):
+    """What a plan reads to fit tasks."""
+    raws, _ = read_raw(tasks, [plan] * len(tasks), Prompter(reader or tiny_reader(), templates), fitting=True)
+    return raws
+
+
 def context_of(task):
     return f"{task.context}\n\n" if task.context else ""
 
 
 def test_poles_are_log_odds_of_the_ends_words():
     """log Σ p(high words) − log Σ p(low words) behind the prompt, several tasks with ends of unlike length at once."""
-    found = read_poles(TASKS, tiny_reader(), TEMPLATES).poles
+    found = [raw.values[POLES] for raw in read_with(TASKS, Plan(poles=True))]
     for task, scores in zip(TASKS, found, strict=True):
         ends, many = poles_of(task.criterion), "countries" if task.criterion.category else "items"
         for item, score in zip(task.items, scores, strict=True):
@@ -87,7 +94,7 @@ def asked(task, template, word, context=True):
 @pytest.mark.parametrize("template", WORDINGS)
 def test_likelihood_is_the_contrast_of_both_ends(template):
     """log p(item | the high end is named) − log p(item | the low end is), for every wording."""
-    found, _ = read_likelihood(TASKS, tiny_reader(), TEMPLATES, [Wording(template)])
+    found = [raw.values for raw in read_with(TASKS, Plan(wordings=(Wording(template),)))]
     for task, scores in zip(TASKS, found, strict=True):
         ends = poles_of(task.criterion)
         assert [*scores] == [template]
@@ -100,7 +107,7 @@ def test_likelihood_is_the_contrast_of_both_ends(template):
 
 def test_likelihood_per_token():
     """Against nothing: the mean log-probability of the item's tokens, so that long names do not lose."""
-    found, _ = read_likelihood(TASKS, tiny_reader(), TEMPLATES, [Wording("this-is", "nothing")])
+    found = [raw.values for raw in read_with(TASKS, Plan(wordings=(Wording("this-is", "nothing"),)))]
     for task, scores in zip(TASKS, found, strict=True):
         word = poles_of(task.criterion).high[0]
         for item, score in zip(task.items, scores["this-is"], strict=True):
@@ -109,13 +116,13 @@ def test_likelihood_per_token():
 
 def test_likelihood_against_no_context():
     """What the context adds to the item's log-probability, per token; without one there is nothing to add."""
-    [found], _ = read_likelihood(TASKS[2:], tiny_reader(), TEMPLATES, [Wording("this-is", "context")])
+    [found] = [raw.values for raw in read_with(TASKS[2:], Plan(wordings=(Wording("this-is", "context"),)))]
     for item, score in zip(TASKS[2].items, found["this-is"], strict=True):
         told, bare = (said(asked(TASKS[2], "this-is", "large", context), item) for context in (True, False))
         assert len(told) == len(bare)
         assert score == pytest.approx((told - bare).mean(), abs=2e-3)
     with pytest.raises(CcrankError, match="no context"):
-        read_likelihood(TASKS, tiny_reader(), TEMPLATES, [Wording("this-is", "context")])
+        read_with(TASKS, Plan(wordings=(Wording("this-is", "context"),)))
     with pytest.raises(CcrankError, match="low, context, nothing"):
         Wording("this-is", "high")
 
@@ -129,17 +136,13 @@ def test_names_texts_and_contexts_are_asked_for_in_their_own_words():
     assert (names, texts, told) == (["such-as", "considered"], ["list-of"], ["that-are", "this-is"])
 
 
-@pytest.mark.parametrize("route", ["poles", "likelihood"])
-def test_tasks_do_not_touch_each_other(route):
+@pytest.mark.parametrize("plan", [Plan(poles=True, layers=(2,)), Plan(wordings=(Wording("such-as"),))])
+def test_tasks_do_not_touch_each_other(plan):
     """Read together or alone, a task has the same scores."""
-
-    def read(tasks):
-        if route == "poles":
-            return read_poles(tasks, tiny_reader(), TEMPLATES, layers=[2]).poles
-        return [np.stack([*one.values()]) for one in read_likelihood(tasks, tiny_reader(), TEMPLATES)[0]]
-
-    for task, scores in zip(TASKS, read(TASKS), strict=True):
-        assert scores == pytest.approx(read([task])[0], abs=1e-4)
+    for task, raw in zip(TASKS, read_with(TASKS, plan), strict=True):
+        [alone] = read_with([task], plan)
+        for name, scores in raw.values.items():
+            assert scores == pytest.approx(alone.values[name], abs=1e-4)
 
 
 def axis_scores(states, count, others=None):
@@ -158,10 +161,10 @@ def exemplar_scores(slot, item, count, made):
 
 def test_the_axis_is_that_of_both_positions():
     """The item's last token and the slot count the same; the states of both come along."""
-    looks = read_poles(TASKS, tiny_reader(), TEMPLATES, words=False, layers=[1, 2])
-    assert looks.poles == []
-    for task, (item, slot), ends in zip(TASKS, looks.states, looks.made, strict=True):
-        scores = axis_of(ends, (item, slot))(item, slot)
+    for task, raw in zip(TASKS, read_with(TASKS, Plan(layers=(1, 2))), strict=True):
+        assert not raw.values
+        item, slot = raw.states
+        scores = raw.axis(item, slot)
         prompts = [TEMPLATES.single(task, place, template="poles") for place in range(len(task.items))]
         made_up = exemplars(task, poles_of(task.criterion), TEMPLATES["poles"])
         prompts += [TEMPLATES.exemplar(task, text, template="poles") for text in made_up]
@@ -178,9 +181,9 @@ def test_numbers_that_are_none_are_refused():
     loaded = tiny_model("llama", max_position_embeddings=512)
     with torch.no_grad():
         loaded.model.lm_head.weight.fill_(float("nan"))
-    for read in (read_poles, read_likelihood):
+    for plan in (Plan(poles=True), Plan(wordings=wordings_of(TASKS[0]))):
         with pytest.raises(CcrankError, match=r"task .one..*not all finite.*--dtype float32"):
-            read(TASKS[:1], Reader(loaded), TEMPLATES)
+            read_with(TASKS[:1], plan, Reader(loaded))
 
 
 def planted(seed, items=8, layers=3, width=16, noise=0.1):
@@ -241,13 +244,9 @@ def test_made_up_items_in_another_language(tmp_path):
     german = load_templates(path)
     assert exemplars(TASKS[0], poles_of(SIZE), german["poles"])[0] == "country (large)"
     english = load_templates(changes=["poles={item} ist sehr {slot}"])
-    ours, theirs = (
-        read_poles(TASKS[:1], tiny_reader(), one, words=False, layers=[2]) for one in (german, english)
-    )
-    np.testing.assert_allclose(
-        ours.states[0][1], theirs.states[0][1], atol=1e-5
-    )  # the items' prompts are the same
-    ours, theirs = (axis_of(one.made[0], one.states[0])(*one.states[0]) for one in (ours, theirs))
+    [ours], [theirs] = (read_with(TASKS[:1], Plan(layers=(2,)), templates=one) for one in (german, english))
+    np.testing.assert_allclose(ours.states[1], theirs.states[1], atol=1e-5)  # the items' prompts are the same
+    ours, theirs = (one.axis(*one.states) for one in (ours, theirs))
     assert np.abs(ours - theirs).max() > 1e-3
 
 

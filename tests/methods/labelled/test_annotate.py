@@ -14,7 +14,7 @@ from ccrank.api.asking import ask
 from ccrank.errors import CcrankError
 from ccrank.methods.labelled.annotate import Spent, annotate, expected_tokens
 from ccrank.methods.labelled.session import Session
-from ccrank.metrics import kendall_tau
+from ccrank.metrics.order import kendall_tau
 from ccrank.models.remote.address import Address
 from ccrank.models.remote.chat import ChatModel
 from ccrank.models.remote.client import Client

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
-from made import dense, made
+from made import dense, fitted, made, observe
 
-from ccrank.methods.labelled.fit import Observed, fit, rank_intervals
-from ccrank.methods.labelled.held_out import leave_out
-from ccrank.methods.labelled.observations import join, observe
+from ccrank.labels import Labels
+from ccrank.methods.labelled.fit import posterior_of, rank_intervals
+from ccrank.methods.labelled.lists import SURPRISING, leave_out
+from ccrank.methods.labelled.observations import Observations, observations_of
 from ccrank.methods.labelled.prior import LABEL_NOISE, Setting, grid
-from ccrank.metrics import tau_b
+from ccrank.metrics.order import tau_b
 
 ONE = Setting(0.5, 0.4, "late")
 
@@ -21,14 +24,14 @@ def values_of(truth: np.ndarray, places) -> list[tuple[int, float]]:
 
 def kernels_of(kernel) -> np.ndarray:
     """(G, N, N) of each group of states."""
-    return kernel.products(np.arange(kernel.count), 2, np.random.default_rng(0)).kernels.astype(float)
+    return kernel.products(np.arange(kernel.count), 2).kernels.astype(float)
 
 
 def test_values_as_the_dense_formula():
     """Mean and deviation under one setting are those of a Gaussian process over all items at once."""
     truth, prior, kernel = made(0, items=25)
     seen = observe(values_of(truth, range(0, 25, 3)))
-    found = fit(prior, kernel, seen, [ONE])
+    found = fitted(prior, kernel, seen, [ONE])
     items, count = seen.items, len(seen)
     whole = dense(kernel, ONE) + (1 - LABEL_NOISE) * ONE.residual * np.eye(25)
     inner = whole[np.ix_(items, items)] + 1.0 + LABEL_NOISE * ONE.residual * np.eye(count)
@@ -47,9 +50,9 @@ def test_several_settings_are_a_mixture():
     """Mean and variance are those of the mixture of each setting's own fit: doubt about the settings counts."""
     truth, prior, kernel = made(3, items=20)
     seen = observe(values_of(truth, range(0, 20, 4)))
-    found = fit(prior, kernel, seen)
+    found = fitted(prior, kernel, seen)
     assert len(found.settings) > 1
-    alone = [fit(prior, kernel, seen, [setting]) for setting in found.settings]
+    alone = [fitted(prior, kernel, seen, [setting]) for setting in found.settings]
     means = np.array([one.mean for one in alone])
     squares = np.array([one.deviation**2 for one in alone]) + means**2
     assert found.mean == pytest.approx(found.weights @ means, abs=1e-3)
@@ -63,7 +66,7 @@ def test_draws_have_the_posterior_as_their_law():
     """Mean and covariance of many joint draws are those of the dense formula, labelled items among them."""
     truth, prior, kernel = made(1, items=8)
     seen = observe(values_of(truth, range(3)), pairs=[(4, 5)])
-    found = fit(prior, kernel, seen, [ONE], draws=40_000)
+    found = fitted(prior, kernel, seen, [ONE], draws=40_000)
     draws = found.draws(np.random.default_rng(0))
     whole = dense(kernel, ONE) + ONE.particular * np.eye(8)
     cross = whole[:, seen.items] @ seen.contrast.T
@@ -80,7 +83,9 @@ def test_evidence_prefers_what_made_the_data():
         own = []
         for seed in range(4):
             truth, prior, kernel = made(seed, items=80, beta=beta, share=0.3)
-            own.append(fit(prior, kernel, observe(values_of(truth, range(60))), draws=1).prior_weight)
+            own.append(
+                fitted(prior, kernel, observe(values_of(truth, range(60))), draws=1).expected("prior_weight")
+            )
         weights[beta] = np.mean(own)
     assert weights[0.0] < 0.2
     assert weights[0.7] > 0.5
@@ -93,7 +98,7 @@ def test_labels_help_other_items():
         own = []
         for seed in range(6):
             truth, prior, kernel = made(seed, items=100, beta=beta, share=share, depth=2, width=4)
-            found = fit(prior, kernel, observe(values_of(truth, range(20))), draws=1)
+            found = fitted(prior, kernel, observe(values_of(truth, range(20))), draws=1)
             own.append(tau_b(found.mean[20:], truth[20:]) - tau_b(prior[20:], truth[20:]))
         gains[beta] = np.mean(own)
     assert gains[0.1] > 0.2
@@ -117,7 +122,7 @@ def test_other_kinds_of_labels_teach_too(kind):
             "mixed": observe(values_of(truth, range(8)), pairs[:8], best[:2], worst[:2], 100),
         }[kind]
         rest = np.setdiff1d(np.arange(100), seen.items)
-        found = fit(prior, kernel, seen, draws=1)
+        found = fitted(prior, kernel, seen, draws=1)
         gains.append(tau_b(found.mean[rest], truth[rest]) - tau_b(prior[rest], truth[rest]))
     assert np.mean(gains) > 0.08
 
@@ -137,7 +142,7 @@ def test_order_of_items_does_not_matter():
     )
     [states] = kernel.lists
     turned = type(kernel)([(states[0][other], states[1][other])])
-    one, two = fit(prior, kernel, seen), fit(prior[other], turned, moved)
+    one, two = fitted(prior, kernel, seen), fitted(prior[other], turned, moved)
     assert two.mean == pytest.approx(one.mean[other], abs=1e-4)
     assert two.deviation == pytest.approx(one.deviation[other], abs=1e-4)
 
@@ -145,11 +150,11 @@ def test_order_of_items_does_not_matter():
 def test_conflicting_labels_are_noise():
     """A cycle gives scores like any other labels, and the pairs cannot all be kept."""
     _, prior, kernel = made(3, items=12)
-    found = fit(prior, kernel, observe(pairs=[(0, 1), (1, 2), (2, 0)]))
+    found = fitted(prior, kernel, observe(pairs=[(0, 1), (1, 2), (2, 0)]))
     assert np.isfinite(found.mean).all()
     first, second, third = found.mean[:3]
     assert 1 <= (first <= second) + (second <= third) + (third <= first) <= 2
-    twice = fit(prior, kernel, observe([(0, 5.0), (0, 1.0), (3, 1.0), (4, 5.0)]))
+    twice = fitted(prior, kernel, observe([(0, 5.0), (0, 1.0), (3, 1.0), (4, 5.0)]))
     assert abs(twice.mean[0]) < max(abs(twice.mean[3]), abs(twice.mean[4]))
 
 
@@ -168,8 +173,9 @@ def test_labels_say_which_of_them_disagree():
         places = np.argsort(truth)[::4]
         values = values_of(truth, places)
         values[-1] = (values[-1][0], float(truth.min()) - 1)
-        found = leave_out(fit(prior, kernel, observe(values), draws=1))
-        hits += int(found.probability.argmin() == len(values) - 1 and len(found.surprising) > 0)
+        seen = observe(values)
+        found = leave_out(fitted(prior, kernel, seen, draws=1)).probability
+        hits += int(seen.first[found.argmin()] == values[-1][0] and found.min() < SURPRISING)
     assert hits >= 5
 
 
@@ -177,14 +183,15 @@ def test_leaving_out_is_fitting_without():
     """The closed form for a value, under one setting, is a fit on the other labels."""
     truth, prior, kernel = made(5, items=20)
     seen = observe(values_of(truth, range(6)))
-    whole = fit(prior, kernel, seen, [ONE], draws=1)
+    whole = fitted(prior, kernel, seen, [ONE], draws=1)
     own = whole.posteriors[0]
     predicted = own.sites - own.dual / np.diag(own.inverse())
     for row in range(6):
-        rest = seen.rows(np.delete(np.arange(len(seen)), row))
-        part = fit(prior, kernel, rest, [ONE], draws=1)
+        others = np.delete(np.arange(len(seen)), row)
+        rest = Observations(*(getattr(seen, column.name)[others] for column in fields(seen)))
+        part = fitted(prior, kernel, rest, [ONE], draws=1)
         # The value's prediction has the list's level, which is another observation's covariance of 1.
-        level = rest.level.sum(axis=1).clip(max=1) @ part.posteriors[0].dual
+        level = part.posteriors[0].dual.sum()
         assert predicted[row] == pytest.approx(part.mean[seen.first[row]] + level, abs=1e-3)
 
 
@@ -194,8 +201,8 @@ def test_noise_does_not_predict_itself():
     for seed in range(8):
         truth, prior, kernel = made(seed, items=60, beta=0.3, share=0.65, depth=2, width=4)
         random = np.random.default_rng(1000 + seed).standard_normal(60)
-        noise.append(leave_out(fit(prior, kernel, observe(values_of(random, range(25))), draws=1)).tau)
-        known.append(leave_out(fit(prior, kernel, observe(values_of(truth, range(25))), draws=1)).tau)
+        noise.append(leave_out(fitted(prior, kernel, observe(values_of(random, range(25))), draws=1)).tau)
+        known.append(leave_out(fitted(prior, kernel, observe(values_of(truth, range(25))), draws=1)).tau)
     assert abs(np.mean(noise)) < 0.12
     assert np.mean(known) > 0.25
 
@@ -207,7 +214,7 @@ def test_intervals_hold_what_they_promise():
         rng = np.random.default_rng(1000 + seed)
         beta, share = rng.choice([0.0, 0.5, 0.7]), rng.choice([0.1, 0.35, 0.5])
         truth, prior, kernel = made(seed, items=60, beta=beta, share=share, depth=2, width=6)
-        found = fit(prior, kernel, observe(values_of(truth, range(12))), seed=seed)
+        found = fitted(prior, kernel, observe(values_of(truth, range(12))), seed=seed)
         low, high = rank_intervals(found.draws(rng))
         rank = 1 + np.argsort(np.argsort(-truth))
         held.append(np.mean((low <= rank)[12:] & (rank <= high)[12:]))
@@ -221,8 +228,9 @@ def test_lists_are_fitted_together():
         truth, prior, kernel = made(seed, items=120, beta=0.1, share=0.8, depth=2, width=4)
         [(slot, item)] = kernel.lists
         split = type(kernel)([(slot[:60], item[:60]), (slot[60:], item[60:])])
-        seen = join([observe(values_of(truth, range(40))), observe()], [0, 60])
-        found = fit(prior, split, seen, draws=1)
+        labels = Labels(tuple((str(place), float(truth[place])) for place in range(40)))
+        seen = observations_of([labels, Labels()], [[str(place) for place in range(60)]] * 2)
+        found = fitted(prior, split, seen, draws=1)
         gains.append(tau_b(found.mean[60:], truth[60:]) - tau_b(prior[60:], truth[60:]))
     assert np.mean(gains) > 0.15
 
@@ -230,7 +238,7 @@ def test_lists_are_fitted_together():
 def test_many_labels_sample_the_evidence():
     """Beyond 400 observations a sample weighs the settings, and all of them make the posterior."""
     truth, prior, kernel = made(6, items=450, depth=2, width=4)
-    found = fit(prior, kernel, observe(values_of(truth, range(450))), draws=1)
+    found = fitted(prior, kernel, observe(values_of(truth, range(450)), count=450), draws=1)
     assert len(found.posteriors[0].dual) == 450
     assert tau_b(found.mean, truth) > 0.9
 
@@ -241,6 +249,6 @@ def test_the_grid_is_a_distribution():
     assert 0.8 < sum(np.exp(one.log_prior) for one in grid()) <= 1
     truth, prior, kernel = made(7, items=20)
     seen = observe(values_of(truth, range(9)))
-    own = Observed(prior, kernel.products(seen.items, 0, np.random.default_rng(0)), seen)
-    logs = [one.log_prior + own.posterior(one).log_evidence for one in grid()]
-    assert fit(prior, kernel, seen, draws=1).settings[0] == grid()[int(np.argmax(logs))]
+    posterior = posterior_of(prior, kernel.products(seen.items, 0), seen)
+    logs = [one.log_prior + posterior(one).log_evidence for one in grid()]
+    assert fitted(prior, kernel, seen, draws=1).settings[0] == grid()[int(np.argmax(logs))]

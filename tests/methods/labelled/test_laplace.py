@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
-from ccrank.methods.labelled.laplace import laplace_posterior
+from ccrank.methods.labelled.fit import laplace_posterior
 
 
 def covariance_of(rng: np.random.Generator, count: int) -> np.ndarray:

@@ -12,9 +12,9 @@ from tiny import tiny_reader
 from ccrank import Criterion, Task, ask, rank, rank_tasks
 from ccrank.errors import CcrankError
 from ccrank.labels import Labels
-from ccrank.methods.labelled import lists
-from ccrank.methods.labelled.questions import Belief, best_grade, best_pair
-from ccrank.metrics import tau_b
+from ccrank.methods.labelled import observations
+from ccrank.methods.labelled.session import Belief, best_grade, best_pair
+from ccrank.metrics.order import tau_b
 
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Monaco", "Peru", "Cuba", "Japan", "France")
 LABELS = {"Russia": 17.1, "Canada": 10.0, "Chad": 1.3, "Monaco": 0.0}
@@ -72,7 +72,7 @@ def test_two_labels_do_not_overrule_exemplars(reader):
         ITEMS, "size", model=reader, answers=[("value", name, str(value)) for name, value in labels.items()]
     )
     assert session.fitted is not None
-    assert session.fitted.prior_weight == pytest.approx(weights["yes"], abs=1e-4)
+    assert session.fitted.expected("prior_weight") == pytest.approx(weights["yes"], abs=1e-4)
 
 
 def test_labels_are_for_one_list_and_for_auto(reader):
@@ -194,10 +194,10 @@ def test_labels_beyond_the_bound_or_the_memory_are_refused(monkeypatch):
     """Too many rows, also those of best × worst picks, and a fit beyond the free memory, are refused unallocated."""
     items = [f"item {one}" for one in range(200)]
     with pytest.raises(CcrankError, match=r"10,200 observations"):
-        lists.observations_of(Labels(best=tuple(items[:100]), worst=tuple(items[100:])), items)
-    monkeypatch.setattr(lists, "available_memory", lambda _: 1_000_000)
+        observations.observations_of([Labels(best=tuple(items[:100]), worst=tuple(items[100:]))], [items])
+    monkeypatch.setattr(observations, "available_memory", lambda _: 1_000_000)
     with pytest.raises(CcrankError, match="GB are free"):
-        lists.observations_of(Labels.parse(dict.fromkeys(items, 1)), items)
+        observations.observations_of([Labels.parse(dict.fromkeys(items, 1))], [items])
 
 
 def test_many_unknown_labels_are_refused_quickly():

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from ccrank.methods.labelled.prior import grid, undecided_grid
-from ccrank.methods.labelled.questions import Belief, best_grade, best_pair, representative
-from ccrank.methods.labelled.session import Session
+from ccrank.methods.labelled.prior import grid
+from ccrank.methods.labelled.session import Belief, Session, best_grade, best_pair, representative
 from ccrank.ranking import Ranking
 from ccrank.task import Criterion, Task
 from ccrank.util.zscores import z_scores
@@ -165,7 +164,7 @@ def test_the_first_pairs_show_whether_the_label_free_score_is_right(monkeypatch)
                 session, gold = pair_session(seed, agreement, count=100)
                 answer_by(session, gold, 8)
                 assert session.fitted is not None
-                own.append(session.fitted.prior_weight)
+                own.append(session.fitted.expected("prior_weight"))
             weights.append(np.mean(own))
         return float(weights[0] - weights[1])
 
@@ -177,10 +176,10 @@ def test_the_first_pairs_show_whether_the_label_free_score_is_right(monkeypatch)
 def test_pairs_are_chosen_without_trust_in_the_label_free_score():
     """Every weight of the label-free score is equally probable where pairs are chosen, and all settings count."""
     total = {}
-    for one in undecided_grid():
+    for one in grid(undecided=True):
         total[one.prior_weight] = total.get(one.prior_weight, 0) + np.exp(one.log_prior)
     assert total[0.0] == pytest.approx(total[0.25]) == pytest.approx(total[0.5])
-    assert {(one.prior_weight, one.kernel_share, one.mix) for one in undecided_grid()} == {
+    assert {(one.prior_weight, one.kernel_share, one.mix) for one in grid(undecided=True)} == {
         (one.prior_weight, one.kernel_share, one.mix) for one in grid()
     }
 

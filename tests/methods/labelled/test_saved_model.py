@@ -6,16 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from made import made
+from made import fitted, made, observe
 from tiny import tiny_reader
 
 from ccrank import Task, fit
 from ccrank.errors import CcrankError
-from ccrank.methods.labelled import fit as fitting
-from ccrank.methods.labelled.observations import observe
 from ccrank.methods.labelled.prior import Kernel, Setting
 from ccrank.methods.labelled.saved_model import LabelModel
-from ccrank.metrics import tau_b
+from ccrank.metrics.order import tau_b
 from ccrank.task import Criterion
 
 ITEMS = ("Russia", "Canada", "Brazil", "Chad", "Monaco", "Peru", "Cuba", "Japan", "France")
@@ -28,10 +26,10 @@ def test_items_without_a_label_have_their_posterior(beta, settings):
     truth, prior, kernel = made(0, items=40)
     seen = observe([(place, float(truth[place])) for place in range(10)])
     grid = None if settings is None else [Setting(beta, 0.6, "late")]
-    fitted = fitting.fit(prior, kernel, seen, grid, draws=1)
-    found = LabelModel.fit(fitted, kernel, fitted.prior)(kernel.lists[0], fitted.prior)
-    assert found.values[10:] == pytest.approx(fitted.mean[10:], abs=2e-3)
-    assert found.deviation[10:] == pytest.approx(fitted.deviation[10:], abs=2e-3)
+    whole = fitted(prior, kernel, seen, grid, draws=1)
+    found = LabelModel.fit(whole, kernel, prior)(kernel.lists[0], prior)
+    assert found.values[10:] == pytest.approx(whole.mean[10:], abs=2e-3)
+    assert found.deviation[10:] == pytest.approx(whole.deviation[10:], abs=2e-3)
 
 
 def test_new_items_are_ranked_without_the_old_list():
@@ -42,7 +40,7 @@ def test_new_items_are_ranked_without_the_old_list():
         [(slot, item)] = kernel.lists
         old = Kernel([(slot[:80], item[:80])])
         seen = observe([(place, float(truth[place])) for place in range(60)])
-        model = LabelModel.fit(fitting.fit(prior[:80], old, seen, draws=1), old, None)
+        model = LabelModel.fit(fitted(prior[:80], old, seen, draws=1), old, None)
         new = model((slot[80:], item[80:]), np.zeros(80)).values
         taus.append(tau_b(new, truth[80:]))
         alone = [
@@ -78,7 +76,7 @@ def test_states_of_another_shape_are_refused():
     """States of other layers or another width are named."""
     truth, prior, kernel = made(0, items=20)
     seen = observe([(place, float(truth[place])) for place in range(5)])
-    model = LabelModel.fit(fitting.fit(prior, kernel, seen, draws=1), kernel, prior)
+    model = LabelModel.fit(fitted(prior, kernel, seen, draws=1), kernel, prior)
     with pytest.raises(CcrankError, match="the labels were fitted on states"):
         model((np.zeros((2, 1, 1)), np.zeros((2, 1, 1))), np.zeros(2))
     with pytest.raises(ValueError, match="different shapes"):

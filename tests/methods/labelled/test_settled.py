@@ -7,9 +7,8 @@ import pytest
 
 from ccrank import Criterion, Task
 from ccrank.labels import Labels
-from ccrank.methods.labelled.annotators import agreements
-from ccrank.methods.labelled.lists import score_lists
-from ccrank.methods.labelled.settled import Said, best_order, monotone, moved_order
+from ccrank.methods.labelled.lists import agreements, score_lists
+from ccrank.methods.labelled.settled import best_order, implied, monotone, moved_order
 from ccrank.ranking import Answer
 
 NAMES = tuple("abcdefgh")
@@ -21,7 +20,7 @@ def scored(labels: object, seed: int = 0) -> Answer:
     states = rng.standard_normal((8, 4, 16)).astype(np.float32)
     start = Answer(np.linspace(1.5, -1.5, 8))
     task = Task(Criterion("size"), NAMES)
-    [answer] = score_lists([task.items], [Labels.parse(labels)], [start], [(states, states)])
+    [answer], _ = score_lists([task.items], [Labels.parse(labels)], [start], [(states, states)])
     return answer
 
 
@@ -51,8 +50,7 @@ def test_answers_hold_unless_they_contradict_each_other():
     """Orders that follow from answers hold too; answers in a cycle do not bind."""
     order = order_of(scored([("h", "e"), ("e", "a")]))
     assert order.index("h") < order.index("e") < order.index("a")
-    said = Said.of(Labels.parse([("a", "b", "c"), ("c", "a"), ("c", "d")]), NAMES)
-    above = said.above(np.arange(8))
+    above = implied([(0, 1), (1, 2), (2, 0), (2, 3)], np.arange(8))
     assert not above[:3, :3].any()
     assert above[:3, 3].all()
 
@@ -104,10 +102,10 @@ def test_annotators_are_weighed_by_their_agreement():
         zip(NAMES, np.random.default_rng(0).permutation(list(grades.values())).tolist(), strict=True)
     )
     labels = {"annotators": {"ann": grades, "bob": grades, "eve": wrong}}
-    found = {one.annotators: one for one in agreements(Labels.parse(labels))}
-    assert found["ann", "bob"].share == 1
-    assert found["ann", "bob"].shared == 28
-    assert found["ann", "eve"].share < 0.75
+    found = {tuple(entry["annotators"]): entry for entry in agreements(Labels.parse(labels))}
+    assert found["ann", "bob"]["agreement"] == 1
+    assert found["ann", "bob"]["pairs"] == 28
+    assert found["ann", "eve"]["agreement"] < 0.75
     answer = scored(labels)
     noise = answer.details["labels"]["annotator_noise"]
     assert noise["ann"] == noise["bob"] == 1 < noise["eve"]

@@ -10,14 +10,14 @@ from tiny import tiny_reader
 
 from ccrank.api import fit
 from ccrank.errors import CcrankError
-from ccrank.methods.probe_pipeline.fitting import ProbeSpec, fit_layers, kernel_features, seed_scores
+from ccrank.methods.probe_pipeline.rankers import fit_layers, kernel_features, seed_scores
 from ccrank.methods.probe_pipeline.states import TaskStates, read_single_states
 from ccrank.methods.probing.fits import fit_each, fit_pool, leave_one_item_out
-from ccrank.methods.probing.objectives import Settings
+from ccrank.methods.probing.objectives import ProbeSpec, Settings
 from ccrank.methods.probing.scorer import consensus
-from ccrank.metrics import kendall_tau
+from ccrank.metrics.order import kendall_tau
 from ccrank.models import Cost
-from ccrank.prompts import load_templates
+from ccrank.models.prompter import Prompter
 from ccrank.ranking import canonical
 from ccrank.task import Criterion, Task
 
@@ -35,7 +35,7 @@ TASKS = [
 
 def last_states(tasks):
     reader = tiny_reader()
-    states, _ = read_single_states(tasks, reader, load_templates(), [reader.depth])
+    states, _ = read_single_states(tasks, Prompter(reader), [reader.depth])
     return [own[:, 0] for own in states]
 
 
@@ -194,12 +194,10 @@ def test_a_kernel_probe_finds_what_no_linear_one_can():
     means = {}
     for features in ("linear", "rbf"):
         settings = Settings(epochs=200, learning_rate=0.05, features=features)
-        read = TaskStates((5,), _row=(64,), _rows=320)
+        read = TaskStates((5,))
         for index, one in enumerate(states):
             read.add(index, one[:, None], Cost())
-        [layer], _ = fit_layers(tasks, read, ProbeSpec("sup-margin", (0,), settings, "across-tasks"))
-        means[features] = np.mean(
-            [kendall_tau(fit.scores[0], tasks[fit.index].values) for fit in layer.tasks]
-        )
+        layers, _ = fit_layers(tasks, read, ProbeSpec("sup-margin", (0,), settings, "across-tasks"))
+        means[features] = np.mean([kendall_tau(fit.scores[0], tasks[fit.index].values) for fit in layers[5]])
     assert means["rbf"] > 0.4
     assert abs(means["linear"]) < 0.12

@@ -11,14 +11,16 @@ from tiny import tiny_reader
 
 from ccrank.api import fit, rank_tasks
 from ccrank.errors import CcrankError
-from ccrank.methods.probe_pipeline import fitting, states
-from ccrank.methods.probe_pipeline.fitting import agreement, closest_to_anchors
+from ccrank.methods.probe_pipeline import rankers, states
+from ccrank.methods.probe_pipeline.rankers import agreement, closest_to_anchors
 from ccrank.methods.probe_pipeline.states import read_anchors
 from ccrank.models import Cost
+from ccrank.models.prompter import Prompter
 from ccrank.models.reader_like import parse_layers
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
-from ccrank.scale import Known, Saved, Scale
+from ccrank.scale import Scale
+from ccrank.scale.stored import Known
 from ccrank.task import Criterion, Task
 
 SIZE = Criterion("size", poles=("small", "large"), category="country")
@@ -107,12 +109,12 @@ def test_every_probe_takes_the_layer_that_carries_the_anchors(monkeypatch, metho
     seeds = {}
 
     def keep(*arguments):
-        scores = item_scores(*arguments)
+        scores, *rest = seed_scores(*arguments)
         seeds.setdefault("scores", []).append(scores)
-        return scores
+        return scores, *rest
 
-    item_scores = fitting.item_scores
-    monkeypatch.setattr(fitting, "item_scores", keep)
+    seed_scores = rankers.seed_scores
+    monkeypatch.setattr(rankers, "seed_scores", keep)
     wanted = ranked(method, layer="4", **options)
     anchors = [scores[1] for scores in seeds["scores"][0]]  # of one seed, so that no layer agrees in full
     monkeypatch.setattr(states, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
@@ -138,7 +140,7 @@ def test_every_probe_takes_the_layer_that_carries_the_anchors(monkeypatch, metho
 )
 def test_auto_is_the_best_of_what_can_be_asked_for(asked, candidates):
     """The answer is that of the candidate, asked for by name, that agrees best with the anchors that were read."""
-    anchors, _ = read_anchors(TASKS, tiny_reader(num_hidden_layers=6), load_templates())
+    anchors, _ = read_anchors(TASKS, Prompter(tiny_reader(num_hidden_layers=6)))
     answers = [ranked("pca", template=template, layer=layer) for template, layer in candidates]
     means = [
         np.mean(
@@ -202,7 +204,7 @@ def test_a_saved_probe_reads_in_the_words_it_was_fitted_on(tmp_path, method, tem
     fitted.save(tmp_path / "x.scale")
     again = Scale.load(tmp_path / "x.scale", reader)
     assert again.scorer.template == ("pair" if method == "ccs-pair" else template)
-    unknown = dataclasses.replace(again, saved=dataclasses.replace(again.saved, known=Known.none()))
+    unknown = dataclasses.replace(again, known=Known.none())
     items = TASKS[0].items
     scores = unknown.rank(items).scores
     assert np.abs(scores - fitted.ranking.scores).max() < 1e-5
@@ -215,9 +217,7 @@ def test_the_consensus_of_layers_scores_other_items(layer):
     and one by one as together."""
     reader = tiny_reader(num_hidden_layers=6)
     scale = fit(TASKS[:1], model=reader, method="pca", options={"layer": layer})
-    unknown = dataclasses.replace(
-        scale, ranking=None, make=None, saved=Saved(scale.notes, Known.none(), scale.scorer)
-    )
+    unknown = dataclasses.replace(scale, ranking=None, known=Known.none())
     items = TASKS[0].items
     np.testing.assert_allclose(unknown(items), scale.ranking.scores, atol=1e-5)
     assert unknown(items[:1])[0] == pytest.approx(scale.ranking.scores[0], abs=1e-5)

@@ -6,7 +6,7 @@ import literal_probes as literal
 import pytest
 import torch
 
-from ccrank.methods.probing import counting, losses
+from ccrank.methods.probing import losses
 from ccrank.methods.probing.objectives import OBJECTIVES, Settings, task_losses
 
 MARGIN = 0.2
@@ -71,8 +71,8 @@ def test_losses_and_gradients_equal_the_literal_equations(
     method, consistency, dense_limit, block, monkeypatch
 ):
     """Batched, masked losses and their gradients equal loops over the pairs and triples of each task."""
-    monkeypatch.setattr(counting, "DENSE_LIMIT", dense_limit)
-    monkeypatch.setattr(counting, "BLOCK", block)
+    monkeypatch.setattr(losses, "DENSE_LIMIT", dense_limit)
+    monkeypatch.setattr(losses, "BLOCK", block)
     settings = Settings(margin=MARGIN, consistency=consistency)
     for seed in range(3):
         logits, mask, gold, shape = batch_of(method, seed)
@@ -115,7 +115,7 @@ def test_counts_agree_with_brute_force_with_ties():
     mask = torch.rand(7, 70, generator=generator) < 0.7
     for wide in (values, values[:, :20]):
         present = mask[:, : wide.shape[1]]
-        found = counting.neighbours(wide, present, 0.3)
+        found = losses.neighbours(wide, present, 0.3)
         for row in range(len(wide)):
             for i in range(wide.shape[1]):
                 gaps = [

@@ -12,18 +12,17 @@ from tiny import save_model, tiny_reader
 from typer.testing import CliRunner
 
 import ccrank
-from ccrank.cli.app import app
+from ccrank.cli.commands import app
 from ccrank.errors import CcrankError
 from ccrank.methods import plugins
 from ccrank.methods.plugins import load_plugin
 from ccrank.methods.probing.fits import fit_each
 from ccrank.methods.probing.losses import margin_loss, sup_margin_loss, triplet_loss
 from ccrank.methods.probing.objectives import OBJECTIVES, Settings, settings_of
-from ccrank.methods.probing.sub_batches import SUB_BATCHES
 from ccrank.methods.registry import METHODS, get_method, register_objective
 from ccrank.study.experiment.method_spec import MethodSpec
 from ccrank.study.experiment.study import Study
-from ccrank.study.results import load_results
+from ccrank.study.results.load import load_results
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "soft_rank.py"
 
@@ -31,7 +30,7 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "soft_rank.py"
 @pytest.fixture(autouse=True)
 def _nothing_stays():
     """What a test registers is gone after it."""
-    tables = (METHODS, OBJECTIVES, SUB_BATCHES, plugins._loaded)
+    tables = (METHODS, OBJECTIVES, plugins._loaded)
     before = [dict(table) for table in tables]
     yield
     for table, entries in zip(tables, before, strict=True):

@@ -10,6 +10,7 @@ from safetensors.numpy import save_file
 from ccrank.errors import CcrankError
 from ccrank.methods.probing.fits import fit_each, fit_pool
 from ccrank.methods.probing.probe import Probe
+from ccrank.util.tensors import VERSION
 
 GENERATOR = np.random.default_rng(0)
 STATES = [GENERATOR.normal(size=(n, 12)).astype(np.float32) for n in (5, 8)]
@@ -76,10 +77,10 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
     save_file({"weights": np.zeros(3)}, str(path))
     with pytest.raises(CcrankError, match="was not saved by ccrank"):
         Probe.load(path)
-    header = {"format": "ccrank", "version": "1", "kind": "Probe", "about": "{}"}
+    header = {"format": "ccrank", "version": VERSION, "kind": "Probe", "about": "{}"}
     for change, message in (
         ({}, "is damaged"),
-        ({"version": "2"}, "has version '2' of the format"),
+        ({"version": "9"}, "has version '9' of the format"),
         ({"kind": "Scale"}, "holds a 'Scale', not a Probe"),
     ):
         save_file({"bias": np.zeros(1)}, str(path), header | change)
@@ -117,7 +118,7 @@ def test_a_layer_is_a_number(tmp_path, layer):
 def test_deep_notes_are_refused(tmp_path):
     """JSON that is nested deeper than Python follows is a damaged file."""
     deep = '{"a":' * 100_000 + "1" + "}" * 100_000
-    header = {"format": "ccrank", "version": "1", "kind": "Probe", "about": deep}
+    header = {"format": "ccrank", "version": VERSION, "kind": "Probe", "about": deep}
     save_file({".weights": np.ones(3)}, str(tmp_path / "probe"), header)
     with pytest.raises(CcrankError, match="is damaged"):
         Probe.load(tmp_path / "probe")

@@ -22,7 +22,7 @@ from ccrank.methods.probing.fits import (
     task_folds,
     train_sets,
 )
-from ccrank.methods.probing.objectives import OBJECTIVES, Settings
+from ccrank.methods.probing.objectives import OBJECTIVES, ProbeSpec, Settings
 from ccrank.methods.probing.trainer import train
 from ccrank.util.zscores import z_scores
 
@@ -191,8 +191,8 @@ def test_leaving_out_equals_dropping(method):
     ranks = torch.from_numpy(gold[0][kept].argsort().argsort()).double().expand(mask.shape)
     place = torch.arange(5)
     batch = PackedTasks(rows[None, kept], (Bucket(place[None], place, mask, ranks),))
-    dropped = train(batch, method, (0,), settings)
-    own = (rows @ dropped.weights[0, 0, 0] + dropped.bias[0, 0, 0]).sigmoid()
+    weights, bias, *_ = train(batch, ProbeSpec(method, (0,), settings))
+    own = (rows @ weights[0, 0, 0] + bias[0, 0, 0]).sigmoid()
     np.testing.assert_allclose(found, own, atol=1e-9)
 
 
@@ -220,7 +220,8 @@ def test_folds_are_fair_and_fixed():
     assert sets.shape == (4, 69)
     assert ((~sets).sum(0) == 1).all()
     with pytest.raises(CcrankError, match="folds"):
-        task_folds(3, 4)
+        task_folds(1)
+    assert sorted(task_folds(3)) == [0, 1, 2]
 
 
 def test_held_out_tasks_are_not_seen():

@@ -13,13 +13,14 @@ import torch
 from ccrank.errors import CcrankError
 from ccrank.methods.probing.batch import ordered_pairs
 from ccrank.methods.probing.fits import cross_validate, fit_each
-from ccrank.methods.probing.objectives import OBJECTIVES, Settings
-from ccrank.methods.probing.sub_batches import SUB_BATCHES, orders_of, sub_batch_rows
+from ccrank.methods.probing.objectives import OBJECTIVES, SUB_BATCH_ITEMS, Settings
+from ccrank.methods.probing.optimisers import orders_of, sub_batch_rows
 from ccrank.methods.probing.trainer import initial_weights
 from ccrank.util.zscores import z_scores
 from methods.probing.test_trainer import WIDTH, states_of
 
 SIZES = (4, 6, 3, 6, 5)
+SUB_BATCHES = {name: entry.sub_batch for name, entry in OBJECTIVES.items() if entry.sub_batch != "none"}
 
 
 def sub_loss(method: str, items: tuple[int, ...], logits: torch.Tensor, count: int) -> torch.Tensor:
@@ -59,7 +60,7 @@ def plain_loop(method: str, states: np.ndarray, count: int, seed: int, epochs: i
 def test_sub_batches_equal_a_plain_loop(method: str, decay: float) -> None:
     """Tasks of different sizes, trained together for two seeds, end where loops over each task's pairs end."""
     states = states_of(method, SIZES)
-    settings = Settings(epochs=3, learning_rate=0.02, weight_decay=decay, sub_batch=SUB_BATCHES[method].name)
+    settings = Settings(epochs=3, learning_rate=0.02, weight_decay=decay, sub_batch=SUB_BATCHES[method])
     fits = fit_each(states, method, seeds=(3, 8), settings=settings, dtype=torch.float64)
     for task, count in enumerate(SIZES):
         for position, seed in enumerate((3, 8)):
@@ -71,9 +72,10 @@ def test_sub_batches_equal_a_plain_loop(method: str, decay: float) -> None:
 @pytest.mark.parametrize("method", SUB_BATCHES)
 def test_slopes_are_those_of_autograd(method: str) -> None:
     """The written derivative of every sub-batch loss equals autograd's, on and off the margin."""
-    sub_batch = SUB_BATCHES[method]
+    slopes_of = OBJECTIVES[method].slopes
+    assert slopes_of is not None
     generator = torch.Generator().manual_seed(0)
-    width = 4 if method == "ccs-pair" else sub_batch.items
+    width = 4 if method == "ccs-pair" else SUB_BATCH_ITEMS[SUB_BATCHES[method]]
     scores = torch.rand(300, width, generator=generator, dtype=torch.float64)
     scores[:100] = 0.5 + 0.1 * (scores[:100] - 0.5)  # within the margin
     for row in scores:
@@ -86,7 +88,7 @@ def test_slopes_are_those_of_autograd(method: str) -> None:
         else:
             loss = (literal.margin if method == "margin" else literal.triplet)(own, 0.2)
         [wanted] = torch.autograd.grad(loss, row)
-        torch.testing.assert_close(sub_batch.slopes(row.detach(), 0.2), wanted, rtol=0, atol=1e-12)
+        torch.testing.assert_close(slopes_of(row.detach(), 0.2), wanted, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("method", SUB_BATCHES)
@@ -95,15 +97,15 @@ def test_sub_batches_are_not_the_whole_batch(method: str) -> None:
     states = states_of(method, (6,))
     start = fit_each(states, method, seeds=(0,), settings=Settings(epochs=0)).weights
     whole = fit_each(states, method, seeds=(0,), settings=Settings(epochs=1)).weights
-    name = SUB_BATCHES[method].name
-    parts = fit_each(states, method, seeds=(0,), settings=Settings(epochs=1, sub_batch=name)).weights
+    settings = Settings(epochs=1, sub_batch=SUB_BATCHES[method])
+    parts = fit_each(states, method, seeds=(0,), settings=settings).weights
     assert float((parts - start).norm()) > 2 * float((whole - start).norm())
 
 
 @pytest.mark.parametrize("method", SUB_BATCHES)
 def test_every_group_of_items_is_a_sub_batch_once(method: str) -> None:
     """A pass has C(N, 2) or C(N, 3) sub-batches, no two of the same items, in an order that the seed decides."""
-    items = SUB_BATCHES[method].items
+    items = SUB_BATCH_ITEMS[SUB_BATCHES[method]]
     rows = sub_batch_rows(method, 6)
     assert len(rows) == math.comb(6, items)
     pairs = np.repeat(ordered_pairs(6), 2, axis=0)
@@ -151,7 +153,7 @@ def test_what_has_no_sub_batches_is_refused() -> None:
 def test_a_gpu_gives_the_same(method: str) -> None:
     """Weights trained on a GPU in float64 equal those of the CPU."""
     states = states_of(method)
-    settings = Settings(epochs=3, sub_batch=SUB_BATCHES[method].name)
+    settings = Settings(epochs=3, sub_batch=SUB_BATCHES[method])
     here, there = (
         fit_each(states, method, settings=settings, dtype=torch.float64, device=device).weights
         for device in ("cpu", "cuda")

@@ -13,9 +13,9 @@ from ccrank.errors import CcrankError
 from ccrank.methods.probing import trainer
 from ccrank.methods.probing.batch import ordered_pairs
 from ccrank.methods.probing.fits import fit_each, fit_pool
-from ccrank.methods.probing.lbfgs import minimise_lbfgs
 from ccrank.methods.probing.objectives import OBJECTIVES, Settings
-from ccrank.methods.probing.trainer import initial_weights, minimise_adam
+from ccrank.methods.probing.optimisers import minimise_adam, minimise_lbfgs
+from ccrank.methods.probing.trainer import initial_weights
 from ccrank.util.zscores import z_scores
 from methods.probing.test_losses import literal_loss
 

@@ -17,7 +17,6 @@ from ccrank.methods.prompting.asking import (
     CONTENT_FREE,
     calibrate,
     calibrate_against,
-    calibrate_batch,
     calibrate_mean,
     reference_prompts,
     seeded,
@@ -59,7 +58,7 @@ def test_mean_calibration_is_its_formula(table):
 @given(tables())
 def test_batch_calibration_is_its_formula(table):
     """log p(c | x) less the log of the mean of p(c | x') over the prompts."""
-    found = calibrate_batch(table)
+    found = calibrate(table, "batch", table[:0])
     for row, column in np.ndindex(table.shape):
         expected = math.log(probabilities(table[row])[column]) - math.log(mean_probability(table, column))
         assert found[row, column] == pytest.approx(expected, abs=1e-9)
@@ -102,7 +101,7 @@ def test_one_reference_takes_a_liking_for_one_answer_out(both, data, constant):
 @given(tables())
 def test_batch_calibration_makes_every_answer_equally_likely(table):
     """Over the prompts the mean of p(c | x) / p̄(c) is 1 for each candidate, however much it is liked."""
-    np.testing.assert_allclose(np.exp(calibrate_batch(table)).mean(axis=0), 1.0, atol=1e-9)
+    np.testing.assert_allclose(np.exp(calibrate(table, "batch", table[:0])).mean(axis=0), 1.0, atol=1e-9)
 
 
 @given(table_and_reference())

@@ -17,6 +17,7 @@ from tiny import tiny_model
 from ccrank.errors import CcrankError
 from ccrank.methods.prompting.listwise import MAX_OPTIONS, prompt_list, window_starts
 from ccrank.models import Reader
+from ccrank.models.prompter import Prompter
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
 
@@ -96,8 +97,7 @@ def test_guessing_ahead_is_picking_step_by_step(count, values, seed, shuffles, w
     expected = rankings_step_by_step(task, logit, shuffles, window, letters)
     [answer] = prompt_list(
         [task],
-        FakeReader(logit),
-        TEMPLATES,
+        Prompter(FakeReader(logit)),
         shuffles=shuffles,
         window=window,
         calibration="letters" if letters else "none",
@@ -112,7 +112,7 @@ def test_random_logits_too(count, seed, letters):
     task, logit = make_task(count), random_logits(seed)
     expected = rankings_step_by_step(task, logit, 3, 20, letters)
     calibration = "letters" if letters else "none"
-    [answer] = prompt_list([task], FakeReader(logit), TEMPLATES, shuffles=3, calibration=calibration)
+    [answer] = prompt_list([task], Prompter(FakeReader(logit)), shuffles=3, calibration=calibration)
     np.testing.assert_allclose(answer.scores, mean_ranks(expected), atol=1e-9)
 
 
@@ -122,7 +122,7 @@ def test_random_logits_too(count, seed, letters):
 def test_one_shuffle_is_a_permutation(window, count, values, seed):
     """For any logits, from 2 items to 60, in windows that slide over the long lists."""
     reader = FakeReader(logits_among(values, seed))
-    [answer] = prompt_list([make_task(count)], reader, TEMPLATES, shuffles=1, window=window)
+    [answer] = prompt_list([make_task(count)], Prompter(reader), shuffles=1, window=window)
     assert sorted(answer.scores.tolist()) == list(range(count))
 
 
@@ -130,7 +130,7 @@ def test_one_shuffle_is_a_permutation(window, count, values, seed):
 def test_numbered_options_are_a_permutation(count, values):
     """Beyond 26 options at once the labels are numbers, some of which begin others."""
     reader = FakeReader(logits_among(values, 0))
-    [answer] = prompt_list([make_task(count)], reader, TEMPLATES, shuffles=1, window=60)
+    [answer] = prompt_list([make_task(count)], Prompter(reader), shuffles=1, window=60)
     assert sorted(answer.scores.tolist()) == list(range(count))
     assert f'"{count}" thing' in reader.asked[0]
 
@@ -138,7 +138,7 @@ def test_numbered_options_are_a_permutation(count, values):
 def test_a_right_guess_saves_readings():
     """Where the first answer foretells the rest, the list takes two readings, not N − 1."""
     reader = FakeReader(lambda text, word: float(ord(word)))  # the last letter first, whatever was chosen
-    prompt_list([make_task(15)], reader, TEMPLATES, shuffles=2)
+    prompt_list([make_task(15)], Prompter(reader), shuffles=2)
     assert reader.readings == 2
 
 
@@ -160,7 +160,7 @@ def test_windows_bring_the_best_to_the_head(count):
         listed = text.split("Options: ")[1].split(". The")[0].split(", ")
         return next(float(one[-3:]) for one in listed if one.startswith(f'"{label}"'))
 
-    [answer] = prompt_list([make_task(count)], FakeReader(logit), TEMPLATES, shuffles=1)
+    [answer] = prompt_list([make_task(count)], Prompter(FakeReader(logit)), shuffles=1)
     best = np.argsort(-answer.scores)[: MAX_OPTIONS // 2].tolist()
     assert best == list(range(count - 1, count - 1 - MAX_OPTIONS // 2, -1))
 
@@ -171,7 +171,7 @@ def test_letters_calibration_takes_a_liking_for_letters_out():
     biased = FakeReader(lambda text, word: logit(text, word) + (40.0 if word == "C" else 0.0))
     plain, liked = (
         [
-            prompt_list([task], reader, TEMPLATES, calibration=how)[0].scores.tolist()
+            prompt_list([task], Prompter(reader), calibration=how)[0].scores.tolist()
             for how in ("none", "letters")
         ]
         for reader in (FakeReader(logit), biased)
@@ -185,7 +185,7 @@ def test_single_runs_are_what_is_joined():
     for criterion in (Criterion("size"), Criterion("size", reversed=True)):
         task, logit = replace(make_task(5), criterion=criterion), random_logits(4)
         orders = rankings_step_by_step(task, logit, 3, 20, False)
-        [answer] = prompt_list([task], FakeReader(logit), TEMPLATES, shuffles=3)
+        [answer] = prompt_list([task], Prompter(FakeReader(logit)), shuffles=3)
         expected = [[criterion.sign * (4 - order.index(item)) for item in range(5)] for order in orders]
         assert answer.runs.tolist() == expected
         np.testing.assert_allclose(answer.runs.mean(axis=0), answer.scores)
@@ -199,7 +199,7 @@ def test_following_the_labels_is_reported():
             if (count, sign) == (41, -1):
                 continue  # windows carry the end of the list to its head, and no further
             reader = FakeReader(lambda text, label, sign=sign: -sign * float(ord(label)))
-            [answer] = prompt_list([make_task(count)], reader, TEMPLATES, shuffles=3)
+            [answer] = prompt_list([make_task(count)], Prompter(reader), shuffles=3)
             assert answer.consistency["label_order"] == sign
     task, logit = make_task(5), random_logits(2)
     orders = rankings_step_by_step(task, logit, 4, 20, False)
@@ -209,7 +209,7 @@ def test_following_the_labels_is_reported():
         kendalltau([one.index(item) for item in range(5)], [other.index(item) for item in range(5)]).statistic
         for one, other in zip(orders, shown, strict=True)
     ]
-    [answer] = prompt_list([task], FakeReader(logit), TEMPLATES, shuffles=4)
+    [answer] = prompt_list([task], Prompter(FakeReader(logit)), shuffles=4)
     assert answer.consistency["label_order"] == pytest.approx(np.mean(taus))
 
 
@@ -229,7 +229,7 @@ def test_a_stated_direction_is_followed(direction, words):
 
     for count in (6, 41):  # the longer list needs windows
         reader = FakeReader(logit)
-        [answer] = prompt_list([make_task(count)], reader, TEMPLATES, shuffles=2, direction=direction)
+        [answer] = prompt_list([make_task(count)], Prompter(reader), shuffles=2, direction=direction)
         extreme = count - 1 if direction != "ascending" else 0
         assert {int(run[extreme]) for run in answer.runs} == {extreme}
         if count == 6:
@@ -240,7 +240,9 @@ def test_a_template_replaces_the_wording_and_not_the_direction():
     """With direction=ascending the first choice is the lowest in any wording."""
     templates = load_templates(changes=["own=Sort: {options}. First: {chosen}{slot}"])
     plain, turned = (
-        prompt_list([make_task(5)], FakeReader(random_logits(3)), templates, template="own", direction=one)[0]
+        prompt_list(
+            [make_task(5)], Prompter(FakeReader(random_logits(3)), templates), template="own", direction=one
+        )[0]
         for one in ("none", "ascending")
     )
     assert turned.runs.tolist() == (4 - plain.runs).tolist()
@@ -258,7 +260,7 @@ def test_kemeny_contradicts_the_shuffles_least():
             for a, b in combinations(range(5), 2)
         )
 
-    [answer] = prompt_list([task], FakeReader(logit), TEMPLATES, aggregate="kemeny")
+    [answer] = prompt_list([task], Prompter(FakeReader(logit)), aggregate="kemeny")
     found = np.argsort(-answer.scores).tolist()
     assert disagreements(found) == min(disagreements(order) for order in permutations(range(5)))
 
@@ -271,9 +273,9 @@ def test_tasks_together_are_as_tasks_alone():
         return FakeReader(random_logits(6), window=60)
 
     for calibration in ("none", "letters"):
-        together = prompt_list(tasks, reader(), TEMPLATES, shuffles=2, calibration=calibration)
+        together = prompt_list(tasks, Prompter(reader()), shuffles=2, calibration=calibration)
         for task, answer in zip(tasks, together, strict=True):
-            [alone] = prompt_list([task], reader(), TEMPLATES, shuffles=2, calibration=calibration)
+            [alone] = prompt_list([task], Prompter(reader()), shuffles=2, calibration=calibration)
             assert alone.scores.tolist() == answer.scores.tolist()
 
 
@@ -281,7 +283,7 @@ def test_tasks_together_are_as_tasks_alone():
 def test_windows_shrink_until_they_fit_the_model(limit):
     """A list too long for the model's window is ranked by fewer options at once."""
     reader = FakeReader(random_logits(1), window=limit)
-    [answer] = prompt_list([make_task(8)], reader, TEMPLATES, shuffles=1)
+    [answer] = prompt_list([make_task(8)], Prompter(reader), shuffles=1)
     assert sorted(answer.scores.tolist()) == list(range(8))
     assert max(len(text.split()) for text in reader.asked) <= limit
 
@@ -289,14 +291,14 @@ def test_windows_shrink_until_they_fit_the_model(limit):
 def test_two_items_that_do_not_fit_are_an_error():
     """There is no smaller question than one of two options."""
     with pytest.raises(CcrankError, match="more than 9 words"):
-        prompt_list([make_task(8)], FakeReader(random_logits(1), window=9), TEMPLATES)
+        prompt_list([make_task(8)], Prompter(FakeReader(random_logits(1), window=9)))
 
 
 def test_the_cost_is_what_was_read():
     """The tasks' shares add up to all prompts that were read, those of the calibration included."""
     reader = FakeReader(random_logits(1))
     tasks = [make_task(4), make_task(7, "age")]
-    answers = prompt_list(tasks, reader, TEMPLATES, calibration="letters")
+    answers = prompt_list(tasks, Prompter(reader), calibration="letters")
     assert sum(answer.cost.prompts for answer in answers) == len(reader.asked)
 
 
@@ -313,7 +315,7 @@ def test_a_model_picks_step_by_step(family, calibration):
 
     steps = _AllSteps(task, reader.form)
     expected = rankings_step_by_step(task, logit, 2, 20, calibration == "letters")
-    [answer] = prompt_list([task], Reader(tiny_model(family)), TEMPLATES, shuffles=2, calibration=calibration)
+    [answer] = prompt_list([task], Prompter(Reader(tiny_model(family))), shuffles=2, calibration=calibration)
     assert answer.scores.tolist() == mean_ranks(expected)
 
 
@@ -350,12 +352,12 @@ class _AllSteps:
 def test_bad_options_are_refused(options, message):
     """The message has the value."""
     with pytest.raises(CcrankError, match=message):
-        prompt_list([make_task(4)], FakeReader(random_logits(1)), TEMPLATES, **options)
+        prompt_list([make_task(4)], Prompter(FakeReader(random_logits(1))), **options)
 
 
 def test_logits_that_are_no_numbers_are_refused():
     """The candidates that a shorter list lacks are no trouble; a model's own NaN is."""
     tasks = [make_task(3), make_task(5, "age")]
-    prompt_list(tasks, FakeReader(random_logits(1)), TEMPLATES)
+    prompt_list(tasks, Prompter(FakeReader(random_logits(1))))
     with pytest.raises(CcrankError, match="not all finite"):
-        prompt_list(tasks, FakeReader(lambda text, word: float("nan")), TEMPLATES)
+        prompt_list(tasks, Prompter(FakeReader(lambda text, word: float("nan"))))

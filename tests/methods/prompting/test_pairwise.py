@@ -15,9 +15,9 @@ from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
 from ccrank.methods.prompting.asking import CONTENT_FREE
 from ccrank.methods.prompting.pairwise import MAX_ITEMS_OF_ALL_PAIRS, prompt_pair
+from ccrank.models.prompter import Prompter
 from ccrank.prompts import load_templates
 
-TEMPLATES = load_templates()
 EXTREME = [0.0, 0.0, 1.0, -1.0, 1e30, -1e30, 3e38, 1e-30]
 
 
@@ -60,7 +60,7 @@ def minus_means(answers):
 def test_the_default_is_the_papers(count, seed):
     """Mean calibration, win counts and the tie-break by summed logits are the paper's, step by step."""
     task, logit = make_task(count), random_logits(seed)
-    [answer] = prompt_pair([task], FakeReader(logit), TEMPLATES)
+    [answer] = prompt_pair([task], Prompter(FakeReader(logit)))
     points, order = order_by_wins(count, minus_means(all_logits(task, logit)))
     assert np.argsort(-answer.scores, kind="stable").tolist() == order
     assert np.floor(answer.scores).tolist() == points
@@ -72,7 +72,7 @@ def test_the_default_is_the_papers(count, seed):
 def test_without_calibration_the_plain_answers_count(count, seed):
     """calibration=none counts the more likely word of each prompt."""
     task, logit = make_task(count), random_logits(seed)
-    [answer] = prompt_pair([task], FakeReader(logit), TEMPLATES, calibration="none")
+    [answer] = prompt_pair([task], Prompter(FakeReader(logit)), calibration="none")
     _, order = order_by_wins(count, all_logits(task, logit))
     assert np.argsort(-answer.scores, kind="stable").tolist() == order
 
@@ -105,7 +105,7 @@ def test_other_calibrations_are_their_formulas(calibration, seed):
         margin = log_odds(yes, no, share)
         expected[first] += margin / 2 / 3
         expected[second] -= margin / 2 / 3
-    [answer] = prompt_pair([task], FakeReader(logit), TEMPLATES, calibration=calibration, aggregate="margins")
+    [answer] = prompt_pair([task], Prompter(FakeReader(logit)), calibration=calibration, aggregate="margins")
     np.testing.assert_allclose(answer.scores, expected, atol=1e-5)
 
 
@@ -116,8 +116,8 @@ def test_a_liking_for_yes_changes_no_order(aggregate, constant, seed):
     """With mean calibration a constant on the logits of Yes leaves every aggregation's scores."""
     task, logit = make_task(5), random_logits(seed)
     liked = FakeReader(lambda text, word: logit(text, word) + (constant if word == "Yes" else 0))
-    [plain] = prompt_pair([task], FakeReader(logit), TEMPLATES, aggregate=aggregate)
-    [found] = prompt_pair([task], liked, TEMPLATES, aggregate=aggregate)
+    [plain] = prompt_pair([task], Prompter(FakeReader(logit)), aggregate=aggregate)
+    [found] = prompt_pair([task], Prompter(liked), aggregate=aggregate)
     np.testing.assert_allclose(found.scores, plain.scores, atol=1e-3)
 
 
@@ -132,7 +132,7 @@ def test_a_consistent_model_is_followed(aggregate, pairs):
         first, second = (text[3:12], text[-12:-3])
         return (level[first] - level[second] + 0.3) * (word == "Yes")
 
-    [answer] = prompt_pair([task], FakeReader(logit), TEMPLATES, aggregate=aggregate, pairs=pairs)
+    [answer] = prompt_pair([task], Prompter(FakeReader(logit)), aggregate=aggregate, pairs=pairs)
     gold = [level[item] for item in task.items]
     agree = np.corrcoef(np.argsort(np.argsort(gold)), np.argsort(np.argsort(answer.scores)))[0, 1]
     # A sort trusts each answer alone, and a few opponents do not meet everyone.
@@ -144,7 +144,7 @@ def test_a_consistent_model_is_followed(aggregate, pairs):
 def test_a_sort_is_a_permutation_whatever_the_answers(count, values, seed):
     """Ties, cycles and extremes included; and it asks O(N log N) questions, all of them counted."""
     task, reader = make_task(count), FakeReader(logits_among(values, seed))
-    [answer] = prompt_pair([task], reader, TEMPLATES, pairs="sort")
+    [answer] = prompt_pair([task], Prompter(reader), pairs="sort")
     assert sorted(answer.scores.tolist()) == list(range(count))
     assert answer.details["comparisons"] == len(reader.asked)
     assert len(reader.asked) <= 4 * count * math.log2(count) + 100
@@ -159,7 +159,7 @@ def words_of(text):
 @pytest.mark.parametrize("seed", range(12))
 def test_a_sort_of_two_items_works_for_every_seed(seed):
     """The pairs that set the calibration are never of an item and itself, and never none."""
-    [answer] = prompt_pair([make_task(2)], FakeReader(random_logits(3)), TEMPLATES, pairs="sort", seed=seed)
+    [answer] = prompt_pair([make_task(2)], Prompter(FakeReader(random_logits(3))), pairs="sort", seed=seed)
     assert sorted(answer.scores) == [0, 1]
 
 
@@ -167,7 +167,7 @@ def test_a_sort_of_two_items_works_for_every_seed(seed):
 def test_long_lists_are_sorted_with_few_questions(count):
     """auto sorts lists of more than 50 items: at most 2 N log2 N questions in O(log N) rounds."""
     reader = FakeReader(lambda text, word: float(words_of(text)[0] > words_of(text)[1]) * (word == "Yes"))
-    [answer] = prompt_pair([make_task(count)], reader, TEMPLATES)
+    [answer] = prompt_pair([make_task(count)], Prompter(reader))
     assert answer.scores.tolist() == list(range(count))
     assert len(reader.asked) <= 2 * count * math.log2(count)
     assert answer.details["rounds"] <= 4 * math.log2(count)
@@ -182,7 +182,7 @@ def test_every_round_of_a_sort_is_calibrated_alike(calibration):
         return (30.0 + (first > second) - (first < second)) * (word == "Yes")
 
     [answer] = prompt_pair(
-        [make_task(20)], FakeReader(logit), TEMPLATES, pairs="sort", calibration=calibration
+        [make_task(20)], Prompter(FakeReader(logit)), pairs="sort", calibration=calibration
     )
     assert (answer.scores.tolist() == list(range(20))) == (calibration != "none")
 
@@ -191,7 +191,7 @@ def test_every_round_of_a_sort_is_calibrated_alike(calibration):
 def test_few_opponents(count, opponents):
     """pairs=k asks each item about k others, each pair once, and ranks all items."""
     reader = FakeReader(random_logits(1))
-    [answer] = prompt_pair([make_task(count)], reader, TEMPLATES, pairs=opponents)
+    [answer] = prompt_pair([make_task(count)], Prompter(reader), pairs=opponents)
     pairs = [words_of(text) for text in reader.asked]
     assert len({frozenset(pair) for pair in pairs}) == len(pairs) == count * opponents / 2
     for item in make_task(count).items:
@@ -203,7 +203,7 @@ def test_few_opponents(count, opponents):
 def test_more_opponents_than_items_are_all_pairs():
     """pairs=k with k ≥ N − 1 asks every ordered pair."""
     reader = FakeReader(random_logits(1))
-    prompt_pair([make_task(5)], reader, TEMPLATES, pairs="9")
+    prompt_pair([make_task(5)], Prompter(reader), pairs="9")
     assert len(reader.asked) == 20
 
 
@@ -211,7 +211,7 @@ def test_auto_changes_over_where_it_says():
     """50 items are asked in all pairs, 51 are sorted."""
     for count, all_pairs in ((MAX_ITEMS_OF_ALL_PAIRS, True), (MAX_ITEMS_OF_ALL_PAIRS + 1, False)):
         reader = FakeReader(lambda text, word: float(text < word))
-        prompt_pair([make_task(count)], reader, TEMPLATES)
+        prompt_pair([make_task(count)], Prompter(reader))
         assert (len(reader.asked) == count * (count - 1)) == all_pairs
 
 
@@ -220,16 +220,16 @@ def test_tasks_together_are_as_tasks_alone(pairs):
     """Ranking several tasks in one call gives each what it gets by itself."""
     tasks = [make_task(count, name) for count, name in ((3, "size"), (6, "age"), (4, "weight"))]
     reader = FakeReader(random_logits(5))
-    together = prompt_pair(tasks, reader, TEMPLATES, pairs=pairs)
+    together = prompt_pair(tasks, Prompter(reader), pairs=pairs)
     for task, answer in zip(tasks, together, strict=True):
-        [alone] = prompt_pair([task], FakeReader(random_logits(5)), TEMPLATES, pairs=pairs)
+        [alone] = prompt_pair([task], Prompter(FakeReader(random_logits(5))), pairs=pairs)
         assert alone.scores.tolist() == answer.scores.tolist()
 
 
 def test_all_tasks_are_read_at_once():
     """All pairs of all tasks are one reading, so that they share model passes."""
     reader = FakeReader(random_logits(5))
-    prompt_pair([make_task(3), make_task(4)], reader, TEMPLATES)
+    prompt_pair([make_task(3), make_task(4)], Prompter(reader))
     assert reader.readings == 1
 
 
@@ -275,18 +275,18 @@ def test_consistency_of_a_perfect_model():
 def test_bad_options_are_refused(options, message):
     """The message has the value."""
     with pytest.raises(CcrankError, match=message):
-        prompt_pair([make_task(4)], FakeReader(random_logits(1)), TEMPLATES, **options)
+        prompt_pair([make_task(4)], Prompter(FakeReader(random_logits(1))), **options)
 
 
 def test_a_template_without_one_of_the_items_is_refused():
     """It would ask the same of every pair."""
     templates = load_templates(changes=["pair=Is {item_a} large? {slot}"])
     with pytest.raises(CcrankError, match="item_b"):
-        prompt_pair([make_task(3)], FakeReader(random_logits(1)), templates)
+        prompt_pair([make_task(3)], Prompter(FakeReader(random_logits(1)), templates))
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_logits_that_are_no_numbers_are_refused(bad):
     """A model that overflows in half precision gives no order, and is named as the cause."""
     with pytest.raises(CcrankError, match=r"task 'task'.*not all finite.*float32"):
-        prompt_pair([make_task(3)], FakeReader(lambda text, word: bad), TEMPLATES)
+        prompt_pair([make_task(3)], Prompter(FakeReader(lambda text, word: bad)))

@@ -16,10 +16,9 @@ from ccrank.methods.prompting.listwise import prompt_list
 from ccrank.methods.prompting.pairwise import prompt_pair
 from ccrank.methods.prompting.pointwise import prompt_point
 from ccrank.models import Reader
-from ccrank.prompts import load_templates
+from ccrank.models.prompter import Prompter
 from ccrank.task import Criterion, Task
 
-TEMPLATES = load_templates()
 ROOT = Path(__file__).parents[3]
 COUNTRIES = Task(Criterion("size", "larger", category="country"), ("Chad", "Peru"))
 
@@ -27,7 +26,7 @@ COUNTRIES = Task(Criterion("size", "larger", category="country"), ("Chad", "Peru
 def asked(method, task, **options):
     """The prompts of a method."""
     reader = FakeReader(random_logits(0))
-    method([task], reader, TEMPLATES, **options)
+    method([task], Prompter(reader), **options)
     return reader.asked
 
 
@@ -46,8 +45,8 @@ def test_each_task_is_calibrated_by_itself():
     def answer(text, word):
         return 50.0 * (word == "Yes") if "older" in text else logit(text, word)
 
-    alone = prompt_pair([task], FakeReader(answer), TEMPLATES)[0]
-    together = prompt_pair([biased, task], FakeReader(answer), TEMPLATES)[1]
+    alone = prompt_pair([task], Prompter(FakeReader(answer)))[0]
+    together = prompt_pair([biased, task], Prompter(FakeReader(answer)))[1]
     np.testing.assert_array_equal(alone.pair_margins, together.pair_margins)
     assert np.nanmean(together.pair_margins) == pytest.approx(0, abs=1e-9)
 
@@ -60,7 +59,7 @@ def test_only_pairs_are_calibrated():
         def biased(text, word, liked=liked):
             return logit(text, word) + 60.0 * (word == liked)
 
-        [answer] = method([make_task(6)], FakeReader(biased), TEMPLATES)
+        [answer] = method([make_task(6)], Prompter(FakeReader(biased)))
         if method is prompt_point:
             assert np.floor(answer.scores).tolist() == [7.0] * 6
         else:
@@ -80,7 +79,7 @@ def test_the_scale_is_named_where_ratings_are_asked():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        read_single_states([COUNTRIES], Recording(random_logits(0)), TEMPLATES, [1])
+        read_single_states([COUNTRIES], Prompter(Recording(random_logits(0))), [1])
     assert seen == ["The size of Chad is _", "The size of Peru is _"]
 
 
@@ -116,11 +115,11 @@ def test_a_causal_model_is_read_where_it_predicts_the_answer():
     answer itself, which is put into the prompt."""
     loaded = tiny_model("llama")
     reader, tokenizer = Reader(loaded), loaded.tokenizer
-    [single], _ = read_single_states([COUNTRIES], reader, TEMPLATES, [reader.depth])
+    [single], _ = read_single_states([COUNTRIES], Prompter(reader), [reader.depth])
     for item, state in zip(COUNTRIES.items, single, strict=True):
         states = own_states(loaded, tokenizer(f"The size of {item} is")["input_ids"])
         np.testing.assert_allclose(state[0], states[-1][0, -1], atol=1e-4)
-    [pairs], _ = read_pair_states([COUNTRIES], reader, TEMPLATES, [reader.depth])
+    [pairs], _ = read_pair_states([COUNTRIES], Prompter(reader), [reader.depth])
     for place, answer in enumerate(("Yes", "No")):
         tokens = tokenizer(f"Is Chad larger than Peru? {answer}")["input_ids"]
         assert tokens[:-1] == tokenizer("Is Chad larger than Peru?")["input_ids"]
@@ -131,11 +130,11 @@ def test_a_masked_model_is_read_at_its_mask():
     """ItemSingle: the state of the mask token; ItemPair: that of the answer in its place."""
     loaded = tiny_model("bert")
     reader, tokenizer = Reader(loaded), loaded.tokenizer
-    [single], _ = read_single_states([COUNTRIES], reader, TEMPLATES, [reader.depth])
+    [single], _ = read_single_states([COUNTRIES], Prompter(reader), [reader.depth])
     tokens = tokenizer(f"The size of Chad is {tokenizer.mask_token}.")["input_ids"]
     at = tokens.index(tokenizer.mask_token_id)
     np.testing.assert_allclose(single[0, 0], own_states(loaded, tokens)[-1][0, at], atol=1e-4)
-    [pairs], _ = read_pair_states([COUNTRIES], reader, TEMPLATES, [reader.depth])
+    [pairs], _ = read_pair_states([COUNTRIES], Prompter(reader), [reader.depth])
     tokens = tokenizer("Is Chad larger than Peru? No.")["input_ids"]
     at = len(tokenizer("Is Chad larger than Peru?", add_special_tokens=False)["input_ids"]) + 1
     np.testing.assert_allclose(pairs[0, 0, 1], own_states(loaded, tokens)[-1][0, at], atol=1e-4)

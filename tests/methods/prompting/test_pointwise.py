@@ -14,10 +14,9 @@ from literal_prompts import probabilities
 from ccrank.errors import CcrankError
 from ccrank.methods.prompting.asking import CONTENT_FREE
 from ccrank.methods.prompting.pointwise import RATINGS, argmax_ratings, prompt_point
+from ccrank.models.prompter import Prompter
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
-
-TEMPLATES = load_templates()
 
 
 def question(item):
@@ -38,7 +37,7 @@ def most_likely(logits):
 def test_the_default_is_the_papers(count, seed):
     """Items are ordered by their most likely rating, those with the same rating by its logit."""
     task, logit = make_task(count), random_logits(seed)
-    [answer] = prompt_point([task], FakeReader(logit), TEMPLATES)
+    [answer] = prompt_point([task], Prompter(FakeReader(logit)))
     keys = [most_likely([logit(question(item), rating) for rating in RATINGS]) for item in task.items]
     expected = sorted(range(count), key=lambda item: keys[item], reverse=True)
     assert np.argsort(-answer.scores, kind="stable").tolist() == expected
@@ -54,7 +53,7 @@ def test_the_default_is_the_papers(count, seed):
 def test_ties_and_extremes_keep_the_order(count, values, seed):
     """Whatever the logits, a higher (rating, logit) has a higher score and an equal one the same."""
     task, logit = make_task(count), logits_among(values, seed)
-    [answer] = prompt_point([task], FakeReader(logit), TEMPLATES)
+    [answer] = prompt_point([task], Prompter(FakeReader(logit)))
     keys = [most_likely([logit(question(item), rating) for rating in RATINGS]) for item in task.items]
     for first in range(count):
         for second in range(count):
@@ -86,7 +85,7 @@ def test_calibrations_and_scores_are_their_formulas(how, score, seed):
         how,
         [[logit(end, rating) for rating in RATINGS] for end in ends],
     )
-    [answer] = prompt_point([task], FakeReader(logit), TEMPLATES, score=score, calibration=how)
+    [answer] = prompt_point([task], Prompter(FakeReader(logit)), score=score, calibration=how)
     if score == "expected":
         expected = [sum(p * r for r, p in enumerate(probabilities(row))) for row in rows]
         np.testing.assert_allclose(answer.scores, expected, atol=1e-5)
@@ -104,8 +103,8 @@ def test_a_liking_for_one_rating_changes_nothing(data, constant, seed):
     biased = FakeReader(lambda text, word: logit(text, word) + (constant if word == liked else 0.0))
     for score in ("argmax", "expected"):
         options = {"score": score, "calibration": "mean"}
-        [plain] = prompt_point([task], FakeReader(logit), TEMPLATES, **options)
-        [found] = prompt_point([task], biased, TEMPLATES, **options)
+        [plain] = prompt_point([task], Prompter(FakeReader(logit)), **options)
+        [found] = prompt_point([task], Prompter(biased), **options)
         np.testing.assert_allclose(found.scores, plain.scores, atol=1e-4)
 
 
@@ -122,7 +121,7 @@ def test_own_ratings_in_any_order():
 def test_the_scale_can_be_left_out():
     """scale=no asks without naming the scale."""
     reader = FakeReader(random_logits(0))
-    prompt_point([make_task(2)], reader, TEMPLATES, scale=False)
+    prompt_point([make_task(2)], Prompter(reader), scale=False)
     assert reader.asked == ["The size of thing 000 is _", "The size of thing 001 is _"]
 
 
@@ -135,11 +134,11 @@ def test_all_tasks_are_read_at_once_and_keep_their_own_calibration():
     ]
     for how in ("mean", "contextual", "pmi", "batch"):
         reader = FakeReader(random_logits(4))
-        together = prompt_point(tasks, reader, TEMPLATES, score="expected", calibration=how)
+        together = prompt_point(tasks, Prompter(reader), score="expected", calibration=how)
         assert reader.readings == 1
         for task, answer in zip(tasks, together, strict=True):
             alone = FakeReader(random_logits(4))
-            [single] = prompt_point([task], alone, TEMPLATES, score="expected", calibration=how)
+            [single] = prompt_point([task], Prompter(alone), score="expected", calibration=how)
             assert single.scores.tolist() == answer.scores.tolist()
 
 
@@ -164,4 +163,4 @@ def test_bad_options_and_templates_are_refused(change, options, message, tmp_pat
         change = ""
     templates = load_templates(file, [change] if change else [])
     with pytest.raises(CcrankError, match=message):
-        prompt_point([make_task(3)], FakeReader(random_logits(1)), templates, **options)
+        prompt_point([make_task(3)], Prompter(FakeReader(random_logits(1)), templates), **options)

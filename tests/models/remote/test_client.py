@@ -20,7 +20,7 @@ from tiny import tiny_reader
 
 from ccrank.errors import CcrankError, UnavailableError
 from ccrank.models.remote import Address, Client, RemoteReader
-from ccrank.models.remote.client import ATTEMPTS, KEY_VARIABLE, REQUESTS_VARIABLE
+from ccrank.models.remote.client import KEY_VARIABLE, MAX_ATTEMPTS, REQUESTS_VARIABLE
 from ccrank.models.remote.server import ModelServer
 from ccrank.util.cancellation import Stopped, check
 
@@ -46,10 +46,10 @@ def test_passing_faults_change_nothing(fault: str, stand_in: StandIn) -> None:
     stand_in.asked.clear()
     expected = reader.read(PROMPTS, CANDIDATES)
     sound = len(stand_in.completions)
-    stand_in.faults = [fault] * (ATTEMPTS - 1)
+    stand_in.faults = [fault] * (MAX_ATTEMPTS - 1)
     found = reader.read(PROMPTS, CANDIDATES)
     np.testing.assert_array_equal(found.logits, expected.logits)
-    assert len(stand_in.completions) == 2 * sound + ATTEMPTS - 1
+    assert len(stand_in.completions) == 2 * sound + MAX_ATTEMPTS - 1
 
 
 def test_a_server_that_does_not_answer_is_asked_again(stand_in: StandIn) -> None:
@@ -68,7 +68,7 @@ def test_lasting_faults_are_an_error(fault: str, stand_in: StandIn) -> None:
     reader = patient_reader(stand_in)
     stand_in.faults = [fault] * 100
     with pytest.raises(
-        CcrankError, match=rf"{stand_in.url}/completions .*after {ATTEMPTS} attempts.*fewer requests"
+        CcrankError, match=rf"{stand_in.url}/completions .*after {MAX_ATTEMPTS} attempts.*fewer requests"
     ):
         reader.read(PROMPTS, CANDIDATES)
 
@@ -138,9 +138,9 @@ def test_a_name_that_was_known_is_looked_up_again(stand_in: StandIn) -> None:
     client.get("/models")
     unknown = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     opener = client._opener = Unreachable(urllib.error.URLError(unknown))
-    with pytest.raises(UnavailableError, match=f"Name or service not known.*after {ATTEMPTS} attempts"):
+    with pytest.raises(UnavailableError, match=f"Name or service not known.*after {MAX_ATTEMPTS} attempts"):
         client.get("/models")
-    assert opener.requests == ATTEMPTS
+    assert opener.requests == MAX_ATTEMPTS
 
 
 def test_a_name_server_that_fails_for_a_moment_is_asked_again() -> None:
@@ -148,9 +148,9 @@ def test_a_name_server_that_fails_for_a_moment_is_asked_again() -> None:
     client = Client(Address.parse("openai:http://nowhere.invalid/v1#x"), first_wait=0.001)
     failure = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
     opener = client._opener = Unreachable(urllib.error.URLError(failure))
-    with pytest.raises(UnavailableError, match=f"Temporary failure.*after {ATTEMPTS} attempts"):
+    with pytest.raises(UnavailableError, match=f"Temporary failure.*after {MAX_ATTEMPTS} attempts"):
         client.get("/models")
-    assert opener.requests == ATTEMPTS
+    assert opener.requests == MAX_ATTEMPTS
 
 
 def test_the_key_is_sent_and_never_shown(

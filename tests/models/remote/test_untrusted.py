@@ -20,7 +20,7 @@ from tiny import tiny_reader
 from ccrank.errors import CcrankError, UnavailableError
 from ccrank.models.remote import Address, Client, RemoteReader
 from ccrank.models.remote import client as remote_client
-from ccrank.models.remote.client import KEY_VARIABLE, BadAnswerError
+from ccrank.models.remote.client import KEY_VARIABLE, BadAnswerError, SilentError
 from ccrank.models.remote.completions import (
     MIN_LOG_PROBABILITY,
     choices,
@@ -171,7 +171,7 @@ def test_bodies_that_are_no_use(sent: bytes, status: int, stand_in: StandIn) -> 
 
 def test_an_answer_has_a_largest_size(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     """More is not read, and not asked for again."""
-    monkeypatch.setattr(remote_client, "MAX_ANSWER", 1000)
+    monkeypatch.setattr(remote_client, "MAX_ANSWER_BYTES", 1000)
     stand_in.twist = lambda path, found: b" " * 2000
     with pytest.raises(BadAnswerError, match="more than 1,000 bytes"):
         client_of(stand_in).get("/models")
@@ -184,6 +184,34 @@ def test_an_answer_that_drips_ends_with_the_time_out(stand_in: StandIn) -> None:
     with pytest.raises(UnavailableError, match=r"timed out after 0.2 s.* after 2 attempts"):
         client_of(stand_in, timeout=0.2, attempts=2).get("/models")
     until(lambda: stand_in.drips == 0)
+
+
+@pytest.mark.parametrize("dripping", ["/v1/models", "/v1/completions", "/tokenize"])
+def test_a_server_that_drips_is_given_up_before_all_attempts(
+    dripping: str, stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked twice, and nothing else after that."""
+    stand_in.dripping = dripping
+    client, answer = client_of(stand_in), Client._answer
+
+    def impatient(self: Client, request: Any) -> Any:
+        self.timeout = 0.2 if request.full_url.endswith(dripping) else PATIENCE
+        return answer(self, request)
+
+    monkeypatch.setattr(Client, "_answer", impatient)
+    with pytest.raises(SilentError, match="after 2 attempts"):
+        ModelServer.of(client)
+    assert len(stand_in.dripped) == 2
+
+
+def test_a_list_of_models_is_awaited_for_less_time(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no work for the server, however long other answers may take."""
+    monkeypatch.setattr(remote_client, "LIST_TIMEOUT", 0.2)
+    stand_in.dripping = "/v1/models"
+    with pytest.raises(SilentError, match=r"timed out after 0.2 s.* after 2 attempts"):
+        client_of(stand_in, timeout=10 * PATIENCE).get("/models")
 
 
 def test_work_that_is_not_wanted_leaves_a_dripping_server(stand_in: StandIn) -> None:

@@ -12,10 +12,11 @@ from scipy.stats import kendalltau
 
 from ccrank.errors import CcrankError
 from ccrank.study.datasets import counts, get_dataset, load_dataset
-from ccrank.study.datasets.packaged import HALVES, read_lists
+from ccrank.study.datasets.lists import packaged
 from ccrank.task import normal_form
 
-LISTS = read_lists("everyday")
+HALVES = ("choose", "report")
+LISTS = packaged("everyday")["list"]
 FIELDS = {"id", "domain", "name", "comparative", "poles", "category", "half", "basis", "items"}
 
 
@@ -69,7 +70,9 @@ def test_every_criterion_is_its_own() -> None:
 
 def test_no_criterion_is_one_of_worldlists() -> None:
     """What is chosen on these lists can be reported on WorldLists: no (criterion, category) is in both."""
-    theirs = {(entry["name"].casefold(), entry["category"].casefold()) for entry in read_lists("worldlists")}
+    theirs = {
+        (entry["name"].casefold(), entry["category"].casefold()) for entry in packaged("worldlists")["list"]
+    }
     ours = {(entry["name"].casefold(), entry["category"].casefold()) for entry in LISTS}
     assert not ours & theirs
 

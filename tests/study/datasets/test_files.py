@@ -13,7 +13,7 @@ import pytest
 
 from ccrank.errors import CcrankError
 from ccrank.study.datasets import datasets
-from ccrank.study.datasets.locate import DataFile, DataFolder, data_cache, digest_of, find, locate
+from ccrank.study.datasets.locate import DataFile, data_cache, digest_of, find, locate
 
 CONTENT = b"the data\n" * 50_000
 RANKINGS = {"demelo/gold_rankings/a.rankings": b"0\ta\n", "crowd/gold_rankings/b.rankings": b"0\tb\n"}
@@ -153,7 +153,7 @@ def test_a_file_out_of_a_zip(cache, server):
 
 
 def folder_of(address, contents=RANKINGS):
-    return DataFolder(
+    return DataFile(
         path="scales",
         url=f"{address}/a.tar.gz",
         sha256=digest_of(contents.items()),
@@ -262,7 +262,7 @@ def test_pinned_checksums_are_those_of_the_data(data_dir):
             path = find(file, data_dir)
             if path is None or file.sha256 is None:
                 continue
-            if isinstance(file, DataFolder):
+            if file.holds:
                 contents = [(p.relative_to(path).as_posix(), p.read_bytes()) for p in path.glob(file.holds)]
                 assert digest_of(contents) == file.sha256
             else:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from ccrank.study.datasets import counts, get_dataset, load_dataset
-from ccrank.study.datasets.packaged import read_lists
+from ccrank.study.datasets.lists import packaged
 
-LISTS = read_lists("worldlists")
+LISTS = packaged("worldlists")["list"]
 REQUIRED = {"id", "title", "name", "comparative", "poles", "category", "unit", "year", "source", "items"}
 OPTIONAL = {"differs", "note"}
 

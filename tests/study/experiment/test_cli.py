@@ -10,13 +10,12 @@ import pytest
 from tiny import save_model, tiny_model
 from typer.testing import CliRunner
 
-from ccrank.cli.app import app
-from ccrank.cli.commands.bench import StudyFlags, dotted_options, study_of
-from ccrank.cli.options import TemplateFlags
+from ccrank.cli.commands import app
+from ccrank.cli.commands.bench import BenchFlags, dotted_options, study_of
 from ccrank.errors import CcrankError
 from ccrank.io.taskfiles import read_tasks, write_tasks
 from ccrank.study.experiment.study import Study
-from ccrank.study.results import load_results
+from ccrank.study.results.load import load_results
 from ccrank.task import Criterion, Task
 
 
@@ -108,10 +107,10 @@ def test_a_study_without_results_says_why(tmp_path: Path, task_files: tuple[str,
 def test_flags_are_laid_over_presets(tmp_path: Path) -> None:
     """A preset gives what the flags do not; a method's options are merged; without anything the command asks."""
 
-    def study(preset: str | None = None, reader: dict[str, object] | None = None, **flags: Any) -> Study:
-        return study_of(tmp_path, StudyFlags(preset=preset, **flags), TemplateFlags(), reader or {})
+    def study(preset: str | None = None, **flags: Any) -> Study:
+        return study_of(BenchFlags(folder=tmp_path, preset=preset, **flags))
 
-    quick = study("quick", {"device": "auto", "chat": True}, seeds=3, option=["triplet.margin=0.5"])
+    quick = study("quick", device="auto", chat=True, seeds=3, option=["triplet.margin=0.5"])
     assert (quick.seeds, quick.limit) == (3, 8)
     assert quick.options == {"triplet": {"margin": "0.5"}}
     assert quick.reader["chat"] is True

@@ -11,7 +11,7 @@ import transformers
 from tiny import save_model, tiny_reader
 from typer.testing import CliRunner
 
-from ccrank.cli.app import app
+from ccrank.cli.commands import app
 from ccrank.models.load.catalog import hub_models
 from ccrank.study.experiment import estimate as estimates
 from ccrank.study.experiment.estimate import estimate, paper_models

@@ -22,7 +22,7 @@ from ccrank.models.cache import store as caching
 from ccrank.study.experiment import runner, study_folder
 from ccrank.study.experiment.runner import run_study
 from ccrank.study.experiment.study import Study
-from ccrank.study.results import load_results
+from ccrank.study.results.load import load_results
 from study.experiment.conftest import small_tasks
 
 

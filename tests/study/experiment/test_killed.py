@@ -12,7 +12,7 @@ import pytest
 from tiny import save_model, tiny_model
 
 from ccrank.io.taskfiles import read_tasks, write_tasks
-from ccrank.study.results import load_results
+from ccrank.study.results.load import load_results
 
 KILLS = 12
 PATIENCE = 3600

@@ -17,18 +17,19 @@ from tiny import tiny_model
 from ccrank.errors import CcrankError
 from ccrank.io.taskfiles import read_tasks, write_tasks
 from ccrank.methods.probe_pipeline import states
-from ccrank.methods.probe_pipeline.fitting import LayerFit, TaskFit, closest_layer
+from ccrank.methods.probe_pipeline.rankers import TaskFit, closest_layer
 from ccrank.methods.probe_pipeline.states import TaskStates, read_anchors
 from ccrank.methods.probing.objectives import Settings
 from ccrank.models import Cost, Reader, ReadingCache
-from ccrank.prompts import load_templates
+from ccrank.models.prompter import Prompter
 from ccrank.ranking import canonical, from_canonical
 from ccrank.study.experiment.execute import run_probe
 from ccrank.study.experiment.method_spec import MethodSpec
 from ccrank.study.experiment.runner import run_study
 from ccrank.study.experiment.study import Study
 from ccrank.study.experiment.units import TaskSet, Unit
-from ccrank.study.results import load_results, summarise_results
+from ccrank.study.results.load import load_results
+from ccrank.study.results.summary import summarise_results
 from ccrank.task import Criterion, Task
 from study.experiment.conftest import Interrupting
 
@@ -69,7 +70,7 @@ def test_rows_are_those_of_the_layer_that_agrees_best(
     anchors = {}
     for file in task_files:
         tasks, orders = zip(*map(canonical, read_tasks(file)), strict=True)
-        found, _ = read_anchors(tasks, open_deep("llama"), load_templates())
+        found, _ = read_anchors(tasks, Prompter(open_deep("llama")))
         for task, order, anchor in zip(tasks, orders, found, strict=True):
             anchors[Path(file).stem, task.id] = from_canonical(anchor, order)
     every["agree"] = [
@@ -105,14 +106,12 @@ def test_planted_anchors_choose_the_layer() -> None:
     unit = Unit("m", "d", MethodSpec("pca", "none"), "auto")
     for place in range(3):
         with tempfile.TemporaryFile() as file:
-            shared = TaskStates((5, 7, 9), seconds=8.0, anchors=anchors, _file=file, _row=(6,), _rows=32)
+            shared = TaskStates((5, 7, 9), seconds=8.0, anchors=anchors, _file=file)
             for index in range(4):
                 table = generator.normal(size=(8, 3, 6))
                 table[:, place] += 30 * np.outer(anchors[index], generator.normal(size=6))
                 shared.add(index, table, Cost(8, 10, 10, 10))
-            outcome = run_probe(
-                unit, TaskSet("d", "other", tasks), shared, tasks, [range(8)] * 4, 2, Settings()
-            )
+            outcome = run_probe(unit, TaskSet("other", tasks), shared, 2, Settings())
         assert [row["layer"] for row in outcome.rows] == [shared.layers[place]] * 4
         for row, anchor in zip(outcome.rows, anchors.values(), strict=True):
             assert abs(kendalltau(row["scores"], anchor).statistic) > 0.8
@@ -121,13 +120,13 @@ def test_planted_anchors_choose_the_layer() -> None:
 def test_a_choice_is_charged_for_all_layers_that_were_fitted() -> None:
     """The seconds of a task are the sum over layers; of layers that agree as well the last is taken."""
     anchor = np.arange(4.0)
-    by_layer = [
-        LayerFit(layer, (TaskFit(3, anchor[None], seconds), TaskFit(5, -anchor[None], 2 * seconds)))
+    by_layer = {
+        layer: [TaskFit(3, anchor[None], seconds), TaskFit(5, -anchor[None], 2 * seconds)]
         for layer, seconds in ((2, 1.0), (4, 2.5), (6, 0.25))
-    ]
+    }
     chosen = closest_layer(by_layer, {3: anchor, 5: anchor})
-    assert chosen.layer == 6
-    assert [one.seconds for one in chosen.tasks] == [3.75, 7.5]
+    assert list(chosen) == [6]
+    assert [fit.seconds for fit in chosen[6]] == [3.75, 7.5]
 
 
 def test_anchors_are_read_once_for_a_group(

@@ -14,19 +14,20 @@ import pytest
 from ccrank.api import rank_tasks
 from ccrank.errors import CcrankError
 from ccrank.io.taskfiles import read_tasks, write_tasks
-from ccrank.methods.probe_pipeline.fitting import ProbeSpec, seed_scores
+from ccrank.methods.probe_pipeline.rankers import seed_scores
 from ccrank.methods.probe_pipeline.states import read_pair_states, read_single_states
 from ccrank.methods.probing.fits import fit_each, task_folds
-from ccrank.methods.probing.objectives import Settings
-from ccrank.metrics import evaluate
+from ccrank.methods.probing.objectives import ProbeSpec, Settings
+from ccrank.metrics.order import evaluate
 from ccrank.models import Reader
+from ccrank.models.prompter import Prompter
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical, from_canonical
 from ccrank.study.experiment.runner import run_study
 from ccrank.study.experiment.study import Study
 from ccrank.study.experiment.study_folder import StudyFolder
 from ccrank.study.experiment.units import load_task_sets, plan_units
-from ccrank.study.results import load_failures, load_results, load_tasks
+from ccrank.study.results.load import load_failures, load_results, load_tasks
 from ccrank.study.results.schema import SCHEMA
 from ccrank.task import Criterion, Task
 from study.experiment.conftest import Interrupting
@@ -68,7 +69,7 @@ def test_folds_are_stored_and_variants_are_trained_as_they_say(
     assert folds.loc[[task.id for task in given], "first"].tolist() == task_folds(5, 4, 0).tolist()
     reader = open_tiny("llama")
     sorted_tasks, orders = zip(*map(canonical, given), strict=True)
-    states, _ = read_single_states(sorted_tasks, reader, load_templates(), [reader.depth])
+    states, _ = read_single_states(sorted_tasks, Prompter(reader), [reader.depth])
     for label, name, sub_batch in (
         ("margin", "margin", "none"),
         ("margin@pairs", "margin", "pairs"),
@@ -123,7 +124,7 @@ def test_rows_are_the_grid_and_what_the_methods_give(
         np.testing.assert_array_equal(row["scores"], ranking.scores)
         assert row["consistency"] == ranking.consistency["both_orders_agree"]
     sorted_tasks, orders = zip(*map(canonical, given), strict=True)
-    states, _ = read_single_states(sorted_tasks, reader, load_templates(), [3])
+    states, _ = read_single_states(sorted_tasks, Prompter(reader), [3])
     scores, *_ = seed_scores(
         sorted_tasks,
         [one[:, 0] for one in states],
@@ -156,7 +157,7 @@ def test_single_pairwise_answers_are_scored(
     assert frame.loc[without, columns].isna().all(axis=None)
     assert frame.loc[~without, columns].notna().all(axis=None)
     tasks, templates = read_tasks(task_files[0]), load_templates()
-    states, _ = read_pair_states(tasks, reader, templates, [reader.depth])
+    states, _ = read_pair_states(tasks, Prompter(reader, templates), [reader.depth])
     fits = fit_each([one[:, 0] for one in states], "ccs-pair", seeds=(0, 1), settings=Settings(epochs=4))
     predictions = fits.scores([one[:, 0] for one in states])
     probe = frame[(frame["method"] == "ccs-pair") & (frame["split"] == "same-task")]

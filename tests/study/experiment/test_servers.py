@@ -15,9 +15,8 @@ from completion_server import KEY, StandIn, serving
 from tiny import tiny_model
 from typer.testing import CliRunner
 
-from ccrank.cli.app import app
-from ccrank.cli.commands.bench import StudyFlags, study_of
-from ccrank.cli.options import TemplateFlags
+from ccrank.cli.commands import app
+from ccrank.cli.commands.bench import BenchFlags, study_of
 from ccrank.errors import CcrankError
 from ccrank.io.taskfiles import write_tasks
 from ccrank.methods.registry import methods_without_states
@@ -27,7 +26,7 @@ from ccrank.models.remote import is_remote, open_model
 from ccrank.models.remote.client import KEY_VARIABLE
 from ccrank.study.experiment.runner import StudyWatcher, run_study
 from ccrank.study.experiment.study import Study
-from ccrank.study.results import load_environment, load_failures, load_results
+from ccrank.study.results.load import load_environment, load_failures, load_results
 from ccrank.task import Criterion, Task
 from study.experiment.conftest import Interrupting, small_tasks, two_task_files
 
@@ -44,7 +43,7 @@ def task_files(tmp_path: Path) -> tuple[str, str]:
 @pytest.fixture
 def stand_in(open_tiny: Callable[[str], Reader], monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """A server of the tiny Llama, asked again at once after a failure."""
-    monkeypatch.setattr(remote_client, "FIRST_WAIT", 0.001)
+    monkeypatch.setattr(remote_client, "FIRST_WAIT_SECONDS", 0.001)
     with serving(open_tiny("llama"), "vllm") as one:
         yield one
 
@@ -122,13 +121,13 @@ def test_left_out_methods_are_said_and_recorded(
     report = run_study(study, tmp_path / "out", watcher=watcher)
     assert report.failures == []
     # The second file has two lists with a context, too few for a probe: `auto` reads no states there.
-    assert [str(one) for one in report.left_out] == ["auto (on first)", "axis", "random", "pca@embeddings"]
+    assert report.left_out == {study.models[0]: ["auto (on first)", "axis", "random", "pca@embeddings"]}
     [notice] = [line for line in watcher.said if "left out" in line]
     assert "auto (on first), axis, random, pca@embeddings" in notice
     done = load_results(tmp_path / "out").groupby("method")["dataset"].agg(set).to_dict()
     assert done == {"auto": {"second"}, "poles": {"first", "second"}, "length": {"first", "second"}}
     [model] = load_environment(tmp_path / "out")["models"].values()
-    assert model["left_out"] == [str(one) for one in report.left_out]
+    assert model["left_out"] == report.left_out[study.models[0]]
 
 
 def test_auto_runs_where_it_reads_no_states(tmp_path: Path, stand_in: StandIn) -> None:
@@ -163,7 +162,7 @@ def test_presets_leave_methods_out_and_flags_do_not(tmp_path: Path) -> None:
     otherwise; a folder continues as it began."""
 
     def study(**flags: Any) -> Study:
-        return study_of(tmp_path, StudyFlags(**flags), TemplateFlags(), {})
+        return study_of(BenchFlags(folder=tmp_path, **flags))
 
     assert study(preset="paper").skip_unsupported
     assert study(datasets="everyday").skip_unsupported
@@ -294,7 +293,7 @@ def test_a_server_that_is_lost_ends_its_model_alone(
     assert [(one["model"], one["task"]) for one in report.failures] == [(name, None)] * 3
     assert "answered 500: please come again, after" in report.failures[0]["reason"]
     assert load_failures(tmp_path / "out") == report.failures
-    requests_of_one_unit = remote_client.ATTEMPTS * (remote_client.DEFAULT_REQUESTS + 1)
+    requests_of_one_unit = remote_client.MAX_ATTEMPTS * (remote_client.DEFAULT_REQUESTS + 1)
     assert 10_000 - len(stand_in.faults) <= requests_of_one_unit
     stand_in.faults = []
     again = run_study(study, tmp_path / "out", open_reader=opener)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ccrank.errors import CcrankError
 from ccrank.methods.probing.objectives import OBJECTIVES
-from ccrank.methods.probing.sub_batches import SUB_BATCHES
 from ccrank.methods.registry import METHODS
 from ccrank.study.experiment.method_spec import MethodSpec
 from ccrank.study.experiment.study import Study, preset, to_toml
@@ -60,7 +59,11 @@ def test_reproduction_preset_is_the_paper_preset_and_more() -> None:
     assert (more.seeds, more.layers, more.limit) == (5, "last", None)
     assert more.options == {"auto": {"exemplars": False}}
     added = {str(choice) for choice in more.choices} - {str(choice) for choice in paper.choices}
-    assert {f"{name}@{one.name}:same-task" for name, one in SUB_BATCHES.items()} <= added
+    assert {
+        f"{name}@{entry.sub_batch}:same-task"
+        for name, entry in OBJECTIVES.items()
+        if entry.sub_batch != "none"
+    } <= added
     assert {"random:across-tasks", "pca:across-tasks", "prompt-list:single"} <= added
     assert set(more.datasets) - set(paper.datasets) == {"reviews-letters"}
 

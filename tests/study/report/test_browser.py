@@ -117,7 +117,7 @@ def test_words_sort_and_only_one_head_says_so(open_report: Open) -> None:
     """Sorting by another column takes the mark from the first."""
     opened = open_report()
     opened.sort(opened.column("τ"))
-    place = opened.column("Dataset")
+    place = opened.column("dataset")
     assert opened.sort(place) == "ascending"
     texts = opened.rows(place)
     assert texts == sorted(texts)
@@ -142,7 +142,7 @@ def test_filters_narrow_the_rows_together(open_report: Open) -> None:
     words = opened.page.locator("#table-summary [data-filter]")
     words.fill("PROMPT synth-facts")
     assert set(opened.rows(0)) == {"prompt-pair", "prompt-point", "prompt-list"}
-    model = opened.column("Model")
+    model = opened.column("model")
     choice = opened.page.locator(f"#table-summary [data-filter-column='{model}']")
     choice.select_option("small-lm-1B")
     assert set(opened.rows(model)) == {"small-lm-1B"}

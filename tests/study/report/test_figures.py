@@ -23,7 +23,7 @@ from ccrank.study.report.figures_points import (
 )
 from ccrank.study.report.figures_style import FAMILY_LOOKS, image_bytes, panels_by_model, spread
 from ccrank.study.report.write_report import DRAWINGS
-from ccrank.study.results.tables import kind_summary
+from ccrank.study.results.summary import main_setting, summarise
 from ccrank.task import Task
 
 Tasks = dict[tuple[str, str], Task]
@@ -83,7 +83,7 @@ def test_bars_of_the_main_figure_are_the_numbers_of_the_table(small: pd.DataFram
     """Each panel's bars end at the table's means, and its bands span the table's chance."""
     figure = figure_main(small)
     assert figure is not None
-    table = kind_summary(small)
+    table = summarise(main_setting(small), "kind")
     panels = figure.axes
     for axes, (kind, metric) in zip(
         panels, itertools.product(("facts", "context"), ("free_accuracy", "abs_tau")), strict=True
@@ -138,8 +138,16 @@ def test_single_answers_and_single_runs_are_in_the_main_figure(small: pd.DataFra
 def test_seven_datasets_are_two_even_lines(small: pd.DataFrame) -> None:
     """Four and three, where six and one would leave the second line almost empty."""
     names = [f"dataset-{number}" for number in range(7)]
-    figure, panels = panels_by_model(["m"], names, 6, (0.5, 1.5))
-    assert [panel.left for panel in panels] == [True, False, False, False, True, False, False]
+    figure, panels = panels_by_model(["m"], names, 6, (0.5, 1.5), ("", "y"))
+    assert [panel.axes.get_ylabel() == "y" for panel in panels] == [
+        True,
+        False,
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
     assert len(figure.axes) == 8
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccrank.metrics import kendall_tau
-from ccrank.study.report import encoded_rankings as rankings
-from ccrank.study.report.encoded_rankings import DIGITS, LEVELS, pack_rankings, pack_scores, script_json
+from ccrank.metrics.order import kendall_tau
+from ccrank.study.report import page_data as rankings
+from ccrank.study.report.page_data import DIGITS, LEVELS, pack_rankings, pack_scores, script_json
 from ccrank.task import Task
 
 

@@ -11,10 +11,10 @@ import pytest
 from synthetic_study import write_study
 
 from ccrank.errors import CcrankError
-from ccrank.metrics import Floor
-from ccrank.study.report.report_page import headline_words
-from ccrank.study.report.write_report import read_study, write_report
-from ccrank.study.results.tables import Best, Headline
+from ccrank.metrics.chance import Interval
+from ccrank.study.report.page_data import Best, Headline
+from ccrank.study.report.write_report import page_template, write_report
+from ccrank.study.results.load import load_tasks
 from ccrank.task import Criterion, Task
 from study.report.conftest import HOSTILE_ITEMS, HOSTILE_MODEL, REPORT_FIGURES
 
@@ -145,7 +145,7 @@ def test_the_same_id_in_two_datasets_is_two_tasks(tmp_path: Path, results: pd.Da
         for name in ("x", "y")
     ]
     write_study(tmp_path, results.head(3), pair)
-    assert read_study(tmp_path).tasks["y", "one"].items == ("a", "b", "y")
+    assert load_tasks(tmp_path)["y", "one"].items == ("a", "b", "y")
 
 
 def test_a_folder_that_is_no_study_is_refused(tmp_path: Path, results: pd.DataFrame) -> None:
@@ -163,18 +163,26 @@ def test_a_folder_that_is_no_study_is_refused(tmp_path: Path, results: pd.DataFr
         write_report(tmp_path)
     results.head(5).to_parquet(tmp_path / "results.parquet")
     (tmp_path / "failures.jsonl").write_text("{broken\n")
-    with pytest.raises(CcrankError, match="line 1 is not JSON"):
+    with pytest.raises(CcrankError, match="line 1: not JSON"):
         write_report(tmp_path)
 
 
 def test_words_report_results_not_above_chance() -> None:
     """A best method inside the interval of chance is reported as not above chance, one above it is not."""
-    inside = Best("poles", "none", "prompting", 0.1, Floor(0.0, -0.2, 0.2), 12)
-    above = Best("pca", "none", "baseline", 0.5, Floor(0.3, 0.2, 0.4), 1)
-    words = headline_words(Headline("m", "d", 3, inside, above, None))
-    assert "not above chance" in words[0]
-    assert "τ\u00a0=\u00a0+0.10" in words[0]
-    assert "not above chance" not in words[1]
-    assert "pca (a baseline)" in words[1]
-    assert "0.30 (95\u00a0%: 0.20 to 0.40)" in words[1]
-    assert "95\u00a0% for the best of 12" in words[0]
+    inside = Best("poles", "none", "prompting", 0.1, Interval(0.0, -0.2, 0.2), 12)
+    above = Best("pca", "none", "baseline", 0.5, Interval(0.3, 0.2, 0.4), 1)
+    says = page_template("headlines.html.jinja").module
+    directed, free = says.directed(inside), says.free(above)
+    assert "not above chance" in directed
+    assert "τ\u00a0=\u00a0+0.10" in directed
+    assert "not above chance" not in free
+    assert "pca (a baseline)" in free
+    assert "0.30 (95\u00a0%: 0.20 to 0.40)" in free
+    assert "95\u00a0% for the best of 12" in directed
+    verdict = says.verdict(
+        [Headline("m", "d", 3, inside, above, None), Headline("m", "e", 3, None, above, None)]
+    )
+    assert verdict == (
+        "A directed label-free method is above chance for 0 of 1 combinations of model and dataset; a label-free "
+        "method is above chance in |τ| for 2 of 2, and for 2 the best is a baseline."
+    )

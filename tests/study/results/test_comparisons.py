@@ -13,12 +13,12 @@ import pytest
 from synthetic_study import make_results, make_tasks
 from typer.testing import CliRunner
 
-from ccrank.cli.app import app
+from ccrank.cli.commands import app
 from ccrank.errors import CcrankError
-from ccrank.metrics import holm
-from ccrank.study.results import load_studies
+from ccrank.metrics.tasks import holm
 from ccrank.study.results.comparisons import compare
-from ccrank.study.results.tables import one_layer
+from ccrank.study.results.load import load_studies
+from ccrank.study.results.summary import one_layer
 from ccrank.task import Criterion, Task
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from ccrank.cli.app import app
+from ccrank.cli.commands import app
 from ccrank.errors import CcrankError
 from ccrank.io.taskfiles import write_tasks
 from ccrank.methods.probe_pipeline.states import read_single_states
 from ccrank.methods.probing.fits import fit_each
-from ccrank.prompts import load_templates
+from ccrank.models.prompter import Prompter
 from ccrank.ranking import canonical
 from ccrank.study.experiment.runner import run_study
 from ccrank.study.experiment.study import Study
@@ -59,7 +59,7 @@ def test_stored_directions_are_those_of_the_fits(study_folder: Path) -> None:
     from ccrank.io.taskfiles import read_tasks
 
     tasks = [canonical(task)[0] for task in read_tasks(study_folder / "tasks.jsonl")]
-    states, _ = read_single_states(tasks, tiny_reader(), load_templates(), [1, 2])
+    states, _ = read_single_states(tasks, Prompter(tiny_reader()), [1, 2])
     fits = fit_each([one[:, 1] for one in states], "triplet", seeds=(0, 1))
     np.testing.assert_allclose(triplet.weights[2], fits.weights.numpy(), rtol=1e-4, atol=1e-5)
     across = found["sup-ordreg:across-tasks"]
@@ -121,7 +121,7 @@ def test_missing_and_damaged_directions_are_named(study_folder: Path, tmp_path: 
     """With the command that stores them, or the file to delete."""
     with pytest.raises(CcrankError, match="--save-probes"):
         load_directions(tmp_path)
-    with pytest.raises(CcrankError, match="no directions of 'pca'; there are those of random"):
+    with pytest.raises(CcrankError, match="no directions of 'pca'; the study stored random"):
         compare_directions(load_directions(study_folder / "out"), ["pca"])
     (tmp_path / "directions").mkdir()
     (tmp_path / "directions" / "a.safetensors").write_bytes(b"{}")

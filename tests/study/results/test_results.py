@@ -14,10 +14,12 @@ import pandas as pd
 import pytest
 
 from ccrank.errors import CcrankError
-from ccrank.metrics import chance_abs_tau, evaluate
-from ccrank.study.results import export, load_results
+from ccrank.metrics.chance import chance_abs_tau
+from ccrank.metrics.order import evaluate
+from ccrank.study.results.load import load_results
 from ccrank.study.results.schema import SCHEMA, table_of
 from ccrank.study.results.summary import choose, summarise_results
+from ccrank.study.results.tables import RESULTS, Field, to_csv, to_latex, trec_judgements, trec_run
 from ccrank.task import Criterion, Task
 
 
@@ -99,14 +101,14 @@ def test_accuracies_of_pairs_are_in_every_form() -> None:
     table without any has no such column."""
     frame, _ = synthetic()
     entries = summarise_results(frame)
-    for entry, row in zip(entries, csv.DictReader(io.StringIO(export.to_csv(entries))), strict=True):
+    for entry, row in zip(entries, csv.DictReader(io.StringIO(to_csv(entries))), strict=True):
         paired = entry["method"] == "prompt-pair"
         assert row["free_pair_accuracy"] == ("0.75" if paired else "")
         assert row["chance_free_pair_accuracy"] == ("0.625" if paired else "")
         assert entry["pair_accuracy"] == 0.25 or not paired
-    assert "Pairs & chance" in export.to_latex(entries)
-    others = export.to_latex([entry for entry in entries if entry["method"] == "random"])
-    assert "Pairs" not in others
+    assert "pairs & coins" in to_latex(RESULTS, entries)
+    others = to_latex(RESULTS, [entry for entry in entries if entry["method"] == "random"])
+    assert "pairs" not in others
     assert r"$\pm$" in others
 
 
@@ -122,7 +124,7 @@ def test_single_runs_are_separate_runs_for_trec() -> None:
     """Each single run of a listwise prompt has its own tag."""
     frame, tasks = synthetic()
     chosen = frame[frame["method"] == "random"].assign(method="prompt-list", split="single", layer=-1)
-    tags = {line.split()[-1] for line in export.trec_run(chosen[chosen["model"] == "m_2"], tasks)}
+    tags = {line.split()[-1] for line in trec_run(chosen[chosen["model"] == "m_2"], tasks)}
     assert tags == {f"m_2/prompt-list/single/seed-{seed}" for seed in range(3)}
 
 
@@ -208,15 +210,15 @@ def test_tasks_without_gold_count_but_do_not_score() -> None:
         if entry["dataset"] == "texts":
             assert entry["graded"] == 0
             assert math.isnan(entry["tau"])
-    export.to_latex(summarise_results(frame))
-    assert export.to_csv(summarise_results(frame)).count("nan") == 0
+    to_latex(RESULTS, summarise_results(frame))
+    assert to_csv(summarise_results(frame)).count("nan") == 0
 
 
 def test_csv_is_read_back() -> None:
     """The CSV contains every entry, numbers unrounded."""
     frame, _ = synthetic()
     entries = summarise_results(frame)
-    rows = list(csv.DictReader(io.StringIO(export.to_csv(entries))))
+    rows = list(csv.DictReader(io.StringIO(to_csv(entries))))
     assert [row["dataset"] for row in rows] == [entry["dataset"] for entry in entries]
     assert [float(row["tau"]) for row in rows] == [entry["tau"] for entry in entries]
 
@@ -225,7 +227,8 @@ def test_csv_is_read_back() -> None:
 def test_latex_has_even_rows_and_nothing_unescaped(by: str) -> None:
     """As many cells in each row as columns; characters that LaTeX takes for its own are escaped."""
     frame, _ = synthetic()
-    text = export.to_latex(summarise_results(frame, by))
+    names = (Field("model", key="model"), Field(by, key=by))
+    text = to_latex([*names, *RESULTS], summarise_results(frame, by))
     columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)
     assert columns
     body = [line for line in text.splitlines() if line.endswith(r"\\")]
@@ -241,13 +244,13 @@ def test_trec_files_give_the_same_order_and_gold() -> None:
     """Runs parse into six fields, ids are unique and without blanks, and τ from the two files is τ of the results."""
     frame, tasks = synthetic()
     grades: dict[str, dict[str, int]] = {}
-    for line in export.trec_judgements(tasks):
+    for line in trec_judgements(tasks):
         query, zero, document, grade = line.split()
         assert zero == "0"
         grades.setdefault(query, {})[document] = int(grade)
     assert [len(found) for found in grades.values()] == [len(task.items) for task in tasks.values()]
     runs: dict[tuple[str, str], list[tuple[str, int, float]]] = {}
-    for line in export.trec_run(frame, tasks):
+    for line in trec_run(frame, tasks):
         query, q0, document, rank, score, tag = line.split()
         assert q0 == "Q0"
         runs.setdefault((tag, query), []).append((document, int(rank), float(score)))

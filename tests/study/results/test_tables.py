@@ -6,35 +6,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ccrank.metrics import (
-    Floor,
-    abs_tau,
-    chance_floor,
-    kendall_tau,
-    mean_with_interval,
-    p_value_abs_tau,
-    p_value_tau,
-)
-from ccrank.study.results.tables import (
+from ccrank.metrics.chance import Interval, chance_floor, p_value_abs_tau, p_value_tau
+from ccrank.metrics.order import abs_tau, kendall_tau
+from ccrank.metrics.tasks import mean_with_interval
+from ccrank.study.report.page_data import headlines, signed_floor
+from ccrank.study.results.summary import (
     FAMILIES,
-    GROUP,
-    floor_of,
-    headlines,
-    kind_summary,
     macro_floor,
     main_setting,
     method_order,
     one_layer,
-    over_seeds,
-    signed_floor,
-    summary,
-    with_intervals,
+    summarise,
 )
 
 
 def test_summary_is_the_mean_over_tasks_and_its_spread_over_seeds(results: pd.DataFrame) -> None:
     """Every row of the summary equals a plain loop over its own results, chance and p-value included."""
-    table = summary(results)
+    table = summarise(results, intervals=False)
     assert len(table) == len(results.drop_duplicates(["model", "dataset", "method", "layer", "split"]))
     for row in table.sample(12, random_state=0).itertuples():
         own = results[
@@ -46,11 +34,12 @@ def test_summary_is_the_mean_over_tasks_and_its_spread_over_seeds(results: pd.Da
         ]
         by_seed = [np.mean(own.loc[own["seed"] == seed, "abs_tau"]) for seed in sorted(set(own["seed"]))]
         assert row.abs_tau == pytest.approx(np.mean(by_seed))
-        assert row.abs_tau_sd == pytest.approx(np.std(by_seed, ddof=1) if len(by_seed) > 1 else 0.0)
+        spread = np.std(by_seed, ddof=1) if len(by_seed) > 1 else math.nan
+        assert row.abs_tau_sd == pytest.approx(spread, nan_ok=True)
         sizes = [int(own.loc[own["task"] == task, "n_items"].iloc[0]) for task in set(own["task"])]
         assert (row.tasks, row.seeds) == (len(sizes), len(by_seed))
         floor = chance_floor(sizes)
-        assert (row.chance, row.chance_low, row.chance_high) == pytest.approx(
+        assert (row.chance_abs_tau, row.chance_low, row.chance_high) == pytest.approx(
             (floor.mean, floor.low, floor.high)
         )
         expected = p_value_tau(row.tau, sizes) if row.directed else p_value_abs_tau(row.abs_tau, sizes)
@@ -60,8 +49,8 @@ def test_summary_is_the_mean_over_tasks_and_its_spread_over_seeds(results: pd.Da
 def test_summary_does_not_depend_on_the_order_of_rows(results: pd.DataFrame) -> None:
     """Shuffled results give the same numbers."""
     keys = ["model", "dataset", "method", "layer", "split"]
-    one = summary(results).set_index(keys).sort_index()
-    other = summary(results.sample(frac=1, random_state=1)).set_index(keys).sort_index()
+    one = summarise(results, intervals=False).set_index(keys).sort_index()
+    other = summarise(results.sample(frac=1, random_state=1), intervals=False).set_index(keys).sort_index()
     pd.testing.assert_frame_equal(one, other[one.columns])
 
 
@@ -69,8 +58,12 @@ def test_every_dataset_weighs_the_same_in_a_kind(results: pd.DataFrame) -> None:
     """A dataset whose rows are doubled under new task names does not move the mean over its kind."""
     twice = results[results["dataset"] == "reviews"].assign(task=lambda rows: rows["task"] + " again")
     keys = ["model", "kind", "method"]
-    one = kind_summary(results).set_index(keys).sort_index()
-    other = kind_summary(pd.concat([results, twice])).set_index(keys).sort_index()
+    one = summarise(main_setting(results), "kind", intervals=False).set_index(keys).sort_index()
+    other = (
+        summarise(main_setting(pd.concat([results, twice])), "kind", intervals=False)
+        .set_index(keys)
+        .sort_index()
+    )
     np.testing.assert_allclose(one["abs_tau"], other["abs_tau"])
     assert (other["chance_high"] - other["chance_low"]).sum() < (one["chance_high"] - one["chance_low"]).sum()
 
@@ -78,7 +71,7 @@ def test_every_dataset_weighs_the_same_in_a_kind(results: pd.DataFrame) -> None:
 def test_a_method_run_once_on_one_dataset_stands_for_every_seed(results: pd.DataFrame) -> None:
     """Where one dataset has only its first seed, that run is its share in every seed's mean."""
     cut = results[(results["dataset"] != "reviews") | (results["seed"] == 0)]
-    table = kind_summary(cut).set_index(["model", "kind", "method"])
+    table = summarise(main_setting(cut), "kind", intervals=False).set_index(["model", "kind", "method"])
     rows = main_setting(cut)
     rows = rows[
         (rows["model"] == rows["model"].iloc[0]) & (rows["method"] == "triplet") & (rows["kind"] == "context")
@@ -98,7 +91,7 @@ def test_floor_of_a_mean_over_datasets_covers_random_orders() -> None:
     """About 95 % of simulated means over two datasets of random orders are in the interval, around the same mean."""
     rng = np.random.default_rng(0)
     sizes = {"a": [4, 4, 5], "b": [6] * 8}
-    floor = macro_floor([floor_of(own) for own in sizes.values()])
+    floor = macro_floor([chance_floor(own) for own in sizes.values()])
     draws = [
         np.mean([np.mean([abs_tau(rng.permutation(n), range(n)) for n in own]) for own in sizes.values()])
         for _ in range(1500)
@@ -106,7 +99,7 @@ def test_floor_of_a_mean_over_datasets_covers_random_orders() -> None:
     assert np.mean(draws) == pytest.approx(floor.mean, abs=4 * np.std(draws) / math.sqrt(len(draws)))
     inside = np.mean([floor.low <= one <= floor.high for one in draws])
     assert 0.92 <= inside <= 0.985
-    assert macro_floor([floor]) == Floor(floor.mean, pytest.approx(floor.low), pytest.approx(floor.high))
+    assert macro_floor([floor]) == Interval(floor.mean, pytest.approx(floor.low), pytest.approx(floor.high))
 
 
 def test_signed_floor_covers_random_orders() -> None:
@@ -159,11 +152,11 @@ def test_methods_stand_by_family(results: pd.DataFrame) -> None:
 
 def test_headlines_name_the_best_without_labels(results: pd.DataFrame) -> None:
     """Directed by signed τ, any by |τ|, none of them supervised; the ceiling is one tested on other tasks."""
-    table = summary(results)
+    table = summarise(one_layer(results), intervals=False)
     found = headlines(table)
     assert len(found) == 2 * 6
     for one in found:
-        rows = table[(table["model"] == one.model) & (table["dataset"] == one.dataset) & table["main_layer"]]
+        rows = table[(table["model"] == one.model) & (table["dataset"] == one.dataset)]
         free = rows[rows["family"] != "supervised"]
         assert one.free is not None
         assert one.directed is not None
@@ -186,8 +179,8 @@ def test_the_best_of_many_random_methods_is_rarely_above_chance() -> None:
         rows = pd.DataFrame(
             {
                 "method": [f"method-{number}" for number in range(methods)],
-                **{"model": "m", "dataset": "d", "split": "none", "family": "baseline", "tasks": len(sizes)},
-                **{"directed": False, "main_layer": True, "n_items": [sizes] * methods},
+                **{"model": "m", "dataset": "d", "split": "none", "family": "baseline"},
+                **{"graded": len(sizes), "directed": False, "n_items": [sizes] * methods},
                 **{"tau": taus.mean(axis=1), "abs_tau": np.abs(taus).mean(axis=1)},
             }
         )
@@ -200,22 +193,14 @@ def test_the_best_of_many_random_methods_is_rarely_above_chance() -> None:
     assert alone / 300 > 0.1
 
 
-def test_intervals_of_tables_are_over_tasks(results: pd.DataFrame) -> None:
+def test_intervals_are_over_tasks(results: pd.DataFrame) -> None:
     """Each contains its mean |τ|, and is that of the means over seeds of the tasks."""
     main = one_layer(results)
-    table = with_intervals(summary(results), main, GROUP)
-    known = table[table["main_layer"]]
-    assert (known["abs_tau_low"] <= known["abs_tau"]).all()
-    assert (known["abs_tau"] <= known["abs_tau_high"]).all()
-    assert table.loc[~table["main_layer"], "abs_tau_low"].isna().all()
-    row = known.iloc[0]
-    own = main[(main[GROUP] == row[GROUP]).all(axis=1)].groupby("task")["abs_tau"].mean()
+    table = summarise(main)
+    assert (table["abs_tau_low"] <= table["abs_tau"]).all()
+    assert (table["abs_tau"] <= table["abs_tau_high"]).all()
+    row, keys = table.iloc[0], ["model", "dataset", "method", "layer", "split"]
+    own = main[(main[keys] == row[keys]).all(axis=1)].groupby("task")["abs_tau"].mean()
     wanted = mean_with_interval(own, np.random.default_rng(0), resamples=20_000)
     assert row["abs_tau_low"] == pytest.approx(wanted.low, abs=0.02)
     assert row["abs_tau_high"] == pytest.approx(wanted.high, abs=0.02)
-
-
-def test_one_seed_has_no_spread(results: pd.DataFrame) -> None:
-    """The deviation of a single run is 0, not missing."""
-    table = over_seeds(results[results["seed"] == 0], ["model", "method"], ["tau"])
-    assert (table["tau_sd"] == 0).all()

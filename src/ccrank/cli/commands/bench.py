@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,7 +15,6 @@ from ccrank.cli import options as shared
 from ccrank.cli.commands.data import DataDir
 from ccrank.cli.options import flag
 from ccrank.cli.screen import counted, duration, err, out, print_table, spinner
-from ccrank.cli.study_view import study_view
 from ccrank.errors import CcrankError, needs_extra
 
 if TYPE_CHECKING:
@@ -24,17 +24,12 @@ if TYPE_CHECKING:
 
 EXIT_WITH_FAILURES = 3
 SHOWN_FAILURES = 10
-SHOWN_FIRST = (
-    *("folder", "preset", "config", "models", "datasets", "methods", "seeds", "limit", "data_dir"),
-    *("estimate", "retry", "report"),
-)
 
 
-@dataclass(frozen=True)
-class StudyFlags:
-    """What is compared; None if a flag was not given, so that a preset's or a file's value applies."""
+@dataclass(frozen=True, kw_only=True)
+class StudyFlags(shared.Flags, panel="What to compare"):
+    """What is compared; None stands for the value of a preset or a file."""
 
-    panel: ClassVar = "What to compare"
     preset: str | None = flag("A packaged study: quick, paper, paper-models, reproduction or sizes.")
     config: Path | None = flag("A study as a TOML file.")
     models: str | None = flag("Models, comma-separated; openai:URL#NAME is one behind a server.")
@@ -54,6 +49,10 @@ class StudyFlags:
     save_probes: bool | None = flag(
         "Store the directions of probes for `ccrank compare --cosines`. \\[default: no-save-probes]"
     )
+    jury: bool | None = flag(
+        "Add the jury of all models as one more model, for methods with a direction that are no probes. "
+        "\\[default: no-jury]"
+    )
     limit: int | None = flag("Maximal number of tasks per dataset.", min=1)
     option: list[str] | None = flag("An option of a method, METHOD.NAME=VALUE.", "--option", "-o")
     dataset_option: list[str] | None = flag(
@@ -66,32 +65,23 @@ class StudyFlags:
     )
 
 
-@dataclass(frozen=True)
-class RunFlags:
-    """How the study is run."""
-
-    panel: ClassVar = "The run"
+@dataclass(frozen=True, kw_only=True)
+class RunFlags(shared.Flags, panel="The run"):
     cache: Path | None = flag("Folder of cached readings; default: `cache` in the study's folder.")
-    force_new: bool = flag("Move an existing, different study aside.", "--force-new", default=False)
-    retry: bool = flag("Repeat units with failed tasks.", "--retry", default=False)
-    estimate: bool = flag(
-        "Show the hours, memory and downloads of each model, and exit.", "--estimate", default=False
-    )
+    force_new: bool = flag("Move an existing, different study aside.", default=False)
+    retry: bool = flag("Repeat units with failed tasks.", default=False)
+    estimate: bool = flag("Show the hours, memory and downloads of each model, and exit.", default=False)
     report: bool = flag("Write figures and an HTML report at the end.", default=True)
 
 
-@shared.with_flags
-def bench_command(
-    folder: Annotated[Path, typer.Option("--out", help="The study's folder, for results and progress.")],
-    *,
-    study_flags: StudyFlags,
-    data_dir: DataDir = None,
-    reader_flags: shared.ReaderFlags,
-    templates: shared.TemplateFlags,
-    run: RunFlags,
-    cluster: shared.ClusterFlags,
-    help_all: shared.HelpAll = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class BenchFlags(StudyFlags, shared.ReaderFlags, shared.TemplateFlags, RunFlags, shared.ClusterFlags):
+    folder: Path = flag("The study's folder, for results and progress.", "--out", default=MISSING)
+    data_dir: DataDir = None
+
+
+@shared.takes_flags("folder preset config models datasets methods seeds limit data_dir estimate retry report")
+def bench_command(flags: BenchFlags) -> None:
     """Compare models, datasets and methods: the paper's study, or your own.
 
     [bold]ccrank bench --preset quick --out quick[/bold]
@@ -102,29 +92,31 @@ def bench_command(
     (listed in failures.jsonl), 2 bad input, 130 interrupted.
     """
     with spinner("starting"), needs_extra("report", "ccrank bench"):
+        from ccrank.cli.study_view import StudyView
         from ccrank.study.experiment.runner import run_study
 
-        if run.report:  # a missing package is an error before the study, not after it
+        if flags.report:  # a missing package is an error before the study, not after it
             from ccrank.study.report.write_report import write_report
-    study = study_of(folder, study_flags, templates, reader_flags.given())
-    if run.estimate or len(study.models) > 1:
-        _show_estimate(folder, study, data_dir)
-        if run.estimate:
+    study, folder = study_of(flags), flags.folder
+    if flags.estimate or len(study.models) > 1:
+        _show_estimate(study, flags)
+        if flags.estimate:
             return
     start = time.perf_counter()
-    with study_view() as watcher:
+    view = StudyView()
+    with view.progress:
         done = run_study(
             study,
             folder,
-            data_dir=data_dir,
-            cache=run.cache,
-            force_new=run.force_new,
-            retry=run.retry,
-            watcher=watcher,
-            open_reader=_on_cluster(cluster, study) if cluster.engine == "ray" else None,
+            data_dir=flags.data_dir,
+            cache=flags.cache,
+            force_new=flags.force_new,
+            retry=flags.retry,
+            watcher=view,
+            open_reader=_on_cluster(flags, study) if flags.engine == "ray" else None,
         )
     page = None
-    if run.report and done.rows:
+    if flags.report and done.rows:
         with spinner("writing the report"):
             page = write_report(folder)
     _print_outcome(folder, done, page, time.perf_counter() - start)
@@ -132,13 +124,13 @@ def bench_command(
         raise typer.Exit(EXIT_WITH_FAILURES)
 
 
-def _show_estimate(folder: Path, study: Study, data_dir: Path | None) -> None:
+def _show_estimate(study: Study, flags: BenchFlags) -> None:
     """A row for each model on the error output, so that the results of a run stay alone on the other."""
     with spinner("estimating"):
         from ccrank.study.experiment.estimate import estimate
         from ccrank.study.experiment.units import load_task_sets
 
-        rows = estimate(study, load_task_sets(study, data_dir), folder)
+        rows = estimate(study, load_task_sets(study, flags.data_dir), flags.folder)
     cells = [
         (
             row.model,
@@ -168,17 +160,16 @@ def _gigabytes(size: float | None) -> str:
     return f"{size / 2**30:.1f} GiB" if size >= 1e8 else f"{size / 2**20:.0f} MiB"
 
 
-def _on_cluster(cluster: shared.ClusterFlags, study: Study) -> Callable[[str], OpenModel]:
-    """Opens each model of a study on the workers of a cluster, after those of the model before it have ended."""
-    from ccrank.jobs.distributed import ClusterReader, Pool, connect
+def _on_cluster(flags: BenchFlags, study: Study) -> Callable[[str], OpenModel]:
+    """Opens each model of a study on the workers of a cluster, after the previous model's workers have ended."""
+    from ccrank.jobs.cluster import ClusterReader, Pool, connect
     from ccrank.models.remote import is_remote
     from ccrank.reader_options import ReaderOptions
     from ccrank.study.experiment.runner import check_models
 
     if remote := [name for name in study.addresses if is_remote(name)]:
         raise CcrankError(
-            f"--engine ray is for models that ccrank loads itself, and {remote[0]} is behind a server: remove one of "
-            "them"
+            f"--engine ray is for models that ccrank loads itself, and {remote[0]} is behind a server: remove one"
         )
     check_models(study)
     options = ReaderOptions(**study.reader)
@@ -187,63 +178,52 @@ def _on_cluster(cluster: shared.ClusterFlags, study: Study) -> Callable[[str], O
     def opened(name: str) -> OpenModel:
         while open_pools:
             open_pools.pop().close()
-        open_pools.append(connect(cluster.address, cluster.workers, name, options))
+        open_pools.append(connect(flags.address, flags.workers, name, options))
         return ClusterReader.open(open_pools[-1], name, options)
 
     return opened
 
 
-def study_of(
-    folder: Path, flags: StudyFlags, templates: shared.TemplateFlags, reader: Mapping[str, Any]
-) -> Study:
+def study_of(flags: BenchFlags) -> Study:
     """The study that the flags describe: a preset, a file or the folder's own, overridden by the flags given."""
     from ccrank.study.experiment.study import Study, preset
     from ccrank.util.files import parse_toml
 
-    name, config = flags.preset, flags.config
-    names = (
-        *("models", "datasets", "methods", "seeds", "layers", "limit"),
-        *("folds", "save_probes", "skip_unsupported"),
-    )
-    given = {key: value for key in names if (value := getattr(flags, key)) is not None}
-    if flags.plugin:
-        given["plugins"] = [str(path) for path in flags.plugin]
-    if templates.templates is not None:
-        given["templates"] = str(templates.templates)
-    if templates.template:
-        given["template"] = templates.template
+    names = [each.name for each in fields(Study)]
+    given = {name: value for name in names if (value := getattr(flags, name, None)) is not None}
+    given |= {"plugins": [str(path) for path in flags.plugin]} if flags.plugin else {}
+    given |= {"templates": str(flags.templates)} if flags.templates is not None else {}
     tables = {
         "options": dotted_options(flags.option, "prompt-pair.calibration=none"),
         "dataset_options": dotted_options(flags.dataset_option, "entsalience.words=none"),
     }
-    if name and config:
-        raise CcrankError("--preset and --config are mutually exclusive")
-    stored = folder / "config.toml"
-    where = "the study"
-    if name:
-        base: dict[str, Any] = preset(name)
-    elif config:
-        base, where = parse_toml(config), str(config)
-    elif "datasets" in given:
+    stored = flags.folder / "config.toml"
+    config = flags.config
+    if flags.preset:
+        if config:
+            raise CcrankError("--preset and --config are mutually exclusive")
+        base: dict[str, Any] = preset(flags.preset)
+    elif config is None and "datasets" in given:
         base = {"methods": preset("quick")["methods"]}
-    elif stored.exists():
-        base, where = parse_toml(stored), str(stored)
+    elif config is not None or stored.exists():
+        config = config or stored
+        base = parse_toml(config)
     else:
         raise CcrankError(
             "no study given: use --preset quick (minutes) or paper (hours), --config FILE, or --datasets"
         )
-    if (name or "datasets" in given) and not config and "methods" not in given:
+    if config is None and "methods" not in given:
         given.setdefault("skip_unsupported", True)  # nobody asked for each single method of a preset
-    before = {kind: base.get(kind, {}) for kind in ("options", "dataset_options")}
-    if name and "methods" in given:
+    before = {kind: base.get(kind, {}) for kind in tables}
+    if flags.preset and "methods" in given:
         # A preset's options of methods that the flag leaves out are left out too.
-        named = {text.strip().partition(":")[0].partition("@")[0] for text in given["methods"].split(",")}
-        before["options"] = {key: value for key, value in before["options"].items() if key in named}
-    for kind, table in before.items():
-        options = tables[kind]
-        given[kind] = {key: {**table.get(key, {}), **options.get(key, {})} for key in {**table, **options}}
-    given["reader"] = {**base.get("reader", {}), **reader}
-    return Study.parse({**base, **given}, where)
+        kept = {text.strip().partition(":")[0].partition("@")[0] for text in given["methods"].split(",")}
+        before["options"] = {name: value for name, value in before["options"].items() if name in kept}
+    for kind, table in tables.items():
+        owners = {**before[kind], **table}
+        given[kind] = {name: {**before[kind].get(name, {}), **table.get(name, {})} for name in owners}
+    given["reader"] = {**base.get("reader", {}), **flags.given()}
+    return Study.parse({**base, **given}, "the study" if config is None else str(config))
 
 
 def dotted_options(pairs: Sequence[str] | None, example: str) -> dict[str, dict[str, str]]:
@@ -258,25 +238,21 @@ def dotted_options(pairs: Sequence[str] | None, example: str) -> dict[str, dict[
 
 
 def _print_outcome(folder: Path, done: StudyReport, page: Path | None, seconds: float) -> None:
-    fresh = done.units - done.done_before
     before = f", {done.done_before} of them done before" if done.done_before else ""
+    took = f"{done.units - done.done_before} took {seconds:,.0f} s"
     see = f"; see `ccrank results {folder}`" if done.rows else ""
-    out().print(
-        f"{counted(done.units, 'unit')}{before}; {fresh} took {seconds:,.0f} s. {counted(done.rows, 'row')} in "
-        f"{folder / 'results.parquet'}{see}"
-    )
+    rows = f"{counted(done.rows, 'row')} in {folder / 'results.parquet'}{see}"
+    out().print(f"{counted(done.units, 'unit')}{before}; {took}. {rows}")
     if page is not None:
         out().print(f"report: {page}")
     if not done.failures:
         return
-    lines = [
-        f"{counted(len(done.failures), 'failure')}, listed in {folder / 'failures.jsonl'}; --retry repeats the units:"
-    ]
+    count, listed = counted(len(done.failures), "failure"), folder / "failures.jsonl"
+    lines = [f"{count}, listed in {listed}; --retry repeats the units:"]
     for entry in done.failures[:SHOWN_FAILURES]:
         task = "" if entry["task"] is None else f" · task {entry['task']}"
-        lines.append(
-            f"  {entry['model']} · {entry['dataset']} · {entry['method']} ({entry['split']}){task}: {entry['reason']}"
-        )
+        unit = f"{entry['model']} · {entry['dataset']} · {entry['method']} ({entry['split']}){task}"
+        lines.append(f"  {unit}: {entry['reason']}")
     if len(done.failures) > SHOWN_FAILURES:
         lines.append(f"  and {len(done.failures) - SHOWN_FAILURES} more")
-    err().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    sys.stderr.writelines(f"{line}\n" for line in lines)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ccrank.cli.options import AsJson, parse_pairs
-from ccrank.cli.screen import print_facts, print_json, print_json_line, print_table
+from ccrank.cli.screen import json_text, print_facts, print_json, print_table
+from ccrank.util.text import shortened
 
 app = typer.Typer(help="Datasets of ranking tasks with gold orders.", no_args_is_help=True)
 cache_app = typer.Typer(
@@ -31,27 +33,20 @@ def list_command(data_dir: DataDir = None, as_json: AsJson = False) -> None:
 
     rows: list[dict[str, Any]] = []
     for dataset in datasets().values():
-        row: dict[str, Any] = {
-            "name": dataset.name,
-            "kind": dataset.kind,
-            "summary": dataset.summary,
-            "tasks": None,
-            "items": None,
-            "paper_tasks": dataset.paper_tasks,
-            "paper_items": dataset.paper_items,
-        }
+        tasks, items = None, None
         if all(find(file, data_dir) is not None for file in dataset.files):
             tasks, items = counts(dataset.load(data_dir))
-            row.update(tasks=tasks, items=round(items, 2))
-        rows.append(row)
+        row = {name: getattr(dataset, name) for name in ("name", "kind", "summary")}
+        row |= {"tasks": tasks, "items": None if items is None else round(items, 2)}
+        rows.append(row | {name: getattr(dataset, name) for name in ("paper_tasks", "paper_items")})
     if as_json:
         print_json(rows)
         return
     cells = []
     for row in rows:
-        here = (
-            (str(row["tasks"]), f"{row['items']:.2f}") if row["tasks"] is not None else ("not available", "")
-        )
+        here = ("not available", "")
+        if row["tasks"] is not None:
+            here = (str(row["tasks"]), f"{row['items']:.2f}")
         paper = f"{row['paper_tasks']} / {row['paper_items']:.2f}" if row["paper_tasks"] else "–"
         cells.append([row["name"], row["kind"], *here, paper, row["summary"]])
     print_table(cells, "name", "kind", "tasks", "items", "in the paper", "what", numbers=(2, 3))
@@ -76,10 +71,10 @@ def show_command(
     dataset = get_dataset(name)
     loaded = dataset.load(data_dir, **dataset.parse_options(parse_pairs(option)))
     if export:
-        for task in loaded:
-            print_json_line(task.to_json())
+        sys.stdout.writelines(json_text(task.to_json(), indent=None) for task in loaded)
         return
     count, items = counts(loaded)
+    paper = f"{dataset.paper_tasks} tasks of {dataset.paper_items:.2f} items" if dataset.paper_tasks else "–"
     card = {
         "name": dataset.name,
         "what": dataset.summary,
@@ -87,9 +82,7 @@ def show_command(
         "licence": dataset.licence,
         "source": dataset.source,
         "counts": f"{count} tasks of {items:.2f} items on average",
-        "in the paper": f"{dataset.paper_tasks} tasks of {dataset.paper_items:.2f} items"
-        if dataset.paper_tasks
-        else "–",
+        "in the paper": paper,
         "departs": dataset.departs,
         "options": ", ".join(f"{key}={value}" for key, value in dataset.options.items()) or "none",
     }
@@ -106,7 +99,7 @@ def show_command(
             continue
         typer.echo(f"\n{task.id}: by {task.criterion.name}, {task.criterion.comparative_phrase}")
         if task.context:
-            typer.echo(f"  context: {task.context[:200]}{'…' if len(task.context) > 200 else ''}")
+            typer.echo(f"  context: {shortened(task.context, 201)}")
         typer.echo("  gold, highest first: " + " > ".join(task.order or task.items))
 
 

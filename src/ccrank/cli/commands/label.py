@@ -4,64 +4,65 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from ccrank.cli import options as shared
-from ccrank.cli.commands.label_annotator import AnnotatorFlags, answer_all
-from ccrank.cli.screen import counted, out, spinner
+from ccrank.cli.options import argument, flag
+from ccrank.cli.screen import counted, err, out, say, spinner
 from ccrank.errors import CcrankError
+from ccrank.reader_options import SERVER_PREFIX
 from ccrank.util.text import one_line
 
 if TYPE_CHECKING:
     from ccrank.labels import LabelRow
+    from ccrank.methods.labelled.annotate import Spent
     from ccrank.methods.labelled.session import Question, Session
+    from ccrank.models.remote.chat import ChatModel
     from ccrank.ranking import Ranking
 
 HELP = "d don't know, u undo, o show the order, q quit"
-SHOWN_FIRST = (
-    "items",
-    "by",
-    "labels",
-    "kind",
-    "annotator",
-    "calls",
-    "category",
-    "poles",
-    "file",
-    "column",
-    "model",
-)
-ALL_GRADED = "no question is left: every item has a grade"
+WORDING = {
+    "grade": "\nHow much {name}, from 1 (lowest) to 5 (highest)?\n  {}",
+    "pair": "\nWhich is higher in {name}?\n  1  {}\n  2  {}\n  =  about equal",
+}
+EXPECTED = {"grade": "expected a grade from 1 to 5", "pair": "expected 1, 2 or = (about equal)"}
 SHOWN = 5
 """Items at the top and at the bottom that are shown after each answer."""
 
 
-@shared.with_flags
-def label_command(
-    items: Annotated[
-        list[str] | None, typer.Argument(help="The items; without any, they come from --file.")
-    ] = None,
-    *,
-    labels: Annotated[
-        Path, typer.Option("--labels", help="The CSV file of labels; an existing one is continued.")
-    ] = Path("labels.csv"),
-    kind: Annotated[
-        str, typer.Option("--kind", help="What to ask for: grade, pair, or both in turn.")
-    ] = "both",
-    criterion: shared.CriterionFlags,
-    source: shared.ItemFlags,
-    answering: AnnotatorFlags,
-    model: shared.LoadedModelName = "default",
-    reader_flags: shared.ReaderFlags,
-    cache: shared.UseCache = True,
-    help_all: shared.HelpAll = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class AnnotatorFlags(shared.Flags, panel="Who answers"):
+    annotator: str | None = flag(
+        "Your name, kept with each answer, where several people label a list. openai:URL#NAME: a chat model behind a "
+        "server answers in place of you, about pairs. Its key is taken from OPENAI_API_KEY."
+    )
+    calls: int = flag("Of a chat model: the most calls.", default=100, min=1)
+    max_tokens: int | None = flag("Of a chat model: the most tokens, read and written.", min=1)
+    present: str = flag(
+        "Of a chat model: each pair in both orders (both), or once in one of them (random).", default="both"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelFlags(
+    shared.CriterionFlags,
+    shared.ItemFlags,
+    AnnotatorFlags,
+    shared.LoadedModelFlags,
+    shared.ReaderFlags,
+    shared.CacheFlags,
+):
+    items: list[str] | None = argument("The items; without any, they come from --file.")
+    labels: Path = flag("The CSV file of labels; an existing one is continued.", default=Path("labels.csv"))
+    kind: str = flag("What to ask for: grade, pair, or both in turn.", default="both")
+
+
+@shared.takes_flags("items by labels kind annotator calls category poles file column model")
+def label_command(flags: LabelFlags) -> None:
     """Label the most informative items, one question at a time.
 
     [bold]ccrank label --file requests.txt --by politeness --labels labels.csv[/bold]
@@ -72,7 +73,7 @@ def label_command(
     do not know, u undoes the last answer (and asks before it undoes one of an earlier session), o shows the order,
     q quits. Every answer is saved at once; `ccrank rank --labels labels.csv` uses them.
     """
-    if bool(items) == (source.file is not None):
+    if bool(flags.items) == (flags.file is not None):
         raise CcrankError("give the items as arguments or with --file; the answers come from the terminal")
     from ccrank.cli.commands.rank_output import check_place
     from ccrank.io import rows_of_items
@@ -81,34 +82,75 @@ def label_command(
     from ccrank.request import RankRequest
 
     # The arguments are validated before any slow work.
-    texts = list(items) if items else read_items(source.file or "", source.column)
-    request = RankRequest(items=rows_of_items(texts), **asdict(criterion))
-    check_place(labels)
-    earlier = read_answers(labels, texts) if labels.exists() else []
+    texts = flags.items or read_items(flags.file or "", flags.column)
+    request = RankRequest(
+        items=rows_of_items(texts),
+        by=flags.by,
+        comparative=flags.comparative,
+        poles=flags.poles,
+        category=flags.category,
+    )
+    check_place(flags.labels, "--labels", [] if flags.file is None else [flags.file])
+    earlier = read_answers(flags.labels, texts) if flags.labels.exists() else []
     with spinner("starting"):
         from ccrank.api.asking import ask_about
+        from ccrank.methods.labelled.lists import agreements
         from ccrank.methods.labelled.session import check_kind
+        from ccrank.models.remote.chat import ChatModel
 
-        chat = answering.open()  # before the model: an address may be wrong
-        asked = check_kind(kind if chat is None else "pair")
+        # Before the model: an address may be wrong.
+        name = (flags.annotator or "").strip()
+        chat = ChatModel.open(name) if name.startswith(SERVER_PREFIX) else None
+        kind = check_kind(flags.kind if chat is None else "pair")
     _ = request.task  # mistakes in the items are said before the model is loaded
-    reader = shared.open_reader(model, reader_flags.options(), cache)
+    reader = shared.open_reader(flags.model, flags.reader_options(), flags.cache)
     with spinner("reading the items"):
-        name = (answering.annotator or "").strip() if chat is None else chat.name
-        session = ask_about(request, reader, asked, earlier, annotator=name)
+        name = name if chat is None else chat.name
+        session = ask_about(request, reader, kind, earlier, annotator=name)
     if earlier:
-        out().print(f"continuing with {counted(len(earlier), 'answer')} in {labels}")
+        out().print(f"continuing with {counted(len(earlier), 'answer')} in {flags.labels}")
     if chat is not None:
-        answer_all(session, chat, answering, labels)
+        answer_all(session, chat, flags)
         show_order(session.ranking, SHOWN)
         return
     out().print(HELP)
-    converse(session, labels)
-    _show_agreements(session)
+    converse(session, flags.labels)
+    for entry in agreements(session.labels):
+        names = " and ".join(entry["annotators"])
+        out().print(f"{names} agree on {entry['agreement']:.0%} of {counted(entry['pairs'], 'pair')}")
     if len(session.labels):
-        out().print(
-            f"to rank with these labels: {rank_line(texts if items else None, labels, criterion, source, model)}"
+        out().print(f"to rank with these labels: {rank_line(flags)}")
+
+
+def answer_all(session: Session, chat: ChatModel, flags: LabelFlags) -> None:
+    """Say what the answers may cost, and store each before the next question is asked."""
+    from ccrank.io.labelfiles import write_labels
+    from ccrank.methods.labelled.annotate import annotate, expected_tokens
+
+    each = expected_tokens(session)
+    bound = "" if flags.max_tokens is None else f", at most {flags.max_tokens:,}"
+    say(
+        f"asking {chat.name}: up to {counted(flags.calls, 'call')} of about {each:,} tokens, "
+        f"together {flags.calls * each:,}{bound}"
+    )
+    with err().status("asking") as status:
+
+        def stored(spent: Spent) -> None:
+            write_labels(session.rows, flags.labels)
+            status.update(f"{counted(spent.answers, 'answer')}, {spent.calls} of {flags.calls} calls")
+
+        spent = annotate(
+            session,
+            chat,
+            calls=flags.calls,
+            tokens=flags.max_tokens,
+            order=flags.present,  # type: ignore[arg-type]  # checked there
+            after=stored,
         )
+    out().print(
+        f"{counted(spent.calls, 'call')}, {spent.tokens:,} tokens: {counted(spent.answers, 'answer')} "
+        f"in {flags.labels}, which now has {counted(len(session.rows), 'row')}"
+    )
 
 
 def converse(session: Session, path: Path) -> None:
@@ -117,9 +159,10 @@ def converse(session: Session, path: Path) -> None:
     from ccrank.labels import ONE_VALUE
 
     console = out()
-    told = session.good_enough
+    announced = session.good_enough
     while (question := session.question()) is not None:
-        console.print(_text(question, session))
+        items = (one_line(item, 400) for item in question.items)
+        console.print(WORDING[question.kind].format(*items, name=session.start.task.criterion.name))
         word = _read()
         if word in ("q", None):
             break
@@ -131,7 +174,7 @@ def converse(session: Session, path: Path) -> None:
                 continue
             console.print(f"undone: {_row_text(last)}")
         elif (value := _value(question, word)) is None:
-            console.print(f"{_expected(question)}; {HELP}")
+            console.print(f"{EXPECTED[question.kind]}; {HELP}")
             continue
         else:
             question.answer(value)
@@ -140,43 +183,25 @@ def converse(session: Session, path: Path) -> None:
         if session.labels.teaches_nothing:
             console.print(ONE_VALUE)
         elif isfinite(session.right_pairs):
-            console.print(_sure(session), style="dim")
-        if session.good_enough and not told:
-            told = True
+            share = f"about {session.right_pairs:.0%} of all pairs are likely in the right order"
+            console.print(share, style="dim")
+        if session.good_enough and not announced:
+            announced = True
             console.print("good enough for most uses: q quits, further answers make it surer")
     else:
-        console.print(
-            "no question is left: the answers settle the order" if session.kind != "grade" else ALL_GRADED
-        )
+        end = "every item has a grade" if session.kind == "grade" else "the answers settle the order"
+        console.print(f"no question is left: {end}")
     console.print(f"{counted(len(session.rows), 'answer')} in {path}")
 
 
-def _sure(session: Session) -> str:
-    return f"about {session.right_pairs:.0%} of all pairs are likely in the right order"
-
-
-def _show_agreements(session: Session) -> None:
-    from ccrank.methods.labelled.annotators import agreements
-
-    for found in agreements(session.labels):
-        one, other = found.annotators
-        out().print(f"{one} and {other} agree on {found.share:.0%} of {counted(found.shared, 'pair')}")
-
-
-def rank_line(
-    items: Sequence[str] | None,
-    labels: Path,
-    criterion: shared.CriterionFlags,
-    source: shared.ItemFlags,
-    model: str,
-) -> str:
+def rank_line(flags: LabelFlags) -> str:
     """The command that ranks the same items with the labels, for a shell."""
-    flags = {"--file": source.file, "--column": source.column, "--by": criterion.by}
-    flags |= {"--comparative": criterion.comparative, "--category": criterion.category, "--labels": labels}
-    words = [str(word) for name, value in flags.items() if value is not None for word in (name, value)]
-    words += ["--poles", *criterion.poles] if criterion.poles else []
-    words += ["--model", model] if model != "default" else []
-    return shlex.join(["ccrank", "rank", *words, *(["--", *items] if items else ())])
+    given = {"--file": flags.file, "--column": flags.column, "--by": flags.by}
+    given |= {"--comparative": flags.comparative, "--category": flags.category, "--labels": flags.labels}
+    words = [str(word) for name, value in given.items() if value is not None for word in (name, value)]
+    words += ["--poles", *flags.poles] if flags.poles else []
+    words += ["--model", flags.model] if flags.model != "default" else []
+    return shlex.join(["ccrank", "rank", *words, *(["--", *flags.items] if flags.items else ())])
 
 
 def _undo(session: Session) -> LabelRow | None:
@@ -220,26 +245,11 @@ def _read() -> str | None:
     return line.strip().lower() if line else None
 
 
-def _text(question: Question, session: Session) -> str:
-    name = session.start.task.criterion.name
-    if question.kind == "grade":
-        return f"\nHow much {name}, from 1 (lowest) to 5 (highest)?\n  {one_line(question.items[0], 400)}"
-    first, second = (one_line(item, 400) for item in question.items)
-    return f"\nWhich is higher in {name}?\n  1  {first}\n  2  {second}\n  =  about equal"
-
-
-def _expected(question: Question) -> str:
-    return "expected a grade from 1 to 5" if question.kind == "grade" else "expected 1, 2 or = (about equal)"
-
-
 def _value(question: Question, word: str) -> float | str | None:
     """What a typed answer means; None if nothing."""
-    if word == "d":
-        return "unknown"
-    if question.kind == "pair":
-        return {"1": "first", "2": "second", "=": "equal"}.get(word)
-    try:
-        number = float(word)
-    except ValueError:
-        return None
-    return number if 1 <= number <= 5 else None
+    if question.kind == "pair" or word == "d":
+        return {"1": "first", "2": "second", "=": "equal", "d": "unknown"}.get(word)
+    with suppress(ValueError):
+        if 1 <= (grade := float(word)) <= 5:
+            return grade
+    return None

@@ -45,15 +45,9 @@ def methods_command(
         out().print("\n" + unwrapped(inspect.getdoc(chosen[0].run) or ""), highlight=False)
         options = chosen[0].options
         typer.echo("\nOptions (--option NAME=VALUE), with their defaults:" if options else "\nNo options.")
+        typed = {"True": "yes", "False": "no", "None": ""}
         for option, default in options.items():
-            typer.echo(f"  {option.replace('_', '-')}={_as_typed(default)}")
-
-
-def _as_typed(value: object) -> str:
-    """A default as a user would type it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "" if value is None else str(value)
+            typer.echo(f"  {option.replace('_', '-')}={typed.get(str(default), default)}")
 
 
 def cost_command(
@@ -81,17 +75,16 @@ def cost_command(
         print_json(rows)
         return
     out().print(f"{model}, {f'{context_tokens} tokens of' if context_tokens else 'no'} context", style="bold")
-    cells = [
-        (
-            str(row["items"]),
-            row["method"],
-            *(f"{row[name]:,}" for name in ("calls", "prompt_tokens", "distinct_tokens")),
-            f"{row['share']:.1%}",
-        )
-        for row in rows
-    ]
-    names = ("items", "method", "calls", "prompt tokens", "distinct tokens", "share")
-    print_table(cells, *names, numbers=(0, 2, 3, 4, 5))
+    forms = {
+        "items": "",
+        "method": "",
+        "calls": ",",
+        "prompt_tokens": ",",
+        "distinct_tokens": ",",
+        "share": ".1%",
+    }
+    cells = [[format(row[name], form) for name, form in forms.items()] for row in rows]
+    print_table(cells, *(name.replace("_", " ") for name in forms), numbers=(0, 2, 3, 4, 5))
 
 
 def check_context(context_tokens: int, window: int | None) -> None:
@@ -104,9 +97,10 @@ def check_context(context_tokens: int, window: int | None) -> None:
 
 def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any]]:
     """One row per method, or per group of methods with the same prompts, for a list of `count` items."""
+    from ccrank.methods.estimate import expected_cost
     from ccrank.methods.registry import METHODS
-    from ccrank.models import Cost
     from ccrank.prompts import load_templates
+    from ccrank.task import Task
 
     templates = load_templates()
     task = sample_task(reader, count, context_tokens)
@@ -115,8 +109,12 @@ def costs(reader: Reader, count: int, context_tokens: int) -> list[dict[str, Any
         name = method.cost_name or method.name
         if name in rows:
             continue
-        requests = method.requests(task, reader.form, templates)
-        cost = sum((reader.cost_of(prompts, candidates) for prompts, candidates in requests), Cost())
+        once = {method.repeats_option: 1} if method.repeats_option else {}
+        try:
+            cost = expected_cost(task, reader, method, templates, once)
+        except CcrankError:  # it needs a query
+            asked = Task.of_query(task.criterion.name, task.items, context=task.context)
+            cost = expected_cost(asked, reader, method, templates, once)
         rows[name] = {
             "items": count,
             "context_tokens": context_tokens,
@@ -142,8 +140,7 @@ def sample_task(reader: Reader, count: int, context_tokens: int) -> Task:
     if context_tokens:
         [story] = [task.context for task in load_dataset("synthcontext") if "wealth" in task.criterion.name]
         tokenizer = reader.loaded.tokenizer
-        ids = tokenizer(f"{story} " * (context_tokens // 20 + 1), add_special_tokens=False, verbose=False)[
-            "input_ids"
-        ]
+        text = f"{story} " * (context_tokens // 20 + 1)
+        ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         context = tokenizer.decode(ids[:context_tokens])
     return Task(Criterion("size"), tuple(names[:count]), context)

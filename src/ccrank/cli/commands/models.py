@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ccrank.cli.options import AllowPickle, AsJson, ReaderFlags, Revision, with_flags
-from ccrank.cli.screen import Column, fitted_table, out, print_facts, print_json, print_table, spinner
+from ccrank.cli.options import AllowPickle, AsJson, ReaderFlags, Revision, flag, takes_flags
+from ccrank.cli.screen import fitted_table, out, print_facts, print_json, print_table, spinner
+from ccrank.util.text import Column
 
 if TYPE_CHECKING:
     from ccrank.models import Reader
     from ccrank.models.check.model_check import Verdict
+    from ccrank.models.load.catalog import KnownModel
 
+JSON_NAMES = (
+    "name what form parameters memory context licence gated hub precision default language_model_head speed tau "
+    "mean_tau local"
+)
 app = typer.Typer(help="List, check and download language models.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A short name, a hub id, a folder or a .gguf file.")]
@@ -28,60 +35,32 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """List models by size: memory, licence, speed and τ where measured, and whether they are on this machine."""
-    from ccrank.models.load.catalog import SHOWN, hub_models, named_models
-    from ccrank.models.load.known_models import names_for_several
+    from ccrank.models.load.catalog import SHOWN, hub_models, named_models, names_for_several
 
     entries = hub_models() if hub else named_models()
     if as_json:
-        print_json(
-            [
-                {
-                    "name": entry.name,
-                    "what": entry.what,
-                    "form": entry.form,
-                    "parameters": entry.parameters,
-                    "memory": {precision: entry.memory(precision) for precision in SHOWN},
-                    "context": entry.context,
-                    "licence": entry.licence,
-                    "gated": entry.gated,
-                    "hub": entry.hub or None,
-                    "precision": entry.precision or None,
-                    "default": entry.default,
-                    "language_model_head": entry.head,
-                    "speed": entry.speed,
-                    "tau": dict(entry.tau),
-                    "mean_tau": entry.mean_tau,
-                    "local": entry.local,
-                }
-                for entry in entries
-            ]
-        )
+        print_json([_json(entry, SHOWN) for entry in entries])
         return
+    memory = [
+        (
+            Column(precision, number=True, drop=4 if precision != "bfloat16" else 2),
+            [f"{entry.memory(precision) / 2**30:.2f}" for entry in entries],
+        )
+        for precision in SHOWN
+    ]
+    speeds = [f"{entry.speed['tokens_per_second']:,.0f}" if entry.speed else "" for entry in entries]
+    taus = ["" if entry.mean_tau is None else f"{entry.mean_tau:+.2f}" for entry in entries]
     columns = [
-        Column("name"),
-        Column("weights", number=True, drop=1),
-        *(Column(precision, number=True, drop=4 if precision != "bfloat16" else 2) for precision in SHOWN),
-        Column("licence", drop=3),
-        Column("tokens/s", number=True, drop=2),
-        Column("τ", number=True, drop=1),
-        Column("here"),
-        Column("note", drop=5),
+        (Column("name"), [entry.name for entry in entries]),
+        (Column("weights", number=True, drop=1), [_count(entry.parameters) for entry in entries]),
+        *memory,
+        (Column("licence", drop=3), [entry.licence for entry in entries]),
+        (Column("tokens/s", number=True, drop=2), speeds),
+        (Column("τ", number=True, drop=1), taus),
+        (Column("here"), ["yes" if entry.local else "" for entry in entries]),
+        (Column("note", drop=5), [entry.what for entry in entries]),
     ]
-    rows = [
-        [
-            entry.name,
-            _count(entry.parameters),
-            *(f"{entry.memory(precision) / 2**30:.2f}" for precision in SHOWN),
-            entry.licence,
-            f"{entry.speed['tokens_per_second']:,.0f}" if entry.speed else "",
-            "" if entry.mean_tau is None else f"{entry.mean_tau:+.2f}",
-            "yes" if entry.local else "",
-            entry.what,
-        ]
-        for entry in entries
-    ]
-    table, _ = fitted_table(columns, rows)
-    out().print(table)
+    out().print(fitted_table(columns)[0])
     if not hub:
         default = next((f"{entry.name}, which is here" for entry in entries if entry.default), "")
         fetched = " or else ".join(names_for_several()["default"])
@@ -92,17 +71,27 @@ def list_command(
     )
 
 
+def _json(entry: KnownModel, precisions: Sequence[str]) -> dict[str, Any]:
+    changed = {
+        "memory": {precision: entry.memory(precision) for precision in precisions},
+        "hub": entry.hub or None,
+        "precision": entry.precision or None,
+        "language_model_head": entry.head,
+        "tau": dict(entry.tau),
+    }
+    return {name: changed[name] if name in changed else getattr(entry, name) for name in JSON_NAMES.split()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckFlags(ReaderFlags):
+    name: Name = "default"
+    again: bool = flag("Check it again, even if it has been checked.", default=False)
+    as_json: AsJson = False
+
+
 @app.command("check")
-@with_flags
-def check_command(
-    name: Name = "default",
-    again: Annotated[
-        bool, typer.Option("--again", help="Check it again, even if it has been checked.")
-    ] = False,
-    as_json: AsJson = False,
-    *,
-    reader_flags: ReaderFlags,
-) -> None:
+@takes_flags()
+def check_command(flags: CheckFlags) -> None:
     """Check that a model reads plain text as a language model should, and measure its speed. The exit status is 1 for a
     suspect model."""
     with spinner("starting") as say:
@@ -110,15 +99,14 @@ def check_command(
         from ccrank.models.capacity import known_speed, measure_speed
         from ccrank.models.check.verdict_store import verdict_of
 
-        options = reader_flags.options()
-        reader = Reader.load(name, options, say=say)
+        reader = Reader.open(flags.name, flags.reader_options(), check=False, say=say)
         name = reader.name  # what auto or default stands for
-        verdict = verdict_of(reader, again=again, say=say)
-        speed = None if again else known_speed(name, reader)
+        verdict = verdict_of(reader, again=flags.again, say=say)
+        speed = None if flags.again else known_speed(name, reader)
         if speed is None:
             say("measuring its speed")
             speed = measure_speed(reader)
-    if as_json:
+    if flags.as_json:
         weights = dict(reader.loaded.weights)
         print_json({"name": name, "weights": weights, **asdict(verdict), "speed": dict(speed)})
     else:
@@ -131,13 +119,8 @@ def _show_verdict(name: str, verdict: Verdict, speed: Mapping[str, Any]) -> None
     out().print(f"{name}: {verdict.message}")
     if verdict.sentences:
         rows = [
-            (
-                sentence.language,
-                f"{sentence.bits:.2f}",
-                f"{sentence.shuffled_bits:.2f}",
-                sentence.text.replace(" |", "").replace("|", ""),
-            )
-            for sentence in verdict.sentences
+            (one.language, f"{one.bits:.2f}", f"{one.shuffled_bits:.2f}", re.sub(r" ?\\|", "", one.text))
+            for one in verdict.sentences
         ]
         print_table(rows, "language", "bits/character", "shuffled", "sentence")
     if verdict.gaps:
@@ -238,13 +221,13 @@ def _show(facts: Mapping[str, Any], as_json: bool) -> None:
         return
     shown = {}
     for key, value in facts.items():
-        inner = (
-            {f"{key} {name}": entry for name, entry in value.items()}
+        parts = (
+            {f"{key} {name}": part for name, part in value.items()}
             if isinstance(value, Mapping)
             else {key: value}
         )
-        for name, entry in inner.items():
-            if isinstance(entry, Mapping):
-                entry = ", ".join(f"{part} {text}" for part, text in entry.items())
-            shown[name.replace("_", " ")] = f"{entry:,}" if type(entry) is int else str(entry)
+        for name, part in parts.items():
+            if isinstance(part, Mapping):
+                part = ", ".join(f"{inner} {text}" for inner, text in part.items())
+            shown[name.replace("_", " ")] = f"{part:,}" if type(part) is int else str(part)
     print_facts(shown)

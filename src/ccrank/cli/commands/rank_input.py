@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccrank.cli.commands.rank import OF_TASKS, MethodFlags, ScaleFlags, SourceFlags
-from ccrank.cli.options import CriterionFlags, ReaderFlags, TemplateFlags, parse_pairs
+from ccrank.cli.commands.rank import OF_TASKS, RankFlags
+from ccrank.cli.options import parse_pairs, refuse
+from ccrank.cli.screen import say
 from ccrank.errors import CcrankError
-from ccrank.io import Rows, read_rows, rows_of_items
+from ccrank.io import FORMAT_OF_SUFFIX, Rows, read_rows, rows_of_items
 from ccrank.io.labelfiles import read_labels
 from ccrank.io.taskfiles import read_items, read_tasks
 from ccrank.io.trec import document_ids, read_run, safe
@@ -22,72 +23,96 @@ if TYPE_CHECKING:
     from ccrank.labels import Labels
     from ccrank.scale import Scale
 
+OF_ONE_LIST = "--query --input --tasks --labels --first-stage --collection --scale --save-scale --run --plot"
+"""The flags that are about a single ranking."""
+NOT_WITH_INPUT = (
+    "items --file --tasks --id --json --csv --safe-csv --plot --verbose --save-scale --query --first-stage "
+    "--run"
+)
+OF_A_CRITERION = "--by --comparative --poles --category"
+IN_TASKS = f"items {OF_A_CRITERION} --query --context --file --column --id --group-by --format"
+"""What a file of tasks states itself."""
+IN_SCALES = (
+    f"{OF_A_CRITERION} --templates --template --method --option --layer --query --context --labels --first-stage "
+    "--tasks --save-scale"
+)
+"""What a scale states itself."""
 
-def given_request(
-    items: Sequence[str] | None,
-    criterion: CriterionFlags,
-    source: SourceFlags,
-    method: MethodFlags,
-    templates: TemplateFlags,
-) -> RankRequest:
+
+def check_flags(flags: RankFlags) -> None:
+    """Raise an error for flags that exclude each other."""
+    if flags.several is not None:
+        alone = "{} cannot be combined with several --by; rank by one at a time"
+        refuse(flags, f"--poles --comparative --group-by --verbose {OF_ONE_LIST}", alone)
+    elif flags.group_by is not None:
+        alone = "{} cannot be combined with --group-by; rank one group at a time"
+        refuse(flags, f"items {OF_ONE_LIST}", alone)
+    if flags.input is None:
+        for name in ("--refine", "--sample", "--block-rows"):
+            refuse(flags, name, "{0} is for --input; add it, or remove {0}")
+        return
+    refuse(flags, NOT_WITH_INPUT, "--input ranks a file to --out; remove {}")
+    if flags.out is None:
+        raise CcrankError("--input writes a file: give one with --out, such as --out ranked.parquet")
+    if FORMAT_OF_SUFFIX.get(flags.out.suffix.lower()) != "parquet":
+        raise CcrankError(f"--input writes Parquet; rename {flags.out.name} to {flags.out.stem}.parquet")
+
+
+def given_request(flags: RankFlags) -> RankRequest:
     """The request that the flags describe; exactly one source of items is allowed."""
-    flags = {
-        "items": items,
-        **{f"--{name}": value for name, value in asdict(criterion).items()},
-        "--query": source.query,
-        "--context": source.context,
-        "--file": source.file,
-        "--column": source.column,
-        "--id": source.id,
-        "--group-by": source.group_by,
-        "--format": source.format,
-    }
-    if source.tasks is not None and (given := [name for name, value in flags.items() if value]):
-        raise CcrankError(f"--tasks contains items and criteria; remove {', '.join(given)}")
-    if items and (source.file or source.column or source.id or source.format):
+    if flags.tasks is not None:
+        refuse(flags, IN_TASKS, "--tasks contains items and criteria; remove {}")
+    if flags.items and (flags.file or flags.column or flags.id or flags.format):
         raise CcrankError(
             "give the items as arguments, or with --file (and its --column, --id and --format), not both"
         )
+    own_options = {"layer": flags.layer, "first_stage": flags.first_stage}
     request = RankRequest(
-        **asdict(criterion),
-        items=() if source.tasks is not None else None,
-        query=source.query,
-        context=context_text(source.context),
-        method=method.method or DEFAULT_METHOD,
-        options=_options(method, source.first_stage),
+        items=() if flags.tasks is not None else None,
+        by=flags.by[0] if flags.by and flags.several is None else flags.by,
+        comparative=flags.comparative,
+        poles=flags.poles,
+        category=flags.category,
+        query=flags.query,
+        context=context_text(flags.context),
+        group_by=flags.group_by,
+        method=flags.method or DEFAULT_METHOD,
+        options=parse_pairs(flags.option)
+        | {name: value for name, value in own_options.items() if value is not None},
     )
-    if source.input is None:
-        request = _with_items(request, items, source)
-    elif source.labels is not None:
-        read_text(source.labels)  # its rows are checked with the items
-    return replace(request, templates=templates.load(request.options))
+    if flags.input is None:
+        request = _with_items(request, flags)
+    elif flags.labels is not None:
+        read_text(flags.labels)  # its rows are checked with the items
+    return replace(request, templates=flags.load_templates(request.options))
 
 
-def _with_items(request: RankRequest, items: Sequence[str] | None, source: SourceFlags) -> RankRequest:
+def _with_items(request: RankRequest, flags: RankFlags) -> RankRequest:
     """The request with its tasks, their scores of a first stage, and labels."""
-    if source.tasks is not None:
-        request = replace(request, items=tuple(read_tasks(source.tasks)))
+    if flags.tasks is not None:
+        request = replace(request, items=tuple(read_tasks(flags.tasks)))
     else:
-        rows = rows_given(items, source)
+        rows = rows_given(flags.items, flags.file, flags.column, flags.format, flags.id)
         request = replace(request, items=rows)
-        _ = request.task  # mistakes are said before notes
-        sys.stderr.writelines(f"ccrank: {note}\n" for note in rows.notes(source.group_by is None))
-    if source.collection is not None:
-        request = _with_bm25(request, source)
-    elif source.first_stage is not None:
-        request = _with_first_stage(request, source.first_stage)
-    if source.labels is not None:
-        request = replace(request, labels=_labels(source.labels, request))
-    return request
+        _ = request.tasks  # mistakes are said before notes
+        say(*rows.notes(flags.group_by is None))
+    request = _with_first_stage(request, flags)
+    return request if flags.labels is None else replace(request, labels=_labels(flags.labels, request))
 
 
-def rows_given(items: Sequence[str] | None, source: SourceFlags) -> Rows:
+def rows_given(
+    items: Sequence[str] | None,
+    file: Path | None,
+    column: str | None,
+    format: str | None,
+    id: str | None = None,
+) -> Rows:
     """The rows of the arguments, of --file or of the standard input."""
     if items:
         return rows_of_items(items)
-    if source.file is None and sys.stdin.isatty():
+    if file is None and sys.stdin.isatty():
         raise CcrankError("no items: give them as arguments, with --file, or on stdin, one per line")
-    return read_rows(source.file or "-", source.column, source.format, source.id)
+    return read_rows(file or "-", column, format, id)
 
 
 def context_text(context: str | None) -> str | None:
@@ -105,49 +130,36 @@ def context_text(context: str | None) -> str | None:
     return text
 
 
-def _options(flags: MethodFlags, first_stage: str | None) -> Mapping[str, str]:
-    """The options of the method; some have a flag of their own."""
-    own = {
-        "layer": flags.layer,
-        "first_stage": first_stage,
-    }
-    return parse_pairs(flags.option) | {name: value for name, value in own.items() if value is not None}
-
-
-def _with_bm25(request: RankRequest, source: SourceFlags) -> RankRequest:
-    """The request with BM25 in its tasks, its document frequencies from a file."""
-    if source.first_stage != "bm25":
+def _with_first_stage(request: RankRequest, flags: RankFlags) -> RankRequest:
+    """The request with the scores of the first stage: of a run file, or of BM25 with the words of a collection."""
+    stage = flags.first_stage
+    if flags.collection is not None and stage != "bm25":
         raise CcrankError(
-            f"--collection {source.collection} is for --first-stage bm25; add it, or remove --collection"
+            f"--collection {flags.collection} is for --first-stage bm25; add it, or remove --collection"
         )
-    _check_queries(request)
-    from ccrank.methods.baselines import bm25_scores
-
-    scores = bm25_scores(request.tasks, read_items(source.collection or "", source.column))
-    run = {
-        safe(task.id): dict(zip(document_ids(task), own.tolist(), strict=True))
-        for task, own in zip(request.tasks, scores, strict=True)
-    }
-    return replace(request, first_stage=run, options={**request.options, "first_stage": "given"})
-
-
-def _check_queries(request: RankRequest) -> None:
+    if stage is None:
+        return request
     if lacking := [task.id for task in request.tasks if task.query is None]:
         raise CcrankError(
             f"--first-stage is for documents and a query; task {lacking[0]!r} has none: give --query"
         )
+    if flags.collection is not None:
+        from ccrank.methods.baselines import bm25_scores
 
-
-def _with_first_stage(request: RankRequest, source: str) -> RankRequest:
-    """The request with the scores of the first stage: those of a run file are put into the tasks."""
-    _check_queries(request)
-    if source in ("none", "auto", "given", "bm25"):
+        scores = bm25_scores(request.tasks, read_items(flags.collection, flags.column))
+        run = {
+            safe(task.id): dict(zip(document_ids(task), scores_of_task.tolist(), strict=True))
+            for task, scores_of_task in zip(request.tasks, scores, strict=True)
+        }
+    elif stage in ("none", "auto", "given", "bm25"):
         return request
-    if not Path(source).is_file():
+    elif Path(stage).is_file():
+        run = read_run(stage)
+    else:
         raise CcrankError(
-            f"--first-stage is bm25, given, none or a TREC run file; there is no file {source!r}"
+            f"--first-stage is bm25, given, none or a TREC run file; there is no file {stage!r}"
         )
-    return replace(request, first_stage=read_run(source), options={**request.options, "first_stage": "given"})
+    return replace(request, first_stage=run, options={**request.options, "first_stage": "given"})
 
 
 def _labels(path: Path, request: RankRequest) -> Labels | str:
@@ -167,55 +179,39 @@ def _labels(path: Path, request: RankRequest) -> Labels | str:
     return read_labels(path, request.task.items)
 
 
-def check_method(request: RankRequest, source: SourceFlags, scales: ScaleFlags) -> None:
+def check_method(request: RankRequest, flags: RankFlags) -> None:
     """Raise an error unless the method takes these options and labels, and its scale can score other items."""
-    if source.labels is not None:
+    if flags.labels is not None:
         request.check_takes_labels()
     _ = request.parsed_options
-    if scales.save_scale is not None and not (request.chosen.scores_others or request.chosen.objective):
-        from ccrank.scale import cannot_score
+    if flags.save_scale is not None and not (request.chosen.scores_others or request.chosen.objective):
+        from ccrank.scale.stored import cannot_score
 
         raise CcrankError(f"--save-scale: {cannot_score(request.method)}")
 
 
-def scale_request(
-    scales: ScaleFlags,
-    items: Sequence[str] | None,
-    criterion: CriterionFlags,
-    source: SourceFlags,
-    method: MethodFlags,
-    templates: TemplateFlags,
-) -> tuple[Scale, RankRequest]:
-    """The scale of a file, and the request to rank items on it: what the scale knows cannot be given again."""
+def scale_request(flags: RankFlags) -> tuple[Scale, RankRequest, RankFlags]:
+    """The scale of a file, the request to rank items on it, and the flags with its model: what the scale states cannot
+    be given again."""
     from ccrank.scale import Scale
 
-    flags = {
-        **{f"--{name}": value for name, value in asdict(criterion).items()},
-        **{f"--{name}": value for name, value in asdict(templates).items()},
-        "--method": method.method,
-        "--option": method.option,
-        "--layer": method.layer,
-        "--query": source.query,
-        "--context": source.context,
-        "--labels": source.labels,
-        "--first-stage": source.first_stage,
-        "--tasks": source.tasks,
-        "--save-scale": scales.save_scale,
-    }
-    if given := [name for name, value in flags.items() if value]:
-        raise CcrankError(f"--scale states how items are ranked; remove {', '.join(given)}, or --scale")
-    assert scales.scale is not None
-    scale = Scale.load(scales.scale)
+    refuse(flags, IN_SCALES, "--scale states how items are ranked; remove {}, or --scale")
+    assert flags.scale is not None
+    scale = Scale.load(flags.scale)
     request = RankRequest(
         by=scale.criterion, context=scale.notes.context, method=scale.notes.method, templates=scale.templates
     )
-    return scale, request if source.input is not None else _with_items(request, items, source)
+    if flags.input is None:
+        request = _with_items(request, flags)
+    model, chat = model_of_scale(scale, flags.model, flags.chat)
+    return scale, request, replace(flags, model=model, chat=chat)
 
 
-def of_scale(scale: Scale, method: MethodFlags, reader: ReaderFlags) -> tuple[MethodFlags, ReaderFlags]:
-    """The flags of the model that a scale was fitted on, where none are given."""
-    from ccrank.scale import model_to_open
+def model_of_scale(scale: Scale, model: str, chat: bool | None) -> tuple[str, bool]:
+    """The model that a scale was fitted on, and whether it reads in its chat template, unless others are given."""
+    from ccrank.jury import SEPARATOR
+    from ccrank.scale.stored import model_to_open
 
-    model = model_to_open(scale.notes) if method.model == "default" else method.model
-    chat = scale.notes.chat if reader.chat is None else reader.chat
-    return replace(method, model=model), replace(reader, chat=chat)
+    if model == "default":
+        model = SEPARATOR.join(model_to_open(one.notes) for one in scale.members or (scale,))
+    return model, scale.notes.chat if chat is None else chat

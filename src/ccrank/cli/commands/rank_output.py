@@ -1,48 +1,51 @@
-"""What `ccrank rank` writes: a table, JSON, a run, a probe, warnings; and whether a file can be written at all."""
+"""What `ccrank rank` shows and writes, and whether a file can be written at all."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccrank.cli.commands.rank import OutputFlags
-from ccrank.cli.screen import json_text
+from ccrank.cli.commands.rank import RankFlags
+from ccrank.cli.screen import bar, counted, fitted_table, json_text, out
+from ccrank.confidence import RIGHT, Confidence
 from ccrank.errors import CcrankError
-from ccrank.io import FORMAT_OF_SUFFIX, RankedRows, cell_text, encode_rows, encode_table
+from ccrank.io import FORMAT_OF_SUFFIX, Entry, RankedRows, cell_text, encode_rows, encode_table
 from ccrank.io.trec import document_ids, run_lines
 from ccrank.request import RankRequest
 from ccrank.util.files import write_atomically
-from ccrank.util.text import one_line
+from ccrank.util.text import Column, one_line
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from ccrank.ranking import Ranking
     from ccrank.rankings import GroupedRankings, Rankings
+    from ccrank.request import Ranked
     from ccrank.scale import Scale
     from ccrank.task import Task
 
 
-def check_writable(
-    shown: OutputFlags, save_scale: Path | None, request: RankRequest, read: Mapping[str, Path | None]
-) -> str | None:
+def check_writable(flags: RankFlags, request: RankRequest) -> str | None:
     """The format of the output; raises an error if a file cannot be written, or is one of those that are read."""
-    written = {"--run": shown.run, "--save-scale": save_scale, "--plot": shown.plot, "--out": shown.out}
-    for flag, path in written.items():
+    for flag, path in {"--run": flags.run, "--save-scale": flags.save_scale, "--plot": flags.plot}.items():
         if path is not None:
-            if flag != "--out":
-                check_place(path)
-            for given in read.values():
-                _refuse_overwriting(path, given, flag)
-    if shown.plot is not None:
-        _check_plot(shown.plot, request.tasks)
-    form = shown.form if shown.out is None else format_of(shown.out, shown.form)
+            check_place(path, flag, flags.files_read)
+    if flags.plot is not None:
+        _check_plot(flags.plot, request.tasks)
+    form = "json" if flags.json else "csv" if flags.csv else None
+    if flags.out is not None:
+        form = format_of(flags.out, form, flags.files_read)
+    if flags.safe_csv and form not in ("csv", "tsv"):
+        raise CcrankError("--safe-csv is for CSV and TSV; add --csv, or --out with such a file")
     if form not in (None, "json") and request.rows is not None:
         encode_rows(RankedRows.unscored(request.rows), form)
     return form
 
 
-def format_of(path: Path, how: str | None) -> str:
+def format_of(path: Path, how: str | None, read: Iterable[Path]) -> str:
     """The output format; raises an error if the file cannot be written."""
     how = how or {".json": "json", **FORMAT_OF_SUFFIX}.get(path.suffix.lower())
     if how is None:
@@ -50,16 +53,8 @@ def format_of(path: Path, how: str | None) -> str:
             f"--out {path}: the name ends in none of .json, {', '.join(FORMAT_OF_SUFFIX)}; rename it, or give "
             "--json or --csv"
         )
-    check_place(path)
+    check_place(path, "--out", read)
     return how
-
-
-def _refuse_overwriting(output: Path, given: Path | None, flag: str) -> None:
-    """Raise an error if the output would replace a file that was given, which it does not contain in full."""
-    if given is not None and output.exists() and given.exists() and output.samefile(given):
-        raise CcrankError(
-            f"{flag} {output} is a file that this ranking reads, and would replace it; give another name"
-        )
 
 
 def _check_plot(plot: Path, tasks: Sequence[Task]) -> None:
@@ -72,105 +67,118 @@ def _check_plot(plot: Path, tasks: Sequence[Task]) -> None:
         raise CcrankError(f"--plot draws one ranking; the tasks file has {len(tasks)}")
     if len(tasks[0].items) > MAX_ITEMS:
         raise CcrankError(f"--plot draws up to {MAX_ITEMS} items, got {len(tasks[0].items)}")
-    check_place(plot)
     check_matplotlib()
 
 
-def check_place(path: Path) -> None:
-    """Raise an error unless the path names a file in a folder that exists."""
+def check_place(path: Path, flag: str, read: Iterable[Path]) -> None:
+    """Raise an error unless the path names a file in a folder that exists, and none of those that are read: what is
+    written does not contain them in full."""
     if not path.resolve().parent.is_dir():
         raise CcrankError(f"the folder of {path} does not exist; create it, or name another")
     if path.is_dir():
         raise CcrankError(f"{path} is a folder; give a file")
+    for given in read:
+        if path.exists() and given.exists() and path.samefile(given):
+            raise CcrankError(
+                f"{flag} {path} is a file that this command reads, and would replace it; give another name"
+            )
 
 
-def rendered(
-    how: str, rankings: Sequence[Ranking], top: int | None, reverse: bool, many: bool, safe_csv: bool
-) -> bytes:
-    """The content of a file: JSON, or the rows in one of the formats of tables. Of many tasks, JSON lines hold one
+def write(ranked: Ranked, flags: RankFlags, form: str | None) -> None:
+    """Write the files, then show the rankings, since output that is piped into `head` may end early."""
+    from ccrank.ranking import Ranking
+    from ccrank.rankings import Rankings
+
+    if isinstance(ranked, Ranking):
+        rankings = [ranked]
+    else:
+        rankings = ranked if isinstance(ranked, list) else [*ranked.values()]
+    if flags.run is not None:
+        write_atomically(flags.run, run_of(rankings))
+    if flags.plot is not None:
+        rankings[0].plot(flags.plot)
+    if form is not None:
+        content = rendered(form, ranked, flags.top, flags.reverse, flags.safe_csv)
+        write_or_print(content, flags.out)
+        if flags.out is not None and form != "json":
+            write_warnings_beside(flags.out, warning_lines(rankings))
+    elif isinstance(ranked, Rankings):
+        show_table(ranked, flags.top, flags.reverse)
+    else:
+        show(rankings, flags.top, flags.reverse, flags.verbose)
+    show_warnings(rankings)
+
+
+def write_or_print(content: bytes, path: Path | None) -> None:
+    """Write to a file, or to the standard output."""
+    if path is not None:
+        write_atomically(path, content)
+    else:
+        # Line by line: an unbuffered stream drops the rest of a large write when the pipe is closed.
+        sys.stdout.writelines(content.decode("utf-8").splitlines(keepends=True))
+
+
+def rendered(how: str, ranked: Ranked, top: int | None, reverse: bool, safe_csv: bool) -> bytes:
+    """The content of a file: JSON, or the rows in one of the formats of tables. Of a list of tasks, JSON lines hold one
     object each, as --json prints them; a table has a column for the task."""
-    if how == "json" or (how == "jsonl" and many):
-        objects = [_json(ranking, top, reverse) for ranking in rankings]
-        text = "".join(json_text(value, indent=None) for value in objects) if many else json_text(objects[0])
-        return text.encode("utf-8", "backslashreplace")
-    if not many:
-        return encode_rows(rankings[0].ranked_rows(top, reverse), how, safe_csv)
-    records = [
-        (ranking.task.id, *record)
-        for ranking in rankings
-        for record in ranking.ranked_rows(top, reverse).records
-    ]
-    return encode_table(("task", *rankings[0].ranked_rows(0).columns), records, how, safe=safe_csv)
+    if isinstance(ranked, list):
+        if how not in ("json", "jsonl"):
+            return _table_of_tasks(how, ranked, top, reverse, safe_csv)
+        text = "".join(json_text(_json(ranking, top, reverse), indent=None) for ranking in ranked)
+    elif how == "json":
+        text = json_text(_json(ranked, top, reverse))
+    else:
+        return encode_rows(ranked.ranked_rows(top, reverse), how, safe_csv)
+    return text.encode("utf-8", "backslashreplace")
 
 
-def rendered_table(
-    how: str, table: Rankings | GroupedRankings, top: int | None, reverse: bool, safe_csv: bool
+def _table_of_tasks(
+    how: str, rankings: Sequence[Ranking], top: int | None, reverse: bool, safe_csv: bool
 ) -> bytes:
-    """The content of a file with the rankings by several criteria, or of groups."""
-    if how == "json":
-        return json_text(table.to_json(top, reverse)).encode("utf-8", "backslashreplace")
-    return encode_rows(table.ranked_rows(top, reverse), how, safe_csv)
+    tables = [ranking.ranked_rows(top, reverse) for ranking in rankings]
+    # Intervals of ranks come last, where they are known.
+    header = max((table.columns for table in tables), key=len)
+    records = [
+        (ranking.task.id, *record, *(None,) * (len(header) - len(record)))
+        for ranking, table in zip(rankings, tables, strict=True)
+        for record in table.records
+    ]
+    return encode_table(("task", *header), records, how, safe=safe_csv)
 
 
-def _json(ranking: Ranking, top: int | None, reverse: bool) -> dict[str, Any]:
-    result = ranking.to_json(top, reverse)
-    if ranking.task.values is not None and ranking.task.query is not None:
-        result |= _relevance_json(ranking)
-    elif ranking.task.values is not None:
-        from ccrank.metrics import evaluate
-        from ccrank.ranking import finite
+def _json(ranked: Ranking | Rankings | GroupedRankings, top: int | None, reverse: bool) -> dict[str, Any]:
+    from ccrank.ranking import Ranking, finite
 
-        measured = evaluate(ranking.scores, ranking.task.values)
-        names = ("tau", "abs_tau", "accuracy", "chance_abs_tau", "chance_free_accuracy")
-        result["against_gold"] = {name: finite(getattr(measured, name)) for name in names}
+    result = ranked.to_json(top, reverse)
+    if isinstance(ranked, Ranking) and (metrics := against_gold(ranked)):
+        result["against_gold"] = {name: finite(value) for name, value in metrics.items()}
     return result
-
-
-def _relevance_json(ranking: Ranking) -> dict[str, Any]:
-    """Metrics of retrieval with their chance levels; nothing where the package for them is not installed."""
-    from ccrank.metrics.retrieval import NAMES, chance_relevance, evaluate_relevance, have_measures
-    from ccrank.ranking import finite
-
-    if not have_measures():
-        return {}
-    gold = ranking.task.values or ()
-    measured, chance = evaluate_relevance(ranking.scores, gold), chance_relevance(gold)
-    names = {"ndcg": "ndcg_10", "recall": "recall_10"}
-    metrics = {names.get(name, name): finite(getattr(measured, name)) for name in NAMES}
-    levels = {f"chance_{names.get(name, name)}": finite(getattr(chance, name)) for name in NAMES}
-    return {"against_gold": metrics | levels}
 
 
 def run_of(rankings: Sequence[Ranking]) -> Iterator[str]:
     """The lines of a TREC run. Rows of a file are named by their --id, or by their positions, from 1."""
     for ranking in rankings:
-        tag, rows = f"{ranking.model}/{ranking.method}", ranking.rows
+        rows, entries = ranking.rows, ranking.entries()
         if rows is None:
-            names = document_ids(ranking.task)
-            documents = [(names[entry.index], entry.score) for entry in ranking.entries()]
-        elif rows.id_column is None:
-            documents = [(str(entry.row + 1), entry.score) for entry in ranking.entries()]
+            ids = document_ids(ranking.task)
+            names = [ids[entry.index] for entry in entries]
+        elif (place := rows.id_column) is None:
+            names = [str(entry.row + 1) for entry in entries]
         else:
-            cells = [str(cell_text(record[rows.id_column])) for record in rows.records]
-            documents = [(cells[entry.row], entry.score) for entry in ranking.entries()]
-        yield from run_lines(ranking.task.id, documents, tag)
+            names = [cell_text(rows.records[entry.row][place]) for entry in entries]
+        documents = [(name, entry.score) for name, entry in zip(names, entries, strict=True)]
+        yield from run_lines(ranking.task.id, documents, f"{ranking.model}/{ranking.method}")
 
 
-def save_scale(scales: Sequence[Scale], path: Path | None) -> CcrankError | None:
-    """Write the scale, of several tasks the one that they share. The error, if it cannot be saved, is returned, since
-    the ranking is written all the same."""
-    from ccrank.scale import cannot_score, one_scale
+def save_scale(scales: Sequence[Scale], path: Path) -> None:
+    """Write the scale, which several tasks share."""
+    from ccrank.scale import one_scale
+    from ccrank.scale.stored import cannot_score
 
-    if path is None:
-        return None
-    try:
-        scale = one_scale(scales)
-        if scale.scorer is None:
-            return CcrankError(f"--save-scale: {cannot_score(scale.notes.method)}")
-        scale.save(path)
-    except CcrankError as error:
-        return error
-    return None
+    scale = one_scale(scales)
+    if not scale.scores_others:
+        raise CcrankError(f"--save-scale: {cannot_score(scale.notes.method)}")
+    scale.save(path)
 
 
 def show_warnings(rankings: Sequence[Ranking]) -> None:
@@ -180,7 +188,7 @@ def show_warnings(rankings: Sequence[Ranking]) -> None:
 
 
 def write_warnings_beside(path: Path, lines: Sequence[str]) -> None:
-    """`x.csv.warnings.txt` beside `x.csv`; without warnings none is left there, not even of an earlier run."""
+    """`x.csv.warnings.txt` beside `x.csv`; without warnings, a file of an earlier run is removed."""
     if path.exists() and not path.is_file():
         return  # a pipe or a device has no neighbours
     beside = path.with_name(f"{path.name}.warnings.txt")
@@ -196,9 +204,169 @@ def warning_lines(rankings: Sequence[Ranking]) -> list[str]:
     for ranking in rankings:
         for text in ranking.warnings:
             about.setdefault(text, []).append(one_line(ranking.task.id))
-    if len(rankings) == 1:
-        return list(about)
-    return [
-        f"{tasks[0]}: {text}" if len(tasks) == 1 else f"{len(tasks)} of {len(rankings)} tasks: {text}"
-        for text, tasks in about.items()
+    several = f" of {len(rankings)} tasks"
+    named = ((ids[0] if len(ids) == 1 else f"{len(ids)}{several}", text) for text, ids in about.items())
+    return [text if len(rankings) == 1 else f"{name}: {text}" for name, text in named]
+
+
+def show(rankings: Sequence[Ranking], top: int | None, reverse: bool, verbose: bool = False) -> None:
+    """Print rankings as tables; `verbose` adds a column for each signal of a combined score, intervals where a
+    confidence is known, and the numbers behind the last two lines."""
+    console = out()
+    for number, ranking in enumerate(rankings):
+        if number:
+            console.print()
+        heading = understood_line(ranking, reverse)
+        console.print(
+            f"{one_line(ranking.task.id)}, {heading}" if len(rankings) > 1 else heading, style="bold"
+        )
+        if line := alternatives_line(ranking):
+            console.print(line, style="dim")
+        console.print(_table(ranking, ranking.entries(top, reverse), verbose))
+        console.print(consistency_line(ranking, verbose), style="dim")
+        if ranking.confidence is not None:
+            console.print(confidence_line(ranking.confidence, verbose), style="dim")
+    _show_summary(rankings)
+
+
+def _table(ranking: Ranking, entries: Sequence[Entry], verbose: bool) -> Table:
+    low, high = min(ranking.scores), max(ranking.scores)
+    columns = [
+        (Column("rank", number=True), [str(entry.rank) for entry in entries]),
+        (Column("item", most=80), [one_line(entry.item) for entry in entries]),
+        (Column("score", number=True), [f"{entry.score:.2f}" for entry in entries]),
+        (Column("", drop=1), [bar(entry.score, low, high) for entry in entries]),
     ]
+    places = [entry.index for entry in entries]
+    doubt, rows = ranking.uncertainty, ranking.rows
+    if doubt is not None and (verbose or ranking.confidence is None):
+        spans = [f"{doubt.rank_low[place]}–{doubt.rank_high[place]}" for place in places]
+        columns += [
+            (Column("±", number=True), [f"{doubt.deviation[place]:.2f}" for place in places]),
+            (Column(f"{doubt.probability:.0%} of ranks", number=True), spans),
+        ]
+    for name, scores in ranking.details.get("signals", {}).items() if verbose else ():
+        texts = [f"{scores[ranking.task.items[place]]:+.2f}" for place in places]
+        columns.append((Column(name, number=True, drop=2), texts))
+    if rows is not None and rows.id_column is not None:
+        title = one_line(str(rows.columns[rows.id_column]))
+        ids = [one_line(cell_text(rows.records[entry.row][rows.id_column])) for entry in entries]
+        columns.append((Column(title, most=40), ids))
+    return fitted_table(columns)[0]
+
+
+def show_table(table: Rankings, top: int | None, reverse: bool) -> None:
+    """Print one table of several rankings, a column for each, and what was understood of each criterion."""
+    console = out()
+    for ranking in table.values():
+        console.print(understood_line(ranking, reverse and ranking is table.first), style="bold")
+    first = table.first.entries(top, reverse)
+    columns = [(Column("item", most=80), [one_line(entry.item) for entry in first])]
+    for name, by_row in table.entries_by_row.items():
+        entries = [by_row[entry.row] for entry in first]
+        ranks = Column(one_line(name, 30), number=True)
+        columns.append((ranks, [str(entry.rank) for entry in entries]))
+        columns.append((Column("score", number=True), [f"{entry.score:.2f}" for entry in entries]))
+    console.print(fitted_table(columns)[0])
+    for name, ranking in table.items():
+        console.print(f"{one_line(name, 30)}: {consistency_line(ranking)}", style="dim")
+        if ranking.confidence is not None:
+            console.print(f"  {confidence_line(ranking.confidence)}", style="dim")
+
+
+def understood_line(ranking: Ranking, reverse: bool = False) -> str:
+    """What the criterion was taken to mean: "by price: cheapest first"."""
+    by = f"by {one_line(ranking.task.criterion.name)}"
+    if ranking.understood is None or not ranking.directed:
+        return by
+    return f"{by}: {one_line(ranking.understood.last if reverse else ranking.understood.first)}"
+
+
+def alternatives_line(ranking: Ranking) -> str:
+    """What else the criterion may mean, as flags; empty if nothing."""
+    known = ranking.understood
+    if known is None or not known.alternatives:
+        return ""
+    flags = (" ".join(("--poles", *other.poles)) for other in known.alternatives[:2])
+    return f"taken as {' to '.join(known.poles)}; if you mean another sense: {' or '.join(flags)}"
+
+
+def consistency_line(ranking: Ranking, numbers: bool = False) -> str:
+    """One line about the ranking's consistency and direction; with `numbers`, its measures as in JSON."""
+    from ccrank.methods.registry import get_method
+
+    phrases = get_method(ranking.method).describe(ranking.consistency, ranking.details)
+    if numbers:
+        labels = ranking.details.get("labels", {})
+        predicted = {name: labels.get(name) for name in ("left_out_tau", "label_free_tau")}
+        measures = {**ranking.consistency, **predicted}.items()
+        phrases += [
+            f"{name} = {value:.2g}" for name, value in measures if value is not None and isfinite(value)
+        ]
+    direction = [] if ranking.directed else ["direction unknown: the order may be reversed"]
+    return "; ".join([f"{ranking.method} on {ranking.model}", *phrases, *direction])
+
+
+def confidence_line(confidence: Confidence, numbers: bool = False) -> str:
+    """How likely the order is right, in words and, with `numbers`, as a probability."""
+    more = f" (P(τ > {RIGHT}) = {confidence.probability:.2f})" if numbers else ""
+    return f"confidence: {confidence.level}{more}: {confidence.sentence}"
+
+
+def against_gold(ranking: Ranking) -> dict[str, float]:
+    """Metrics against the gold of a task, if it has any, with their chance levels: those of retrieval for a query,
+    where the package for them is installed."""
+    from ccrank.metrics.order import evaluate
+    from ccrank.metrics.retrieval import NAMES, chance_relevance, evaluate_relevance, have_measures
+
+    gold = ranking.task.values
+    if gold is None:
+        return {}
+    if ranking.task.query is None:
+        measured = evaluate(ranking.scores, gold)
+        names = ("tau", "abs_tau", "accuracy", "chance_abs_tau", "chance_free_accuracy")
+        return {name: getattr(measured, name) for name in names}
+    if not have_measures():
+        return {}
+    columns = {"ndcg": "ndcg_10", "recall": "recall_10"}
+    both = {"": evaluate_relevance(ranking.scores, gold), "chance_": chance_relevance(gold)}
+    return {
+        f"{prefix}{columns.get(name, name)}": getattr(metrics, name)
+        for prefix, metrics in both.items()
+        for name in NAMES
+    }
+
+
+def _show_summary(rankings: Sequence[Ranking]) -> None:
+    """Print the means of metrics with chance levels for tasks with gold."""
+    import numpy as np
+
+    from ccrank.errors import install_line
+    from ccrank.metrics.tasks import mean_with_interval
+
+    with_gold = [ranking for ranking in rankings if ranking.task.values is not None]
+    queries = [against_gold(ranking) for ranking in with_gold if ranking.task.query is not None]
+    tasks = [against_gold(ranking) for ranking in with_gold if ranking.task.query is None]
+
+    def mean(name: str, rows: Sequence[Mapping[str, float]]) -> float:
+        known = [row[name] for row in rows if not isnan(row[name])]
+        return float(np.mean(known)) if known else nan
+
+    if queries and not queries[0]:
+        line = install_line("relevance")
+        out().print(f"\nfor nDCG and other metrics of the {len(queries)} queries: {line}")
+    elif queries:
+        titles = {"nDCG@10": "ndcg_10", "MRR": "mrr", "MAP": "map", "recall@10": "recall_10"}
+        levels = {name: f"{mean(f'chance_{name}', queries):.3f}" for name in titles.values()}
+        levels["ndcg_10"] = f"chance {levels['ndcg_10']}"
+        means = (f"{title} {mean(name, queries):.3f} ({levels[name]})" for title, name in titles.items())
+        plural = "ies" if len(queries) > 1 else "y"
+        out().print(f"\n{len(queries)} quer{plural} with grades: {', '.join(means)}")
+    if tasks:
+        tau = mean_with_interval([row["tau"] for row in tasks], np.random.default_rng(0))
+        between = f" [{tau.low:+.3f}, {tau.high:+.3f}]" if len(tasks) > 1 else ""
+        out().print(
+            f"\n{counted(len(tasks), 'task')} with gold: τ {tau.mean:+.3f}{between} (chance 0), "
+            f"|τ| {mean('abs_tau', tasks):.3f} (chance {mean('chance_abs_tau', tasks):.3f}), "
+            f"pairwise accuracy {mean('accuracy', tasks):.1%} (chance 50%)"
+        )

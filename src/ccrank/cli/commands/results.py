@@ -1,38 +1,30 @@
-"""`ccrank results`: the results of a study, with chance levels."""
+"""`ccrank results` and `ccrank compare`: the results of studies with chance levels, and paired tests."""
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING
 
-import typer
 from rich.table import Table
 
-from ccrank.cli.options import SHOW_PANEL, flag, with_flags
-from ccrank.cli.screen import Column, counted, fitted_table, out, print_json
+from ccrank.cli.options import SHOW_PANEL, Flags, argument, flag, takes_flags
+from ccrank.cli.screen import counted, fitted_table, json_text, out, spinner
 from ccrank.errors import CcrankError
 from ccrank.util.files import write_atomically
-from ccrank.util.text import p_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from ccrank.study.results.load import StudyTasks
-
-StudyFolders = Annotated[
-    list[Path], typer.Argument(metavar="FOLDER…", help="Folders of studies (`ccrank bench --out`).")
-]
+    from ccrank.study.results.tables import Field, Row
 
 
-@dataclass(frozen=True)
-class WhichFlags:
-    """Which results are summarised."""
-
-    panel: ClassVar = "Which results"
+@dataclass(frozen=True, kw_only=True)
+class WhichFlags(Flags, panel="Which results"):
     model: str | None = flag("Only these models, comma-separated.")
     dataset: str | None = flag("Only these datasets, comma-separated.")
     method: str | None = flag("Only these methods, comma-separated.")
@@ -40,30 +32,29 @@ class WhichFlags:
     layer: str | None = flag("Only these layers, comma-separated.")
 
 
-@dataclass(frozen=True)
-class ShowFlags:
-    """What is printed or written."""
-
-    panel: ClassVar = SHOW_PANEL
-    by: str = flag("Means by dataset, or by kind (facts, context).", default="dataset")
-    as_json: bool = flag("Print JSON.", "--json", default=False)
-    as_csv: bool = flag("Print CSV.", "--csv", default=False)
-    as_latex: bool = flag("Print a LaTeX table (booktabs).", "--latex", default=False)
-    trec: Path | None = flag("Write a TREC run to this file instead.")
-    qrels: Path | None = flag("Write gold as TREC relevance judgements to this file instead.")
+@dataclass(frozen=True, kw_only=True)
+class FormFlags(Flags, panel=SHOW_PANEL):
+    folders: list[Path] = argument(
+        "Folders of studies (`ccrank bench --out`).", default=MISSING, metavar="FOLDER…"
+    )
+    json: bool = flag("Print JSON.", default=False)
+    csv: bool = flag("Print CSV.", default=False)
+    latex: bool = flag("Print a LaTeX table (booktabs).", default=False)
 
     def __post_init__(self) -> None:
-        if sum((self.as_json, self.as_csv, self.as_latex)) > 1:
+        if self.json + self.csv + self.latex > 1:
             raise CcrankError("--json, --csv and --latex are mutually exclusive")
 
 
-@with_flags
-def results_command(
-    folders: StudyFolders,
-    *,
-    which: WhichFlags,
-    shown: ShowFlags,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ResultsFlags(WhichFlags, FormFlags, panel=SHOW_PANEL):
+    by: str = flag("Means by dataset, or by kind (facts, context).", default="dataset")
+    trec: Path | None = flag("Write a TREC run to this file instead.")
+    qrels: Path | None = flag("Write gold as TREC relevance judgements to this file instead.")
+
+
+@takes_flags()
+def results_command(flags: ResultsFlags) -> None:
     """Summarise studies: mean over seeds, then over tasks, with 95 % bootstrap intervals over tasks.
 
     τ is signed and its chance level is 0; |τ| and free accuracy take the better of two directions, so they are
@@ -74,41 +65,107 @@ def results_command(
     direction. Pairs is the free accuracy of single pairwise answers, coins that of coin flips. Tasks with a query have
     nDCG@10, MRR, MAP and recall@10, with the expected nDCG@10 of a random order.
     """
-    from ccrank.study.results import export, load_failures
+    from ccrank.study.results.load import load_failures
     from ccrank.study.results.summary import add_relevance, choose, summarise_results
+    from ccrank.study.results.tables import RESULTS, Field, trec_judgements, trec_run
 
-    found, tasks = read_studies(folders)
-    frame = choose(found, **{name: names_of(text) for name, text in asdict(which).items()})
-    if shown.trec or shown.qrels:
-        if shown.trec:
-            _write_lines(shown.trec, export.trec_run(frame, tasks))
-        if shown.qrels:
-            kept = set(zip(frame["dataset"], frame["task"], strict=True))
-            chosen = {key: task for key, task in tasks.items() if key in kept}
-            _write_lines(shown.qrels, export.trec_judgements(chosen))
+    results, tasks = read_studies(flags.folders)
+    frame = choose(results, **{each.name: names_of(getattr(flags, each.name)) for each in fields(WhichFlags)})
+    if flags.trec:
+        _write_lines(flags.trec, trec_run(frame, tasks))
+    if flags.qrels:
+        kept = set(zip(frame["dataset"], frame["task"], strict=True))
+        chosen = {key: task for key, task in tasks.items() if key in kept}
+        _write_lines(flags.qrels, trec_judgements(chosen))
+    if flags.trec or flags.qrels:
         return
-    entries = summarise_results(frame, shown.by)
-    if shown.by == "dataset":
-        entries = add_relevance(entries, frame, tasks)
-    if shown.as_json:
-        print_json(entries)
-    elif shown.as_csv:
-        sys.stdout.write(export.to_csv(entries))
-    elif shown.as_latex:
-        sys.stdout.write(export.to_latex(entries))
-    else:
-        show(entries)
-        for folder in folders:
-            if failures := load_failures(folder):
-                out().print(f"\n{counted(len(failures), 'failure')}: see {folder / 'failures.jsonl'}")
+    rows = summarise_results(frame, flags.by)
+    if flags.by == "dataset":
+        rows = add_relevance(rows, frame, tasks)
+
+    def heading(row: Row) -> str:
+        sets = f", mean of {row['datasets']} datasets" if flags.by == "kind" else ""
+        return f"{row['model']} · {row[flags.by]}{sets}"
+
+    blocks = [Field(name, key=name) for name in ("model", flags.by)]
+    for folder in flags.folders if print_rows(rows, flags, RESULTS, blocks, heading) else ():
+        if failures := load_failures(folder):
+            out().print(f"\n{counted(len(failures), 'failure')}: see {folder / 'failures.jsonl'}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatFlags(Flags, panel="What to compare"):
+    models: str | None = flag("Only these models, comma-separated; several are compared too, by each method.")
+    datasets: str | None = flag("Only these datasets, comma-separated.")
+    layer: str | None = flag("Only these layers, comma-separated; without it the last one that was read.")
+    cosines: bool = flag(
+        "Compare the directions of probes instead, which `ccrank bench --save-probes` has stored.",
+        default=False,
+    )
+    measure: str = flag(
+        "abs_tau (the better direction), tau, accuracy, free_accuracy, or pair_accuracy and free_pair_accuracy of "
+        "single answers.",
+        default="abs_tau",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareFlags(WhatFlags, FormFlags):
+    methods: str = flag(
+        "NAME\\[@VARIANT]\\[:SPLIT], comma-separated: all pairs are compared. Without a split the main one.",
+        default=MISSING,
+    )
+
+
+@takes_flags()
+def compare_command(flags: CompareFlags) -> None:
+    """Compare methods on the same tasks, with paired tests: of one study, or of several.
+
+    [bold]ccrank compare study --methods triplet,pca,random[/bold]
+
+    [bold]ccrank compare raw chat --methods prompt-pair --models default@raw,default@chat[/bold]
+
+    Differences are means over tasks (of means over seeds), with 95 % bootstrap intervals; the last row is the mean over
+    datasets with equal weights. p is from two-sided sign-flip tests, Holm is p corrected for all tests of this
+    table. Detectable is the difference that would be found in 80 % of cases, corrected as if it were the only one.
+    Datasets with fewer than 6 tasks cannot reach p < 0.05 and are not tested.
+    """
+    with spinner("comparing"):
+        from ccrank.study.results.comparisons import compare, tests_of
+        from ccrank.study.results.directions import compare_directions, load_directions
+        from ccrank.study.results.summary import choose
+        from ccrank.study.results.tables import COMPARISONS, COSINES, Field
+
+        models, datasets = names_of(flags.models), names_of(flags.datasets)
+        if flags.cosines:
+            stored = (directions for folder in flags.folders for directions in load_directions(folder))
+            of_models = (one for one in stored if not models or one.model in models)
+            kept = [one for one in of_models if not datasets or one.dataset in datasets]
+            rows, columns, blocks = compare_directions(kept, names_of(flags.methods)), COSINES, []
+            if not rows:
+                raise CcrankError(
+                    "no directions match: these methods share no layer and task on the chosen datasets"
+                )
+        else:
+            frame = choose(read_studies(flags.folders)[0], dataset=datasets, layer=names_of(flags.layer))
+            rows, columns = compare(frame, names_of(flags.methods), models, flags.measure), COMPARISONS
+            titles = {"model": "model", "first": "of", "second": "minus"}
+            blocks = [Field(title, key=name) for name, title in titles.items()]
+
+    def heading(row: Row) -> str:
+        return f"{row['model']}: {row['first']} − {row['second']}, {flags.measure}"
+
+    as_text = print_rows(rows, flags, columns, blocks, heading if blocks else None)
+    if as_text and not flags.cosines:
+        out().print(f"\nHolm's correction is for {counted(tests_of(rows), 'test')}.", highlight=False)
 
 
 def read_studies(folders: Sequence[Path]) -> tuple[pd.DataFrame, StudyTasks]:
     """The results and tasks of one or more studies; an error if one has no results."""
-    from ccrank.study.results import load_studies
+    from ccrank.study.results.load import load_studies
 
-    found, tasks = load_studies(folders)
-    if found.empty:
+    results, tasks = load_studies(folders)
+    if results.empty:
         folder = folders[0]
         listed = folder / "failures.jsonl"  # written when all units are done
         raise CcrankError(
@@ -117,130 +174,50 @@ def read_studies(folders: Sequence[Path]) -> tuple[pd.DataFrame, StudyTasks]:
             if listed.exists()
             else f"{folder} has no results: all its units so far failed; `ccrank bench --out {folder}` runs the others"
         )
-    return found, tasks
+    return results, tasks
 
 
-def show(entries: Sequence[Mapping[str, Any]]) -> None:
-    """Print one table per model and dataset or kind."""
-    console = out()
-    where = "dataset" if "dataset" in entries[0] else "kind"
-    blocks: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    for entry in entries:
-        blocks.setdefault((entry["model"], entry[where]), []).append(entry)
-    for number, ((model, name), rows) in enumerate(blocks.items()):
+def print_rows(
+    rows: Sequence[Row],
+    flags: FormFlags,
+    columns: Sequence[Field],
+    blocks: Sequence[Field],
+    heading: Callable[[Row], str] | None,
+) -> bool:
+    """Print rows in the form that was asked for; as text one table for each combination of the columns `blocks`.
+    Returns whether it was text."""
+    from ccrank.study.results.tables import to_csv, to_latex
+
+    if flags.json or flags.csv or flags.latex:
+        form = json_text if flags.json else to_csv if flags.csv else partial(to_latex, [*blocks, *columns])
+        sys.stdout.write(form(rows))
+        return False
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(column.text(row) for column in blocks), []).append(row)
+    for number, group in enumerate(groups.values()):
         if number:
-            console.print()
-        sets = f", mean of {rows[0]['datasets']} datasets" if where == "kind" else ""
-        console.print(f"{model} · {name}{sets}", style="bold")
-        if rows[0].get("queries"):
-            console.print(fitted_table(RELEVANCE_COLUMNS, [_relevance_cells(row) for row in rows])[0])
-            continue
-        table, kept = _fitted(rows, fold=False)
-        if "split" not in kept:
-            table, _ = _fitted(rows, fold=True)
-        console.print(table)
+            out().print()
+        if heading is not None:
+            out().print(heading(group[0]), style="bold", highlight=False)
+        out().print(fitted_rows(columns, group))
+    return True
 
 
-@dataclass(frozen=True)
-class Measure(Column):
-    """A column of numbers of the entries."""
+def fitted_rows(columns: Sequence[Field], rows: Sequence[Row], width: int | None = None) -> Table:
+    """A table that fits the terminal; where it is too narrow for the split and the layer, they follow the method."""
+    from ccrank.study.results.tables import LAYER, METHOD, SPLIT, used
 
-    number: bool = True
-    key: str = ""
-    form: str = ".3f"
-    signed: bool = False
-    """Without a direction it means nothing, and is not shown."""
-    optional: bool = False
-    """The column is left out if no row has a number."""
-
-    def cell(self, row: Mapping[str, Any]) -> str:
-        """The number; a dash if there is none."""
-        value = row.get(self.key, math.nan)
-        if math.isnan(value) or (self.signed and not row["directed"]):
-            return "" if self.optional else "–"
-        return p_text(value) if self.form == "p" else format(value, self.form)
-
-
-SPENT = (
-    Measure("s/task", drop=7, key="seconds", form=".2f"),
-    Measure("tokens/task", drop=7, key="distinct_tokens", form=",.0f"),
-)
-COLUMNS = (
-    Column("method"),
-    Column("split", drop=1),
-    Column("layer", number=True, drop=1),
-    Measure("tasks", drop=3, key="graded", form="d"),
-    Measure("τ", key="tau", form="+.3f", signed=True),
-    Column("95 %", drop=2),
-    Measure("|τ|", key="abs_tau"),
-    Column("95 % of |τ|", drop=2),
-    Measure("± seeds", drop=5, key="abs_tau_sd", optional=True),
-    Measure("chance", key="chance_abs_tau"),
-    Measure("common τ", drop=4, key="common_tau", optional=True),
-    Measure("by chance", drop=4, key="common_tau_chance", optional=True),
-    Measure("p", drop=4, key="common_tau_p", form="p", optional=True),
-    Measure("accuracy", drop=4, key="accuracy", form=".1%", signed=True),
-    Measure("free", drop=5, key="free_accuracy", form=".1%"),
-    Measure("chance", drop=5, key="chance_free_accuracy", form=".1%"),
-    Measure("pairs", drop=5, key="free_pair_accuracy", form=".1%", optional=True),
-    Measure("coins", drop=5, key="chance_free_pair_accuracy", form=".1%", optional=True),
-    Measure("consistent", drop=6, key="consistency", form=".2f"),
-    *SPENT,
-)
-RELEVANCE_COLUMNS = (
-    Column("method"),
-    Measure("queries", drop=3, key="queries", form="d"),
-    Measure("nDCG@10", key="ndcg_10"),
-    Column("95 %", drop=2),
-    Measure("chance", key="chance_ndcg_10"),
-    Measure("MRR", drop=4, key="mrr"),
-    Measure("MAP", drop=4, key="map"),
-    Measure("recall@10", drop=4, key="recall_10"),
-    *SPENT,
-)
-
-
-def _fitted(rows: Sequence[Mapping[str, Any]], fold: bool) -> tuple[Table, set[str]]:
-    """The table without optional columns that are empty in all rows."""
-    cells = [_cells(row, fold) for row in rows]
-    used = [
-        index
-        for index, column in enumerate(COLUMNS)
-        if not (isinstance(column, Measure) and column.optional) or any(row[index] for row in cells)
-    ]
-    return fitted_table([COLUMNS[index] for index in used], [[row[index] for index in used] for row in cells])
-
-
-def _relevance_cells(row: Mapping[str, Any]) -> list[str]:
-    """A row of a dataset with queries; scores of methods without a direction are used as they are."""
-    texts = {"method": _name(row), "95 %": interval_text(row["ndcg_10_low"], row["ndcg_10_high"])}
-    return [
-        column.cell(row) if isinstance(column, Measure) else texts[column.title]
-        for column in RELEVANCE_COLUMNS
-    ]
-
-
-def _cells(row: Mapping[str, Any], fold: bool) -> list[str]:
-    """A row of the table; `fold` puts the split and the layer behind the method's name."""
-    texts = {
-        "method": _name(row) if fold else row["method"],
-        "split": "" if row["split"] == "none" else row["split"],
-        "layer": "" if row["layer"] < 0 else str(row["layer"]),
-        "95 %": interval_text(row["tau_low"], row["tau_high"], "+.2f") if row["directed"] else "",
-        "95 % of |τ|": interval_text(row["abs_tau_low"], row["abs_tau_high"]),
-    }
-    return [column.cell(row) if isinstance(column, Measure) else texts[column.title] for column in COLUMNS]
-
-
-def interval_text(low: float, high: float, form: str = ".2f") -> str:
-    """An interval; nothing if there is none."""
-    return "" if math.isnan(low) else f"[{low:{form}}, {high:{form}}]"
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    """The method with its split and layer, for terminals too narrow for columns of their own."""
-    split = "" if row["split"] == "none" else f":{row['split']}"
-    return f"{row['method']}{split}" + ("" if row["layer"] < 0 else f" {row['layer']}")
+    shown = used(columns, rows)
+    cells = {column.title: [column.text(row) for row in rows] for column in shown}
+    table, kept = fitted_table([(column, cells[column.title]) for column in shown], width)
+    if {SPLIT.title, LAYER.title} & cells.keys() <= kept:
+        return table
+    splits = [f":{text}" if (text := SPLIT.text(row)) else "" for row in rows]
+    layers = ["" if LAYER.empty(row) else f" {LAYER.text(row)}" for row in rows]
+    cells[METHOD.title] = [*map("".join, zip(cells[METHOD.title], splits, layers, strict=True))]
+    shown = [column for column in shown if column not in (SPLIT, LAYER)]
+    return fitted_table([(column, cells[column.title]) for column in shown], width)[0]
 
 
 def names_of(text: str | None) -> list[str]:
@@ -252,5 +229,5 @@ def _write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write lines to a file; "-" is the standard output."""
     if str(path) == "-":
         sys.stdout.writelines(lines)
-        return
-    write_atomically(path, lines)
+    else:
+        write_atomically(path, lines)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.methods.labelfree.projections import Projections
+from ccrank.methods.labelfree.combine import Projections
 from ccrank.methods.probing.fits import task_folds
 from ccrank.methods.probing.probe import Probe
-from ccrank.metrics import tau_b
+from ccrank.metrics.order import tau_b
 from ccrank.util.cancellation import check
 from ccrank.util.zscores import FLOAT32_ROUNDING, Units, z_scores
 
@@ -34,7 +34,7 @@ Place = tuple[str, int]
 
 @dataclass(frozen=True)
 class Anchored:
-    """Scores of every task by probes that have not seen it, and what it takes to score new ones."""
+    """Scores of every task by probes that have not seen it, and the probes that score new tasks."""
 
     scores: list[np.ndarray]
     """Per task (N,): the mean of the better half of the layers at the better position, plus half the anchor."""
@@ -70,11 +70,11 @@ def anchored_scores(
 
     w = argmin Σ (wᵀx − a)² + ridge · M · |w|² over the M items of the training tasks. states: (N, P, d) a task, of P
     places; anchors: (N,) a task. Both are standardised within their task, so a probe learns what makes one item of a
-    task higher than another, never which task is higher. The scores are those of the better half of the layers at the
-    better position, by how well they predict held-out anchors: the best layers depend on the criterion.
+    task higher than another, never which task is higher. The scores are averaged over the better half of the layers at
+    the better position, by how well they predict held-out anchors: the best layers depend on the criterion.
     """
     count, depth = len(states), states[0].shape[1]
-    fold_of_task = task_folds(count, min(folds, count))
+    fold_of_task = task_folds(count, folds)
     targets = [z_scores(anchor) for anchor in anchors]
     by_place = [np.empty((depth, len(target))) for target in targets]
     weights = np.empty((depth, states[0].shape[2]))
@@ -115,10 +115,10 @@ def _better_half(agreement: np.ndarray, places: Sequence[Place]) -> np.ndarray:
     return at_best[np.argsort(-agreement[at_best], kind="stable")][: -(-len(at_best) // 2)]
 
 
-def smoothed(states: np.ndarray, anchor: np.ndarray, ridge: float = RIDGE) -> np.ndarray:
+def smoothed(states: np.ndarray, anchor: np.ndarray) -> np.ndarray:
     """The anchor of one list, smoothed over items with similar states: a + ½ σ(a) · mean over layers of z(â).
 
-    â_i = wᵀx_i with w = argmin Σ_{j≠i} (wᵀx_j − a_j)² + ridge · d · |w|², the states x Z-scored within the list. Items
+    â_i = wᵀx_i with w = argmin Σ_{j≠i} (wᵀx_j − a_j)² + RIDGE · d · |w|², the states x Z-scored within the list. Items
     with similar states have similar predictions, so that the noise of a single anchor is averaged out.
     states (N, L, d), anchor (N,) -> (N,)
     """
@@ -126,29 +126,29 @@ def smoothed(states: np.ndarray, anchor: np.ndarray, ridge: float = RIDGE) -> np
         return anchor
     target = z_scores(anchor)
     predicted = [
-        z_scores(_left_out(_states_z(states[:, layer].astype(float)), target, ridge * states.shape[2]))
+        z_scores(_left_out(_states_z(states[:, layer].astype(float)), target, RIDGE * states.shape[2]))
         for layer in range(states.shape[1])
     ]
     return np.asarray(anchor + SMOOTHING * anchor.std() * np.mean(predicted, axis=0))
 
 
 def smoothing_of(states: np.ndarray, anchor: np.ndarray) -> Projections:
-    """What similar items add to the score of an item that is not in the list, as a function of its states at the item:
-    the weights are those of all items of the list. An item of the list is predicted from the others, so the units are
-    those of such predictions. (N, L, d), (N,)"""
+    """What similar items add to the score of an item that is not in the list, as a function of its states at the item.
+
+    The weights are fitted to all items of the list. Its own items are predicted from the others, so the units are taken
+    from such predictions. (N, L, d), (N,)"""
     target, penalty = z_scores(anchor), RIDGE * states.shape[2]
     weights, units = [], []
     for layer in range(states.shape[1]):
-        own = Units.of(states[:, layer].astype(float).T, rounding=FLOAT32_ROUNDING)
+        features = Units.of(states[:, layer].astype(float).T, rounding=FLOAT32_ROUNDING)
+        mean, deviation = features.mean[:, 0], features.deviation[:, 0]
         rows = _states_z(states[:, layer].astype(float))
         left_out = Units.of(_left_out(rows, target, penalty))
-        scaled = _ridge(rows, target, penalty) / (own.deviation[:, 0] + (own.deviation[:, 0] == 0))
-        scaled = scaled * (own.deviation[:, 0] > 0)
+        scaled = _ridge(rows, target, penalty) / (deviation + (deviation == 0)) * (deviation > 0)
         weights.append(scaled)
-        units.append(Units(left_out.mean + scaled @ own.mean[:, 0], left_out.deviation))
-    constants = Units(
-        np.stack([one.mean for one in units])[None], np.stack([one.deviation for one in units])[None]
-    )
+        units.append((left_out.mean + scaled @ mean, left_out.deviation))
+    means, deviations = (np.stack(column)[None] for column in zip(*units, strict=True))
+    constants = Units(means, deviations)
     return Projections(np.stack(weights)[None], (SMOOTHING * float(anchor.std()),), constants)
 
 

@@ -1,9 +1,11 @@
-"""One ranking from several label-free signals: their mean, how far they agree, and how likely the order is right."""
+"""One ranking from several label-free signals: directions in hidden states, the mean of the signals, how far they
+agree, and scores of any item with the constants of a list."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from math import comb, isfinite, nan
 from typing import Any
@@ -11,60 +13,136 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincc, ndtr
 
-from ccrank.confidence import CHANCE, Features, confidence_of
 from ccrank.criteria.exemplars import WRITTEN
-from ccrank.criteria.lexicon import poles_of
-from ccrank.methods.labelfree.intervals import label_free_uncertainty
-from ccrank.methods.labelfree.projections import (
-    Positions,
-    Projections,
-    axis_of,
-    written_of,
-)
-from ccrank.methods.labelfree.signals import are_texts, read_likelihood, read_poles
+from ccrank.errors import CcrankError
+from ccrank.methods.labelfree.intervals import ScoreError
 from ccrank.methods.query_likelihood import describe_relevance
-from ccrank.metrics import tau_b
-from ccrank.models import Cost, ReaderLike
-from ccrank.models.reader_like import middle_and_late
-from ccrank.models.reading import PartialProgress, Progress, by_item
-from ccrank.prompts import Templates
-from ccrank.ranking import Answer, MakeScorer
-from ccrank.task import Task
-from ccrank.util.zscores import Units, without_rounding
+from ccrank.metrics.order import tau_b
+from ccrank.ranking import ItemScores
+from ccrank.util.zscores import FLOAT32_ROUNDING, Units, without_rounding
 
 MAX_WRITTEN, MIN_WRITTEN, FULL_AGREEMENT = 0.7, 0.33, 0.5
 """The weight of the exemplars where the other signals do not agree, and where their mean τ is `FULL_AGREEMENT`."""
 POLES = "poles"
 """The signal that stands first."""
+SLOT_SHARE = 2 / 3
+"""The weight of the slot's states in the signal `exemplars`; the item's last token has the rest."""
+
+Positions = tuple[np.ndarray, np.ndarray]
+"""(N, L, d) states at the item's last token and at the slot."""
+
+
+@dataclass(frozen=True)
+class Projections:
+    """Σ_p share_p · z(mean over layers l of z(w_plᵀ x_pl)), of states x at the item (p = 0) and at the slot (p = 1)."""
+
+    weights: np.ndarray  # (P, L, d)
+    shares: tuple[float, ...]  # (P,)
+    layers: Units
+    """The constants of each projection: (P, L, 1)."""
+    means: Units | None = None
+    """Those of the mean over layers, (P, 1); None takes the mean as it is."""
+
+    def __post_init__(self) -> None:
+        positions, depth, _ = self.weights.shape
+        wrong = self.layers.mean.shape != (positions, depth, 1) or len(self.shares) != positions
+        if wrong or (self.means is not None and self.means.mean.shape != (positions, 1)):
+            raise ValueError("the constants of projections do not fit their directions")
+
+    @classmethod
+    def fit(cls, weights: np.ndarray, shares: tuple[float, ...], states: Sequence[np.ndarray]) -> Projections:
+        """With the constants of a list: (P, L, d) directions, P times (N, L, d) states."""
+        projected = project(weights, states)
+        layers = Units.of(projected)
+        return cls(weights, shares, layers, Units.of(without_rounding(layers(projected).mean(axis=1))))
+
+    def __call__(self, *states: np.ndarray) -> np.ndarray:
+        """(N, L, d) states at both positions -> (N,)"""
+        shapes = [table.shape[1:] for table in states]
+        if len(shapes) < len(self.weights) or {*shapes} != {self.weights.shape[1:]}:
+            raise CcrankError(
+                f"the directions are for states {self.weights.shape}, got {shapes}; read them with the model and "
+                "layers of the fit"
+            )
+        means = without_rounding(self.layers(project(self.weights, states)).mean(axis=1))
+        scaled = means if self.means is None else self.means(means)
+        return without_rounding(sum(share * row for share, row in zip(self.shares, scaled, strict=True)))
+
+
+def project(weights: np.ndarray, states: Sequence[np.ndarray]) -> np.ndarray:
+    """wᵀx of each position and layer: (P, L, d), P times (N, L, d) -> (P, L, N)"""
+    return np.stack(
+        [
+            [table[:, layer].astype(float) @ row for layer, row in enumerate(rows)]
+            for rows, table in zip(weights, states, strict=False)
+        ]
+    )
+
+
+def axis_of(made: Positions, states: Positions) -> Projections:
+    """The direction from the low to the high pole: (2E, L, d) exemplars twice, (N, L, d) states twice."""
+    return Projections.fit(np.stack([*map(axis_direction, made)]), (1.0, 1.0), states)
+
+
+def written_of(texts: Positions, states: Positions) -> Projections:
+    """A probe that was fitted to exemplars written for the criterion: (T, L, d) twice, (N, L, d) twice."""
+    weights = np.stack([*map(text_weights, texts)])
+    return Projections.fit(weights, (1 - SLOT_SHARE, SLOT_SHARE), states)
+
+
+def axis_direction(exemplar_states: np.ndarray) -> np.ndarray:
+    """The unit vectors from the low to the high pole: (2E, L, d), the high pole first -> (L, d).
+
+    They are 0 where the poles differ by rounding alone.
+    """
+    made = exemplar_states.astype(float)
+    half = len(made) // 2
+    direction = made[:half].mean(axis=0) - made[half:].mean(axis=0)
+    length = np.linalg.norm(direction, axis=1, keepdims=True)
+    rounding = FLOAT32_ROUNDING * np.linalg.norm(made, axis=2).max(axis=0)[:, None]
+    return np.where(length > rounding, direction / np.maximum(length, rounding + (rounding == 0)), 0.0)
+
+
+def text_weights(texts: np.ndarray) -> np.ndarray:
+    """w = argmin ‖Aw − y‖² + d‖w‖² with A the Z-scored states of the texts of a layer and y = ±1, for states as they
+    are: (T, L, d), the high pole's texts first -> (L, d)"""
+    half = len(texts) // 2
+    target = np.repeat([1.0, -1.0], half)
+    weights = []
+    for layer in range(texts.shape[1]):
+        states = texts[:, layer].astype(float)
+        scale = np.where((deviation := states.std(axis=0)) > 0, deviation, 1.0)
+        table = (states - states.mean(axis=0)) / scale
+        dual = np.linalg.solve(table @ table.T + table.shape[1] * np.eye(len(table)), target)
+        weights.append(table.T @ dual / scale)
+    return np.stack(weights)
 
 
 @dataclass(frozen=True)
 class Signals:
     """The Z-scored label-free signals of one task."""
 
-    scores: Mapping[str, np.ndarray]
-    """Signal → (N,)."""
+    scores: Mapping[str, np.ndarray]  # signal → (N,)
 
     def total(self, constants: tuple[float, Units] | None = None) -> np.ndarray:
         """The mean over signals: (N,). Exemplars count the more, the less the other signals agree, unless the constants
         are those of another list."""
-        mean = np.asarray(np.mean(self._others(), axis=0))
+        mean = np.asarray(np.mean(self.others, axis=0))
         if WRITTEN not in self.scores:
             return mean
         share, others = constants or self.constants()
         return np.asarray(share * self.scores[WRITTEN] + (1 - share) * others(without_rounding(mean)))
 
     def constants(self) -> tuple[float, Units]:
-        """The weight of the exemplars, and the units of the mean of all other signals."""
-        return self.written_share(), Units.of(without_rounding(np.mean(self._others(), axis=0)))
-
-    def written_share(self) -> float:
-        """The weight of the exemplars beside that of all other signals together."""
+        """The weight of the exemplars beside all other signals together, and the units of the mean of these."""
         agreement = self.agreement()[0]
-        agreed = min(max(agreement / FULL_AGREEMENT, 0.0), 1.0) if np.isfinite(agreement) else 0.5
-        return MAX_WRITTEN - (MAX_WRITTEN - MIN_WRITTEN) * agreed
+        agreed = min(max(agreement / FULL_AGREEMENT, 0.0), 1.0) if isfinite(agreement) else 0.5
+        share = MAX_WRITTEN - (MAX_WRITTEN - MIN_WRITTEN) * agreed
+        return share, Units.of(without_rounding(np.mean(self.others, axis=0)))
 
-    def _others(self) -> list[np.ndarray]:
+    @cached_property
+    def others(self) -> list[np.ndarray]:
+        """All but the exemplars."""
         return [row for name, row in self.scores.items() if name != WRITTEN]
 
     def agreement(self) -> tuple[float, float]:
@@ -74,9 +152,9 @@ class Signals:
         without being right: the p-value is then too small. Agreement is evidence for an order, not proof.
         Exemplars do not count here: the confidence was fitted to the agreement of the others.
         """
-        rows = self._others()
+        rows = self.others
         if len(rows) < 2:
-            return float("nan"), float("nan")
+            return nan, nan
         mean = float(np.mean([tau_b(first, second) for first, second in combinations(rows, 2)]))
         return mean, chance_of_agreement(mean, len(rows[0]), len(rows))
 
@@ -114,6 +192,18 @@ class RawSignals:
     """States of exemplars made of the pole words, where the axis is a signal."""
     written: Positions | None = None
     """Those of exemplars that were written for the criterion."""
+    bits: float = nan
+    """Bits per character that the model spends on the items."""
+
+    @property
+    def axis(self) -> Projections | None:
+        """The direction from the low to the high pole; None without exemplars."""
+        return None if self.made is None or self.states is None else axis_of(self.made, self.states)
+
+    @cached_property
+    def signals(self) -> Signals:
+        """The signals of a list, Z-scored."""
+        return SignalModel.fit(self).signals(self)
 
 
 @dataclass(frozen=True)
@@ -128,13 +218,14 @@ class SignalModel:
     """See `Signals.constants`."""
     smoothing: Projections | None = None
     """What similar items add; see `anchored.smoothing_of`."""
+    error: ScoreError | None = None
+    """How far scores may be off, where several signals say so."""
 
     @classmethod
     def fit(cls, raw: RawSignals) -> SignalModel:
         """The constants of a list, with which its own items have the signals of a ranking."""
-        axis = None if raw.made is None or raw.states is None else axis_of(raw.made, raw.states)
         written = None if raw.written is None or raw.states is None else written_of(raw.written, raw.states)
-        plain = cls({}, axis, written)
+        plain = cls({}, raw.axis, written)
         model = replace(plain, units={name: Units.of(row) for name, row in plain.signals(raw).scores.items()})
         return model if written is None else replace(model, share=model.signals(raw).constants())
 
@@ -149,118 +240,24 @@ class SignalModel:
             {name: self.units[name](row) if name in self.units else row for name, row in rows.items()}
         )
 
-    def __call__(self, raw: RawSignals) -> np.ndarray:
-        """Scores of items, (N,): each depends on the item alone."""
-        scores = self.signals(raw).total(self.share)
-        return (
-            scores if self.smoothing is None or raw.states is None else scores + self.smoothing(raw.states[0])
-        )
-
-
-@dataclass(frozen=True)
-class SignalReadings:
-    """What was read of some tasks: their signals, and states where they were read."""
-
-    raw: list[RawSignals]
-    signals: list[Signals]
-    states: Mapping[int, tuple[np.ndarray, np.ndarray]]
-    """Task → (N, L, d) at the slot and at the item's last token."""
-    layers: tuple[int, ...]
-    cost: Cost
-
-
-def read_signals(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    progress: Progress | None = None,
-    with_states: bool = False,
-    written: bool = True,
-) -> SignalReadings:
-    """All signals of many tasks, in two readings.
-
-    Tasks without context have poles, likelihood and axis, and exemplars where some were written. With a context the
-    answer is in the context and not in what the model knows of the items: such tasks have likelihoods alone, and states
-    are read on request. `written`: take the exemplars that were written for a criterion.
-    """
-    headless = bool(reader.loaded.missing_head)
-    raw = [RawSignals({}) for _ in tasks]
-    states: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    layers: tuple[int, ...] = ()
-    cost = Cost()
-    by_states = [index for index, task in enumerate(tasks) if with_states or headless or not task.context]
-    if by_states:
-        readings = read_poles(
-            [tasks[index] for index in by_states],
-            reader,
-            templates,
-            layers=middle_and_late(reader.depth),
-            progress=progress,
-            written=written,
-        )
-        layers, cost = readings.layers, readings.cost
-        for row, index in enumerate(by_states):
-            item, slot = readings.states[row]
-            states[index] = slot, item
-            raw[index] = RawSignals({}, (item, slot))
-            if headless or not tasks[index].context:
-                values = {POLES: readings.poles[row]} if readings.poles else {}
-                raw[index] = RawSignals(values, (item, slot), readings.made[row], readings.written[row])
-                if isinstance(progress, PartialProgress) and len(tasks) == 1:
-                    so_far = SignalModel.fit(raw[index]).signals(raw[index])
-                    progress.partial(by_item(tasks[index].items, so_far.total()))
-    if not headless:
-        likelihoods, spent = read_likelihood(tasks, reader, templates, progress=progress)
-        cost += spent
-        raw = [
-            replace(one, values={**one.values, **by_wording})
-            for one, by_wording in zip(raw, likelihoods, strict=True)
-        ]
-    return SignalReadings(raw, [SignalModel.fit(one).signals(one) for one in raw], states, layers, cost)
-
-
-def answer_of(
-    task: Task, signals: Signals, scores: np.ndarray, cost: Cost, scorer: MakeScorer | None = None
-) -> Answer:
-    """Scores with the signals that they were made of and the confidence in them."""
-    words = poles_of(task.criterion)
-    details = {
-        "poles": [words.low[0], words.high[0]],
-        "signals": {name: by_item(task.items, row) for name, row in signals.scores.items()},
-    }
-    agreement, p_value = signals.agreement()
-    understood = task.criterion.understood
-    features = Features(
-        n_items=len(task.items),
-        agreement=agreement,
-        p_value=p_value,
-        kind="context" if task.context else "text" if are_texts(task.items) else "name",
-        poles=words.source if understood is None else understood.source,
-        category=task.criterion.category is not None,
-    )
-    consistency = {"signals_agree": agreement, "signals_p_value": p_value}
-    doubt = label_free_uncertainty([*signals.scores.values()], scores, features)
-    return Answer(
-        scores, consistency, cost, details, scorer, uncertainty=doubt, confidence=confidence_of(features)
-    )
+    def __call__(self, raw: RawSignals) -> ItemScores:
+        """Scores of items: each depends on the item alone."""
+        signals = self.signals(raw)
+        scores = signals.total(self.share)
+        if self.smoothing is not None and raw.states is not None:
+            scores = scores + self.smoothing(raw.states[0])
+        return ItemScores(scores, None if self.error is None else self.error([*signals.scores.values()]))
 
 
 def describe_signals(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
-    """The poles, how far the signals agree and what labels changed, as phrases."""
+    """The poles and what labels changed, as phrases."""
     phrases = []
-    if isfinite(agree := consistency.get("signals_agree", nan)):
-        low, high = details["poles"]
-        agreed = "agree" if consistency.get("signals_p_value", nan) <= CHANCE else "do not agree"
-        phrases += [f"from {low} to {high}", f"the signals {agreed} (mean τ = {agree:.2f}; 0 by chance)"]
+    if isfinite(consistency.get("signals_agree", nan)):
+        phrases.append("from {} to {}".format(*details["poles"]))
     phrases += describe_relevance(consistency, details)
     if "labels" in details:
         labels = details["labels"]
         phrases.append(f"{labels['labels']} labels on {labels['labelled']} items")
-        if labels["left_out_tau"] is not None:
-            phrases.append(
-                f"left out, labels are predicted at τ = {labels['left_out_tau']:+.2f} "
-                f"({labels['label_free_tau']:+.2f} without labels)"
-            )
         if labels["right_pairs"] is not None:
             phrases.append(f"about {labels['right_pairs']:.0%} of all pairs are likely in the right order")
         for found in labels["agreements"]:

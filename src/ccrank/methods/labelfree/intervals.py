@@ -8,51 +8,70 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
 
 import numpy as np
 
 from ccrank.confidence import Features
 from ccrank.ranking import Uncertainty
 from ccrank.util.files import parse_toml
-from ccrank.util.zscores import z_scores
 
+MAX_SPREAD = 2.0
+"""A larger spread of an item's signals counts as this: no item of the lists of the fit has one."""
+MAX_LOG = 70.0
 MIN_DRAWS, MAX_DRAWS, MAX_CELLS = 64, 512, 2**20
 """Draws of all scores of a list: fewer for long lists, whose ranks need fewer."""
 
 
-def label_free_uncertainty(
-    signals: Sequence[np.ndarray],
-    scores: np.ndarray,
-    features: Features,
-    coefficients: Mapping[str, float] | None = None,
-) -> Uncertainty | None:
-    """The uncertainty of scores (N,) that were made of Z-scored signals (N,) each, by the coefficients that are shipped
-    or by others; None for a single signal and for scores that are all equal."""
-    spread = float(np.std(scores))
-    if not (math.isfinite(features.agreement) and spread > 0):
-        return None
-    own = z_scores(np.asarray(scores, float))
-    given = _coefficients() if coefficients is None else coefficients
-    logarithm = sum(given[name] * value for name, value in terms_of(signals, features).items())
-    deviation = np.exp(np.broadcast_to(logarithm, own.shape))
-    count = len(own)
+@dataclass(frozen=True)
+class ScoreError:
+    """The standard deviation of the label-free score of any item: exp(level + slope · spread of its signals)."""
+
+    level: float
+    slope: float
+
+    def __post_init__(self) -> None:
+        if not max(abs(self.level), abs(self.slope)) <= MAX_LOG:
+            raise ValueError("a standard deviation beyond all numbers")
+
+    @classmethod
+    def fit(
+        cls, scores: np.ndarray, features: Features, coefficients: Mapping[str, float] | None = None
+    ) -> ScoreError | None:
+        """That of scores (N,) of a list, by the coefficients that are shipped or by others; None for a single signal
+        and for scores that are all equal."""
+        unit = float(np.std(scores))
+        if not (math.isfinite(features.agreement) and unit > 0):
+            return None
+        given = _coefficients() if coefficients is None else coefficients
+        terms = {name: given[name] * value for name, value in list_terms(features).items()}
+        return cls(math.log(unit) + sum(terms.values()), given["spread"])
+
+    def __call__(self, signals: Sequence[np.ndarray]) -> np.ndarray:
+        """Signals, (N,) each -> (N,)"""
+        return np.asarray(np.exp(self.level + self.slope * spread_of(signals)))
+
+
+def spread_of(signals: Sequence[np.ndarray]) -> np.ndarray:
+    """How far the signals of each item are apart: the x_k of an item. (N,) each -> (N,)"""
+    return np.asarray(np.minimum(np.std(np.stack(signals), axis=0), MAX_SPREAD))
+
+
+def list_terms(features: Features) -> dict[str, float]:
+    """The x_k of a list by name."""
+    return {"intercept": 1.0, "agreement": features.agreement}
+
+
+def uncertainty_of(scores: np.ndarray, deviation: np.ndarray) -> Uncertainty:
+    """The uncertainty of scores of a list, (N,), whose errors are independent and normal."""
+    count = len(scores)
     rng = np.random.default_rng(0)
     noise = rng.standard_normal((count, min(max(MAX_CELLS // count, MIN_DRAWS), MAX_DRAWS)))
-    low, high = middle_ranks(own[:, None] + deviation[:, None] * noise, rng)
-    rank = np.searchsorted(np.sort(-own), -own) + 1
-    return Uncertainty(deviation * spread, np.minimum(low, rank), np.maximum(high, rank))
-
-
-def terms_of(signals: Sequence[np.ndarray], features: Features) -> dict[str, Any]:
-    """The x_k by name: the spread of each item's signals (N,), and how far the signals of the list agree."""
-    return {
-        "intercept": 1.0,
-        "spread": np.std(np.stack(signals), axis=0),
-        "agreement": features.agreement,
-    }
+    low, high = middle_ranks(scores[:, None] + deviation[:, None] * noise, rng)
+    rank = np.searchsorted(np.sort(-scores), -scores) + 1
+    return Uncertainty(deviation, np.minimum(low, rank), np.maximum(high, rank))
 
 
 def middle_ranks(

@@ -1,53 +1,125 @@
-"""The label-free methods: each signal alone, and all of them together; and their prompts, for `ccrank cost`."""
+"""The label-free methods, each signal alone and all of them together, and what scores other items."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ccrank.confidence import Features, confidence_of
+from ccrank.criteria.lexicon import poles_of
 from ccrank.errors import CcrankError
-from ccrank.methods.labelfree.anchored import LEAST_SMOOTHED, anchored_scores, smoothed
-from ccrank.methods.labelfree.combine import RawSignals, SignalModel, answer_of, read_signals
-from ccrank.methods.labelfree.projections import Positions, axis_of
-from ccrank.methods.labelfree.scorer import Plan, SignalScorer, labelled_scorer
-from ccrank.methods.labelfree.signals import (
-    Wording,
-    likelihood_prompts,
-    pole_prompts,
-    read_likelihood,
-    read_poles,
-    texts_for,
-    wordings_of,
-)
-from ccrank.methods.labelled.lists import task_labels, with_labels
+from ccrank.methods.labelfree.anchored import LEAST_SMOOTHED, anchored_scores, smoothed, smoothing_of
+from ccrank.methods.labelfree.combine import RawSignals, SignalModel
+from ccrank.methods.labelfree.intervals import ScoreError, uncertainty_of
+from ccrank.methods.labelfree.signals import Plan, Wording, are_texts, read_raw, read_signals, wordings_of
+from ccrank.methods.labelled.lists import MakeModel, task_labels, with_labels
 from ccrank.methods.labelled.prior import States
+from ccrank.methods.labelled.saved_model import LabelModel
 from ccrank.methods.probing.scorer import ProbeScorer
-from ccrank.methods.query_likelihood import query_likelihood, query_likelihood_requests
-from ccrank.models import Cost, ReaderLike
+from ccrank.methods.query_likelihood import query_likelihood
+from ccrank.models import Cost
+from ccrank.models.prompter import Prompter
 from ccrank.models.reader_like import middle_and_late
-from ccrank.models.reading import Progress, Request, shares_by_items
-from ccrank.prompts import Form, Templates
-from ccrank.ranking import Answer, MakeScorer
+from ccrank.models.reading import by_item, shares_by_items
+from ccrank.ranking import Answer, ItemScores, MakeScorer
 from ccrank.task import Task, by_criterion
 
 MIN_TASKS = 4
 """Fewer tasks of one criterion are too few to fit a probe on."""
 
 
+@dataclass(frozen=True)
+class SignalScorer:
+    """Scores items by signals, with the constants of a list, and by what labels say."""
+
+    plan: Plan
+    model: SignalModel = field(default_factory=SignalModel)
+    labels: LabelModel | None = None
+
+    @classmethod
+    def fit(
+        cls, plan: Plan, raw: RawSignals, error: ScoreError | None = None, smooth: bool = False
+    ) -> SignalScorer:
+        """The constants of a list; if it is smoothed, what states add too."""
+        model = replace(SignalModel.fit(raw), error=error)
+        if smooth and raw.states is not None and len(raw.states[0]) >= LEAST_SMOOTHED:
+            model = replace(model, smoothing=smoothing_of(raw.states[0], raw.signals.total()))
+        return cls(plan, model)
+
+    def score(self, task: Task, prompter: Prompter) -> ItemScores:
+        """Scores of any items: each depends on the item alone."""
+        [raw], cost = read_raw([task], [self.plan], prompter)
+        signals = raw.values or self.model.axis is not None
+        plain = self.model(raw) if signals else ItemScores(np.zeros(len(task.items)))
+        if self.labels is not None and raw.states is not None:
+            item, slot = raw.states
+            plain = self.labels((slot, item), plain.values)
+        return replace(plain, cost=cost)
+
+
+def labelled_scorer(
+    plan: Plan, label_free: Callable[[], SignalScorer] | None, labels: Callable[[], LabelModel]
+) -> SignalScorer:
+    """The scorer of lists with labels: of one list with its signals, of several by states alone."""
+    if label_free is None:
+        return SignalScorer(replace(plan, poles=False, wordings=()), labels=labels())
+    return replace(label_free(), plan=plan, labels=labels())
+
+
+def answer_of(
+    task: Task,
+    raw: RawSignals,
+    scores: np.ndarray,
+    cost: Cost,
+    plan: Plan,
+    smooth: bool,
+    pool: MakeScorer | None = None,
+) -> Answer:
+    """Scores with the signals that they were made of and the confidence in them; `pool` scores other items, where one
+    was fitted on several lists."""
+    signals = raw.signals
+    words = poles_of(task.criterion)
+    details = {
+        "poles": [words.low[0], words.high[0]],
+        "signals": {name: by_item(task.items, row) for name, row in signals.scores.items()},
+    }
+    agreement, p_value = signals.agreement()
+    understood = task.criterion.understood
+    features = Features(
+        n_items=len(task.items),
+        agreement=agreement,
+        p_value=p_value,
+        kind="context" if task.context else "text" if are_texts(task.items) else "name",
+        poles=words.source if understood is None else understood.source,
+        category=task.criterion.category is not None,
+        bits=raw.bits,
+    )
+    error = ScoreError.fit(scores, features)
+    return Answer(
+        scores,
+        {"signals_agree": agreement, "signals_p_value": p_value},
+        cost,
+        details,
+        pool or partial(SignalScorer.fit, plan, raw, error, smooth),
+        uncertainty=None
+        if error is None
+        else uncertainty_of(np.asarray(scores, float), error([*signals.scores.values()])),
+        confidence=confidence_of(features),
+    )
+
+
 def auto(
     tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
+    prompter: Prompter,
     *,
     anchor: bool = True,
     exemplars: bool = True,
     labels: Any = None,
     first_stage: str = "auto",
-    progress: Progress | None = None,
 ) -> list[Answer]:
     """The mean of several label-free signals, each of which is directed.
 
@@ -67,86 +139,80 @@ def auto(
     Tasks with a query are ranked by `query-likelihood`, plus scores of a first stage where they have them, or
     `first_stage=bm25`.
     """
-    by_query = [index for index, task in enumerate(tasks) if task.query is not None]
-    if by_query and labels is not None:
+    with_query = [task for task in tasks if task.query is not None]
+    others = [task for task in tasks if task.query is None]
+    if with_query and labels is not None:
         raise CcrankError(
-            f"task {tasks[by_query[0]].id!r} has a query, and labels do not change a ranking by query; leave them out"
+            f"task {with_query[0].id!r} has a query, and labels do not change a ranking by query; leave them out"
         )
-    answers: dict[int, Answer] = {}
-    if by_query:
-        some = [tasks[index] for index in by_query]
-        found = query_likelihood(some, reader, templates, first_stage=first_stage, progress=progress)
-        answers = dict(zip(by_query, found, strict=True))
-    others = [index for index in range(len(tasks)) if index not in answers]
-    if others:
-        some = [tasks[index] for index in others]
-        known = [] if labels is None else task_labels(some, labels)
-        labelled = any(map(len, known))
-        found, states = _label_free(some, reader, templates, anchor, progress, labelled, exemplars)
-        if labelled:
-            plain = [answer.scorer for answer in found]
-            found = with_labels(some, known, found, states)
-            found = _with_label_scorers(some, reader, plain, found)
-        answers.update(zip(others, found, strict=True))
-    return [answers[index] for index in range(len(tasks))]
+    by_query = iter(query_likelihood(with_query, prompter, first_stage=first_stage) if with_query else ())
+    known = [] if labels is None else task_labels(others, labels)
+    labelled = any(map(len, known))
+    answers, states = _label_free(others, prompter, anchor, labelled, exemplars)
+    if labelled:
 
+        def scorer(task: Task, plain: MakeScorer | None, model: MakeModel) -> MakeScorer:
+            return partial(labelled_scorer, Plan.of_auto(task, prompter.reader, states=True), plain, model)
 
-def _with_label_scorers(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    label_free: Sequence[MakeScorer | None],
-    answers: Sequence[Answer],
-) -> list[Answer]:
-    """Answers whose scorers take labels and signals together; lists that share labels share one scorer."""
-    scorers: dict[int, MakeScorer] = {}
-    for index, answer in enumerate(answers):
-        if answer.scorer is not None and answer.scorer is not label_free[index]:
-            alone = sum(other.scorer is answer.scorer for other in answers) == 1
-            plan = Plan.of_auto(tasks[index], reader, states=True)
-            made: Any = partial(labelled_scorer, plan, label_free[index] if alone else None, answer.scorer)
-            scorers.setdefault(id(answer.scorer), made)
-    return [replace(answer, scorer=scorers.get(id(answer.scorer), answer.scorer)) for answer in answers]
+        answers = with_labels(others, known, answers, states, scorer)
+    by_signals = iter(answers)
+    return [next(by_signals if task.query is None else by_query) for task in tasks]
 
 
 def _label_free(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    anchor: bool,
-    progress: Progress | None,
-    with_states: bool = False,
-    written: bool = True,
+    tasks: Sequence[Task], prompter: Prompter, anchor: bool, with_states: bool, written: bool = True
 ) -> tuple[list[Answer], dict[int, States]]:
     """The label-free answers, and the states that were read on the way: of all tasks if `with_states`.
 
     `written`: take the exemplars that were written for a criterion, if there are any.
     """
-    groups = by_criterion(tasks)
-    pooled = {criterion for criterion, members in groups.items() if anchor and len(members) >= MIN_TASKS}
+    groups = by_criterion(tasks).values()
+    pools = [members for members in groups if anchor and len(members) >= MIN_TASKS]
+    alone = [index for members in groups if members not in pools for index in members]
     answers: dict[int, Answer] = {}
     states: dict[int, States] = {}
-    alone = [index for criterion, members in groups.items() if criterion not in pooled for index in members]
-    if alone:
-        some = [tasks[index] for index in alone]
-        read = read_signals(some, reader, templates, progress, with_states, written)
-        for row, (index, cost) in enumerate(zip(alone, shares_by_items(read.cost, some), strict=True)):
-            total = scores = read.signals[row].total()
-            smooth = False
-            if row in read.states:
-                states[index] = read.states[row]
-                if anchor and (reader.loaded.missing_head or not tasks[index].context):
-                    scores, smooth = smoothed(read.states[row][1], total), len(total) >= LEAST_SMOOTHED
-            plan = Plan.of_auto(tasks[index], reader)
-            scorer = partial(SignalScorer.fit, plan, read.raw[row], total if smooth else None)
-            answers[index] = answer_of(tasks[index], read.signals[row], scores, cost, scorer)
-    for criterion in pooled:
-        members = groups[criterion]
-        pool_answers, pool_states = _anchored(
-            [tasks[index] for index in members], reader, templates, 1.0, progress, written
-        )
-        answers.update(zip(members, pool_answers, strict=True))
-        states.update({members[row]: task_states for row, task_states in pool_states.items()})
+    for members in filter(None, [alone, *pools]):
+        some = [tasks[index] for index in members]
+        found, read = _answers(some, prompter, members is not alone, anchor, with_states, written)
+        answers.update(zip(members, found, strict=True))
+        states.update({members[row]: task_states for row, task_states in read.items()})
     return [answers[index] for index in range(len(tasks))], states
+
+
+def _answers(
+    tasks: Sequence[Task],
+    prompter: Prompter,
+    pool: bool,
+    smooth: bool = True,
+    with_states: bool = True,
+    written: bool = True,
+    ridge: float = 1.0,
+) -> tuple[list[Answer], dict[int, States]]:
+    """Answers of tasks that are read together, and their states. `pool`: by a probe, where there are enough lists of a
+    criterion; `smooth`: smoothed over similar items, unless the signals are those of a context."""
+    reader = prompter.reader
+    raws, whole = read_signals(tasks, prompter, pool or with_states, written)
+    costs = shares_by_items(whole, tasks)
+    both = {index: raw.states[::-1] for index, raw in enumerate(raws) if raw.states is not None}
+    answers: dict[int, Answer] = {}
+    for members in by_criterion(tasks).values():
+        scores = [raws[index].signals.total() for index in members]
+        scorer: MakeScorer | None = None
+        if pool and len(members) >= MIN_TASKS:
+            places = [
+                (position, one) for position in ("slot", "item") for one in middle_and_late(reader.depth)
+            ]
+            states = [np.concatenate(both[index], axis=1) for index in members]
+            fitted = anchored_scores(states, scores, places, ridge)
+            scores = fitted.scores
+            scorer = partial(ProbeScorer.of_pool, fitted.probe(template="poles"), states, fitted.best)
+        for index, score in zip(members, scores, strict=True):
+            task, plan = tasks[index], Plan.of_auto(tasks[index], reader, states=pool)
+            lent = pool or (smooth and bool(reader.loaded.missing_head or not task.context))
+            if scorer is None and lent and index in both:
+                score = smoothed(both[index][1], score)
+            answers[index] = answer_of(task, raws[index], score, costs[index], plan, lent, scorer)
+    return [answers[index] for index in range(len(tasks))], both
 
 
 def auto_reads_states(tasks: Sequence[Task], options: Mapping[str, Any]) -> bool:
@@ -160,22 +226,13 @@ def auto_reads_states(tasks: Sequence[Task], options: Mapping[str, Any]) -> bool
     return pooled and bool(options.get("anchor", True))
 
 
-def label_free_states(
-    task: Task, reader: ReaderLike, templates: Templates, progress: Progress | None = None
-) -> tuple[Answer, States]:
+def label_free_states(task: Task, prompter: Prompter) -> tuple[Answer, States]:
     """What `auto` gives for one task, and the task's states at the slot and at the item."""
-    [answer], states = _label_free([task], reader, templates, True, progress, with_states=True)
+    [answer], states = _label_free([task], prompter, anchor=True, with_states=True)
     return answer, states[0]
 
 
-def anchored(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    *,
-    ridge: float = 1.0,
-    progress: Progress | None = None,
-) -> list[Answer]:
+def anchored(tasks: Sequence[Task], prompter: Prompter, *, ridge: float = 1.0) -> list[Answer]:
     """A probe from hidden states to the signals' mean (the anchor), fitted on the other tasks of the same criterion.
 
     The probe sees many tasks, so it keeps what their anchors have in common and averages out the noise of each. A task
@@ -183,69 +240,22 @@ def anchored(
     of other tasks best, plus half its own anchor. Criteria with fewer than 4 tasks fall back on smoothing within each
     list, each item predicted from the others.
     """
-    return _anchored(tasks, reader, templates, ridge, progress)[0]
+    return _answers(tasks, prompter, pool=True, ridge=ridge)[0]
 
 
-def _anchored(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    ridge: float,
-    progress: Progress | None,
-    written: bool = True,
-) -> tuple[list[Answer], Mapping[int, States]]:
-    read = read_signals(tasks, reader, templates, progress, with_states=True, written=written)
-    costs = shares_by_items(read.cost, tasks)
-    answers: dict[int, Answer] = {}
-    for members in by_criterion(tasks).values():
-        anchors = [read.signals[index].total() for index in members]
-        scorer: MakeScorer | None = None
-        if len(members) >= MIN_TASKS:
-            states = [np.concatenate(read.states[index], axis=1) for index in members]
-            places = [(position, layer) for position in ("slot", "item") for layer in read.layers]
-            fitted = anchored_scores(states, anchors, places, ridge)
-            scores = fitted.scores
-            scorer = partial(ProbeScorer.of_pool, fitted.probe(template="poles"), states, fitted.best)
-        else:
-            scores = [
-                smoothed(read.states[index][1], total) for index, total in zip(members, anchors, strict=True)
-            ]
-        for index, anchor, score in zip(members, anchors, scores, strict=True):
-            own = scorer
-            if own is None:
-                smooth = anchor if len(anchor) >= LEAST_SMOOTHED else None
-                own = partial(
-                    SignalScorer.fit, Plan.of_auto(tasks[index], reader, states=True), read.raw[index], smooth
-                )
-            answers[index] = answer_of(tasks[index], read.signals[index], score, costs[index], own)
-    return [answers[index] for index in range(len(tasks))], read.states
-
-
-def poles(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    *,
-    template: str = "poles",
-    progress: Progress | None = None,
-) -> list[Answer]:
+def poles(tasks: Sequence[Task], prompter: Prompter, *, template: str = "poles") -> list[Answer]:
     """The words that the model prefers for the item: log-odds of the high pole's words against the low pole's."""
-    if reader.loaded.missing_head:
+    if prompter.reader.loaded.missing_head:
         raise CcrankError(
-            f"poles needs logits, and {reader.name} has no language-model head; use axis or auto, which read states"
+            f"poles needs logits, and {prompter.reader.name} has no language-model head; use axis or auto, which read "
+            "states"
         )
-    readings = read_poles(tasks, reader, templates, template, progress=progress)
-    return _plain(tasks, readings.poles, readings.cost, [None] * len(tasks))
+    answers = _alone(tasks, [Plan(template, poles=True)] * len(tasks), prompter, lambda raw: SignalModel())
+    return [replace(answer, scorer=None) for answer in answers]
 
 
 def likelihood(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    *,
-    template: str = "",
-    against: str = "low",
-    progress: Progress | None = None,
+    tasks: Sequence[Task], prompter: Prompter, *, template: str = "", against: str = "low"
 ) -> list[Answer]:
     """The item as the answer: its log-probability in prompts for the high pole minus that in prompts for the low pole.
 
@@ -253,72 +263,27 @@ def likelihood(
     `against` is what its log-probabilities are compared with: the low pole (low), the same prompt without the context
     (context), or nothing (nothing).
     """
-    wordings = [Wording(template, against)] if template else None  # type: ignore[arg-type]
-    likelihoods, cost = read_likelihood(tasks, reader, templates, wordings, progress)
-    scores, scorers = [], []
-    for task, by_wording in zip(tasks, likelihoods, strict=True):
-        raw = RawSignals(by_wording)
-        scores.append(SignalModel.fit(raw)(raw))
-        plan = Plan(wordings=wordings_of(task) if wordings is None else tuple(wordings))
-        scorers.append(partial(SignalScorer.fit, plan, raw))
-    return _plain(tasks, scores, cost, scorers)
+    given = (Wording(template, against),) if template else None  # type: ignore[arg-type]
+    plans = [Plan(wordings=given or wordings_of(task)) for task in tasks]
+    return _alone(tasks, plans, prompter, SignalModel.fit)
 
 
-def axis(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    *,
-    template: str = "poles",
-    progress: Progress | None = None,
-) -> list[Answer]:
+def axis(tasks: Sequence[Task], prompter: Prompter, *, template: str = "poles") -> list[Answer]:
     """The item's state between those of exemplars: from "a very small country" to "a very large country"."""
-    layers = middle_and_late(reader.depth)
-    readings = read_poles(tasks, reader, templates, template, False, layers, progress)
-    plan = Plan(template, layers=tuple(layers))
-    made = [*zip(readings.made, readings.states, strict=True)]
-    scores = [axis_of(*one)(*one[1]) for one in made]
-    return _plain(tasks, scores, readings.cost, [partial(_axis_scorer, plan, *one) for one in made])
+    plan = Plan(template, layers=tuple(middle_and_late(prompter.reader.depth)))
+    return _alone(tasks, [plan] * len(tasks), prompter, lambda raw: SignalModel(axis=raw.axis))
 
 
-def _axis_scorer(plan: Plan, made: Positions, states: Positions) -> SignalScorer:
-    return SignalScorer(plan, SignalModel(axis=axis_of(made, states)))
-
-
-def _plain(
-    tasks: Sequence[Task], scores: Sequence[np.ndarray], cost: Cost, scorers: Sequence[MakeScorer | None]
+def _alone(
+    tasks: Sequence[Task],
+    plans: Sequence[Plan],
+    prompter: Prompter,
+    fit: Callable[[RawSignals], SignalModel],
 ) -> list[Answer]:
-    shares = shares_by_items(cost, tasks)
-    return [
-        Answer(row, {}, share, scorer=scorer)
-        for row, share, scorer in zip(scores, shares, scorers, strict=True)
-    ]
-
-
-def auto_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `auto`: pole words and states in one reading, then items as answers."""
-    if task.query is not None:
-        return query_likelihood_requests(task, form, templates)
-    return (likelihood_requests if task.context else anchored_requests)(task, form, templates)
-
-
-def anchored_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `anchored`: like `auto`, with states even if there is a context."""
-    by_states = pole_prompts(task, form, templates, with_exemplars=True, texts=texts_for(task))
-    return [by_states, *likelihood_requests(task, form, templates)]
-
-
-def poles_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `poles`."""
-    return [pole_prompts(task, form, templates)]
-
-
-def axis_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `axis`."""
-    prompts, _ = pole_prompts(task, form, templates, with_exemplars=True)
-    return [(prompts, None)]
-
-
-def likelihood_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `likelihood`."""
-    return [(likelihood_prompts(task, form, templates, wordings_of(task)), task.items)]
+    """Answers by what each plan reads."""
+    raws, cost = read_raw(tasks, plans, prompter, fitting=True)
+    answers = []
+    for raw, plan, share in zip(raws, plans, shares_by_items(cost, tasks), strict=True):
+        model = fit(raw)
+        answers.append(Answer(model(raw).values, {}, share, scorer=partial(SignalScorer, plan, model)))
+    return answers

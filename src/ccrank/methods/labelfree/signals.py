@@ -2,14 +2,16 @@
 
 - poles: the log-odds of the high pole's words against the low pole's, said of the item;
 - likelihood: the log-probability of the item where the high pole is named, less that where the low pole is;
-- axis: the projection of the item's state on the direction from exemplars of the low pole to those of the high pole;
+- axis: the projection of the item's state on the direction from exemplars of the low pole to the high pole;
 - exemplars: the item's state scored by a probe fitted to texts that were written for the criterion.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from math import log
 from typing import Literal, get_args
 
 import numpy as np
@@ -18,10 +20,12 @@ from scipy.special import logsumexp
 from ccrank.criteria.exemplars import exemplars_of
 from ccrank.criteria.lexicon import Poles, poles_of
 from ccrank.errors import CcrankError
-from ccrank.methods.labelfree.projections import Positions
+from ccrank.methods.labelfree.combine import POLES, RawSignals
 from ccrank.models import Cost, ReaderLike
-from ccrank.models.reading import PartialProgress, Progress, Readings, by_item, checked_logits, joined, steps
-from ccrank.prompts import Form, Prompt, Template, Templates
+from ccrank.models.prompter import Prompter
+from ccrank.models.reader_like import middle_and_late
+from ccrank.models.reading import Readings, checked_logits, joined, steps
+from ccrank.prompts import Prompt, Template
 from ccrank.task import Task
 from ccrank.util.zscores import z_scores
 
@@ -32,22 +36,6 @@ MAX_NAME = 60
 """Items with more characters than this, on average, are treated as texts and not as names."""
 MIN_WORDS = 4.5
 """Shorter items, on average, are not scored by exemplar texts: those are sentences, and states of names differ."""
-
-
-@dataclass(frozen=True)
-class PoleReadings:
-    """What one pass over a template's prompts gives: pole scores, and states for the axis and for probes."""
-
-    poles: list[np.ndarray]
-    """Per task (N,); empty if no words were asked for, as of a model without a language-model head."""
-    states: list[Positions]
-    """Per task those of its items; empty if no layers were asked for."""
-    made: list[Positions]
-    """Per task those of the exemplars made of its pole words, of the high pole first; empty if none were read."""
-    written: list[Positions | None]
-    """The same of exemplars that were written for the criterion; None where there are none, or the items are names."""
-    layers: tuple[int, ...]
-    cost: Cost
 
 
 Against = Literal["low", "context", "nothing"]
@@ -87,64 +75,6 @@ def are_texts(items: Sequence[str]) -> bool:
     return sum(map(len, items)) > MAX_NAME * len(items)
 
 
-def read_poles(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    template: str = "poles",
-    words: bool = True,
-    layers: Sequence[int] = (),
-    progress: Progress | None = None,
-    written: bool = False,
-    made: bool = True,
-) -> PoleReadings:
-    """Score each item by the pole words; with `layers`, read its states and those of the exemplars as well.
-
-    With `written`, the texts written for a criterion are read too, where there are any for such items; with `made`,
-    exemplars of the pole words.
-
-    The score is log Σ_h p(h) − log Σ_l p(l) over the adjectives h of the high pole and l of the low pole.
-    """
-    with_words = words and not reader.loaded.missing_head
-    texts = [texts_for(task) if written and layers else [] for task in tasks]
-    per_task = [
-        pole_prompts(task, reader.form, templates, template, made and bool(layers), task_texts)
-        for task, task_texts in zip(tasks, texts, strict=True)
-    ]
-    prompts = [prompt for task_prompts, _ in per_task for prompt in task_prompts]
-    candidates = [pole_words for task_prompts, pole_words in per_task for _ in task_prompts]
-
-    def read(part: slice) -> Readings:
-        return reader.read(
-            prompts[part],
-            candidates[part] if with_words else None,
-            layers,
-            items=bool(layers),
-            log_probabilities=True,
-            progress=progress,
-        )
-
-    if isinstance(progress, PartialProgress) and with_words and len(tasks) == 1:
-        readings = _read_in_steps(tasks[0], len(prompts), read, progress)
-    else:
-        readings = read(slice(None))
-    by_task = PoleReadings([], [], [], [], readings.layers, readings.cost)
-    start = 0
-    for task, task_texts, (task_prompts, pole_words) in zip(tasks, texts, per_task, strict=True):
-        count, stop = len(task.items), start + len(task_prompts)
-        if readings.logits is not None:
-            by_task.poles.append(log_odds(readings.logits[start : start + count, : len(pole_words)], task))
-        if readings.item_states is not None and readings.states is not None:
-            item, slot = readings.item_states[start:stop], readings.states[start:stop]
-            texts_from = len(task_prompts) - len(task_texts)
-            by_task.states.append((item[:count], slot[:count]))
-            if made:
-                by_task.made.append((item[count:texts_from], slot[count:texts_from]))
-            by_task.written.append((item[texts_from:], slot[texts_from:]) if task_texts else None)
-        start = stop
-    return by_task
-
-
 def log_odds(logits: np.ndarray, task: Task) -> np.ndarray:
     """log Σ_h p(h) − log Σ_l p(l) of each row, whose columns are the words of the low pole, then of the high pole.
     (N, words) -> (N,)"""
@@ -153,43 +83,31 @@ def log_odds(logits: np.ndarray, task: Task) -> np.ndarray:
     return np.asarray(logsumexp(table[:, split:], axis=1) - logsumexp(table[:, :split], axis=1))
 
 
-def _read_in_steps(
-    task: Task, prompts: int, read: Callable[[slice], Readings], watcher: PartialProgress
-) -> Readings:
-    """The readings of one list's prompts, some items at a time; the watcher is given the pole scores so far.
+@dataclass(frozen=True)
+class Plan:
+    """Which signals are read of an item."""
 
-    The prompts after those of the items, of exemplars, are read with the last items.
-    """
-    readings: list[Readings] = []
-    for part in steps(len(task.items)):
-        readings.append(read(part if part.stop < len(task.items) else slice(part.start, prompts)))
-        logits = [reading.logits for reading in readings if reading.logits is not None]
-        scores = log_odds(np.concatenate(logits)[: len(task.items)], task)
-        watcher.partial(by_item(task.items, z_scores(scores)))
-    return joined(readings)
+    template: str = "poles"
+    poles: bool = False
+    layers: tuple[int, ...] = ()
+    """The layers whose states are read; empty if none are."""
+    wordings: tuple[Wording, ...] = ()
 
-
-def pole_prompts(
-    task: Task,
-    form: Form,
-    templates: Templates,
-    template: str = "poles",
-    with_exemplars: bool = False,
-    texts: Sequence[str] = (),
-) -> tuple[list[Prompt], list[str]]:
-    """A prompt for each item and, if asked for, each exemplar; and the words for the low and the high pole.
-
-    `texts` are further exemplars, after those made of the pole words.
-    """
-    poles = poles_of(task.criterion)
-    prompts = [templates.single(task, index, form, template) for index in range(len(task.items))]
-    made = exemplars(task, poles, templates[template]) if with_exemplars else []
-    prompts += [templates.exemplar(task, text, form, template) for text in [*made, *texts]]
-    return prompts, [*poles.low, *poles.high]
+    @classmethod
+    def of_auto(cls, task: Task, reader: ReaderLike, states: bool = False) -> Plan:
+        """What `auto` reads of such items: with a context likelihoods alone, since the answer is in the context and not
+        in what the model knows of the items, and states on request."""
+        headless = bool(reader.loaded.missing_head)
+        if task.context and not headless and not states:
+            return cls(wordings=wordings_of(task))  # a server has neither layers nor states
+        layers = tuple(middle_and_late(reader.depth))
+        if task.context and not headless:
+            return cls(layers=layers, wordings=wordings_of(task))
+        return cls(poles=not headless, layers=layers, wordings=() if headless else wordings_of(task))
 
 
 def texts_for(task: Task) -> list[str]:
-    """The exemplars written for the criterion, texts or things as the items are; those of the high pole first."""
+    """The exemplars written for the criterion, texts or things as the items are; the high pole first."""
     if task.context:
         return []
     written = exemplars_of(task.criterion, "texts" if are_sentences(task.items) else "things")
@@ -202,7 +120,7 @@ def are_sentences(items: Sequence[str]) -> bool:
 
 
 def exemplars(task: Task, poles: Poles, template: Template) -> list[str]:
-    """Made-up items such as "a very large country": those of the high pole first, as many of each pole."""
+    """Made-up items such as "a very large country": the high pole first, as many of each pole."""
     return [
         template.exemplar_of(task.criterion, word)
         for words in (poles.high, poles.low)
@@ -210,61 +128,170 @@ def exemplars(task: Task, poles: Poles, template: Template) -> list[str]:
     ]
 
 
-def read_likelihood(
-    tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
-    wordings: Sequence[Wording] | None = None,
-    progress: Progress | None = None,
-) -> tuple[list[Mapping[str, np.ndarray]], Cost]:
-    """The item as the answer: log p(item | high pole) − log p(item | low pole), which cancels how common an item is.
+def likelihoods(
+    task: Task, wordings: Sequence[Wording], readings: Readings, row: int = 0
+) -> dict[str, np.ndarray]:
+    """Template → (N,) from the readings of its `likelihood_prompts`, which start at a row.
 
-    With a context, the pointwise mutual information says more: (log p(item | context) − log p(item)) / tokens. All
-    wordings of all tasks are one reading, so that shared prefixes are computed once. -> per task: template → (N,)
+    log p(item | high pole) − log p(item | low pole): the difference cancels how common an item is.
+    With a context, the pointwise mutual information says more: (log p(item | context) − log p(item)) / tokens.
     """
-    per_task = [wordings_of(task) if wordings is None else wordings for task in tasks]
-    prompts: list[Prompt] = []
-    candidates: list[list[str]] = []
-    for task, task_wordings in zip(tasks, per_task, strict=True):
-        task_prompts = likelihood_prompts(task, reader.form, templates, task_wordings)
-        prompts += task_prompts
-        candidates += [[item.strip() for item in task.items]] * len(task_prompts)
-    readings = reader.read(prompts, candidates, log_probabilities=True, progress=progress)
     assert readings.logits is not None
     assert readings.answer_tokens is not None
-    scores: list[Mapping[str, np.ndarray]] = []
-    row = 0
-    for task, task_wordings in zip(tasks, per_task, strict=True):
-        count, by_template = len(task.items), {}
-        for wording in task_wordings:
-            rows = 1 if wording.against == "nothing" else 2
-            table = checked_logits(readings.logits[row : row + rows, :count].astype(float), task.id)
-            gain = table[0] - table[1] if rows == 2 else table[0]
-            length = readings.answer_tokens[row, :count]
-            by_template[wording.template] = gain if wording.against == "low" else gain / length
-            row += rows
-        scores.append(by_template)
-    return scores, readings.cost
+    count, by_template = len(task.items), {}
+    for wording in wordings:
+        rows = 1 if wording.against == "nothing" else 2
+        table = checked_logits(readings.logits[row : row + rows, :count].astype(float), task.id)
+        gain = table[0] - table[1] if rows == 2 else table[0]
+        length = readings.answer_tokens[row, :count]
+        by_template[wording.template] = gain if wording.against == "low" else gain / length
+        row += rows
+    return by_template
 
 
-def likelihood_prompts(
-    task: Task, form: Form, templates: Templates, wordings: Sequence[Wording]
-) -> list[Prompt]:
-    """The prompts of each wording in turn, all of which the items answer."""
-    return [prompt for wording in wordings for prompt in _both_sides(task, wording, form, templates)]
+def bits_per_character(task: Task, readings: Readings, rows: slice) -> float:
+    """What a model spends on the items as answers to `likelihood_prompts`."""
+    assert readings.logits is not None
+    count = len(task.items)
+    nats = -float(np.mean(readings.logits[rows, :count]))
+    return nats / log(2) * count / sum(len(item.strip()) for item in task.items)
 
 
-def _both_sides(task: Task, wording: Wording, form: Form, templates: Templates) -> list[Prompt]:
-    """The prompt about the high pole, and the one that it is compared with, if any."""
-    poles = poles_of(task.criterion)
-    prompts = [templates.pole(task, poles.high[0], form, wording.template)]
-    if wording.against == "low":
-        prompts.append(templates.pole(task, poles.low[0], form, wording.template))
-    elif wording.against == "context":
-        if not task.context:
-            raise CcrankError(
-                "against=context compares the prompt with and without its context; this task has no context"
-            )
-        bare = task.unchecked(task.items, None)
-        prompts.append(templates.pole(bare, poles.high[0], form, wording.template))
+def likelihood_prompts(task: Task, wordings: Sequence[Wording], prompter: Prompter) -> list[Prompt]:
+    """The prompts that items answer: of each wording about the high pole, then the one that it is compared with."""
+    poles, prompts = poles_of(task.criterion), []
+    for wording in wordings:
+        prompts.append(prompter.pole(task, poles.high[0], wording.template))
+        if wording.against == "low":
+            prompts.append(prompter.pole(task, poles.low[0], wording.template))
+        elif wording.against == "context":
+            if not task.context:
+                raise CcrankError(
+                    "against=context compares the prompt with and without its context; this task has no context"
+                )
+            prompts.append(prompter.pole(task.unchecked(task.items, None), poles.high[0], wording.template))
     return prompts
+
+
+def read_signals(
+    tasks: Sequence[Task], prompter: Prompter, with_states: bool = False, written: bool = True
+) -> tuple[list[RawSignals], Cost]:
+    """All signals that `auto` reads of each task; `written`: take the exemplars that were written for a criterion."""
+    plans = [Plan.of_auto(task, prompter.reader, with_states) for task in tasks]
+    return read_raw(tasks, plans, prompter, fitting=True, written=written)
+
+
+def read_raw(
+    tasks: Sequence[Task],
+    plans: Sequence[Plan],
+    prompter: Prompter,
+    *,
+    fitting: bool = False,
+    written: bool = False,
+) -> tuple[list[RawSignals], Cost]:
+    """What the plan of each task reads: prompts about items first, then those that items answer, all tasks together.
+
+    Fitting reads exemplars of the pole words as well, and those `written` for the criterion. Without it both kinds of
+    prompts are one reading, so that a single item takes a single pass.
+    """
+    about_items, about_poles = [], []
+    for index, (task, plan) in enumerate(zip(tasks, plans, strict=True)):
+        if plan.poles or plan.layers:
+            about_items.append(_ask_about_items(index, task, plan, prompter, fitting, written))
+        if plan.wordings:
+            about_poles.append(_ask_about_poles(index, task, plan, prompter))
+    raw, cost = [RawSignals({}) for _ in tasks], Cost()
+    for asked in [about_items, about_poles] if fitting else [about_items + about_poles]:
+        if not asked:
+            continue
+        layers = () if asked is about_poles else next((plan.layers for plan in plans if plan.layers), ())
+        watched = prompter.shows_scores and asked is about_items and len(tasks) == 1
+        readings = _read(asked, prompter, layers, tasks[0] if watched else None)
+        cost += readings.cost
+        start = 0
+        for one in asked:
+            raw[one.index] = one.take(raw[one.index], readings, start)
+            start += len(one.prompts)
+        if watched and raw[0].made is not None:
+            prompter.show(tasks[0].items, raw[0].signals.total())
+    return raw, cost
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Prompts about a task, and what is taken from their readings, which start at a row."""
+
+    index: int
+    """Which of the tasks it is."""
+    prompts: list[Prompt]
+    candidates: Sequence[str]
+    take: Callable[[RawSignals, Readings, int], RawSignals]
+
+
+def _ask_about_items(
+    index: int, task: Task, plan: Plan, prompter: Prompter, fitting: bool, written: bool
+) -> _Asked:
+    """The words that the model prefers for each item, and states: of items, then of exemplars.
+
+    With a context that makes items likely, states are for probes and labels, and there is no axis.
+    """
+    poles = poles_of(task.criterion)
+    words = [*poles.low, *poles.high] if plan.poles else []
+    with_axis = fitting and plan.layers and not (task.context and plan.wordings)
+    made = exemplars(task, poles, prompter.templates[plan.template]) if with_axis else []
+    texts = texts_for(task) if with_axis and written else []
+    prompts = prompter.singles(task, plan.template)
+    prompts += [prompter.exemplar(task, text, plan.template) for text in [*made, *texts]]
+    edges = list(accumulate(map(len, (task.items, made, texts)), initial=0))
+
+    def take(raw: RawSignals, readings: Readings, start: int) -> RawSignals:
+        if words and readings.logits is not None:
+            table = readings.logits[start : start + len(task.items), : len(words)]
+            raw = replace(raw, values={POLES: log_odds(table, task)})
+        if readings.states is None or readings.item_states is None:
+            return raw
+        both = readings.item_states[start:], readings.states[start:]
+        items, high_and_low, known = (
+            (item[first:last], slot[first:last]) for first, last in pairwise(edges) for item, slot in [both]
+        )
+        return replace(
+            raw, states=items, made=high_and_low if made else None, written=known if texts else None
+        )
+
+    return _Asked(index, prompts, words, take)
+
+
+def _ask_about_poles(index: int, task: Task, plan: Plan, prompter: Prompter) -> _Asked:
+    """How likely the items are as answers."""
+
+    def take(raw: RawSignals, readings: Readings, start: int) -> RawSignals:
+        values = likelihoods(task, plan.wordings, readings, start)
+        bits = bits_per_character(task, readings, slice(start, start + len(prompts)))
+        return replace(raw, values={**raw.values, **values}, bits=bits)
+
+    prompts = likelihood_prompts(task, plan.wordings, prompter)
+    return _Asked(index, prompts, [item.strip() for item in task.items], take)
+
+
+def _read(
+    asked: Sequence[_Asked], prompter: Prompter, layers: Sequence[int], watched: Task | None
+) -> Readings:
+    """The readings of all prompts together; those of a task that is watched some items at a time, whose pole scores so
+    far are shown. Exemplars are read with the last items."""
+    prompts = [prompt for one in asked for prompt in one.prompts]
+    candidates = [one.candidates for one in asked for _ in one.prompts]
+
+    def read(part: slice) -> Readings:
+        words = candidates[part] if any(candidates) else None
+        return prompter.read(prompts[part], words, layers, items=bool(layers), log_probabilities=True)
+
+    if watched is None or not any(candidates):
+        return read(slice(None))
+    count = len(watched.items)
+    readings: list[Readings] = []
+    for part in steps(count):
+        readings.append(read(part if part.stop < count else slice(part.start, None)))
+        logits = [reading.logits for reading in readings if reading.logits is not None]
+        scores = log_odds(np.concatenate(logits)[:count], watched)
+        prompter.show(watched.items, z_scores(scores))
+    return joined(readings)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import nan
 from typing import Literal, get_args
 from zlib import crc32
 
-from ccrank.criteria.comparison import comparison
+from ccrank.criteria.meaning import comparison
 from ccrank.errors import CcrankError
 from ccrank.methods.labelled.session import Session
 from ccrank.models.remote.chat import ChatModel
-from ccrank.models.remote.server import GuessedTokens
+from ccrank.models.remote.server import guess_token_counts
 from ccrank.task import Criterion
 from ccrank.util.cancellation import check
 
@@ -80,23 +80,20 @@ def annotate(
     spent = Spent()
     while spent.calls + wanted <= calls and (question := session.question()) is not None:
         check()
-        if (
-            tokens is not None
-            and spent.tokens + wanted * _tokens(wording(criterion, *question.items)) > tokens
-        ):
+        needed = wanted * _tokens(wording(criterion, *question.items))
+        if tokens is not None and spent.tokens + needed > tokens:
             break
         pair = question.items
         pairs = [pair, pair[::-1]] if order == "both" else [pair[:: _sign(pair)]]
-        texts = [wording(criterion, *one) for one in pairs]
-        found = dict(chat.client.each(lambda text: chat.choose(text, *LETTERS), texts))
-        signed = [(found[place].odds, 1 if one == pair else -1) for place, one in enumerate(pairs)]
-        answer = _answer([None if odds is None else odds * sign for odds, sign in signed])
-        question.answer(answer or "unknown")
-        spent = Spent(
-            spent.calls + wanted,
-            spent.tokens + sum(one.tokens for one in found.values()),
-            spent.answers + (answer is not None),
-        )
+        texts = [wording(criterion, *shown) for shown in pairs]
+        replies = dict(chat.client.each(lambda text: chat.choose(text, *LETTERS), texts))
+        odds = [(replies[number].odds, 1 if shown == pair else -1) for number, shown in enumerate(pairs)]
+        # Orders that contradict each other, or of which one has no answer, leave it open.
+        total = sum(nan if value is None else value * sign for value, sign in odds)
+        question.answer("first" if total > 0 else "second" if total < 0 else "unknown")
+        tokens_read = sum(reply.tokens for reply in replies.values())
+        answered = total > 0 or total < 0
+        spent = Spent(spent.calls + wanted, spent.tokens + tokens_read, spent.answers + answered)
         after(spent)
     return spent
 
@@ -125,15 +122,9 @@ def wording(criterion: Criterion, first: str, second: str) -> str:
 
 
 def _tokens(text: str) -> int:
-    return GuessedTokens().count([text])[0] + ANSWER_TOKENS
+    return guess_token_counts([text])[0] + ANSWER_TOKENS
 
 
 def _sign(pair: tuple[str, ...]) -> int:
     """1 or −1, by chance, but always the same for a pair."""
     return 1 if crc32("\0".join(sorted(pair)).encode("utf-8", "replace")) % 2 else -1
-
-
-def _answer(odds: Sequence[float | None]) -> str | None:
-    """The answer that the log-odds of the first item make; None if they contradict each other or one is missing."""
-    total = nan if None in odds else sum(one for one in odds if one is not None)
-    return "first" if total > 0 else "second" if total < 0 else None

@@ -15,6 +15,9 @@ import numpy as np
 from ccrank.util.cancellation import check
 from ccrank.util.zscores import FLOAT32_ROUNDING
 
+MAX_SETTINGS = 8
+"""The number of settings that are kept in a fit, by posterior probability."""
+DRAWS = 128
 GROUPS = ("slot, middle", "slot, late", "item, middle", "item, late")
 """Where states are read, and in which half of the layers that are read."""
 
@@ -45,7 +48,9 @@ class Products:
     """(G, N, T) draws Xw with w ~ N(0, I), whose covariance is the kernel."""
 
     def at(self, items: np.ndarray) -> Products:
-        """The same with fewer columns, those of `items`, ascending."""
+        """The same with the columns of `items` only, ascending."""
+        if len(items) == len(self.columns):
+            return self
         columns = np.searchsorted(self.columns, items)
         return Products(self.kernels[:, :, columns], items, self.variances, self.functions)
 
@@ -64,18 +69,18 @@ class Kernel:
     def layers(self) -> Iterator[tuple[int, np.ndarray]]:
         """(group, X) with X (N, d) such that Σ X Xᵀ over a group's layers has a mean diagonal of 1."""
         depth, width = self.lists[0][0].shape[1:]
-        half = max(1, depth // 2)
         for position in range(2):
             for layer in range(depth):
-                late = layer >= half
-                share = half if not late else depth - half
                 tables = [standardised(states[position][:, layer]) for states in self.lists]
                 table = tables[0] if len(tables) == 1 else np.concatenate(tables)
-                table /= np.float32(np.sqrt(width * share))
-                yield 2 * position + late, table
+                table /= np.float32(layer_sizes(depth, width)[layer])
+                yield 2 * position + (layer >= first_late(depth)), table
 
-    def products(self, others: np.ndarray, directions: int, rng: np.random.Generator) -> Products:
+    def products(
+        self, others: np.ndarray, directions: int = DRAWS, seed: int | np.random.Generator = 0
+    ) -> Products:
         """What a fit needs of the states, in one pass over them; others (n,)."""
+        rng = np.random.default_rng(seed)
         kernels = np.zeros((len(GROUPS), self.count, len(others)), np.float32)
         variances = np.zeros((len(GROUPS), self.count), np.float32)
         draws = np.zeros((len(GROUPS), self.count, directions), np.float32)
@@ -87,6 +92,19 @@ class Kernel:
             draws[group] += both[:, len(others) :]
             variances[group] += np.einsum("nd,nd->n", table, table)
         return Products(kernels, others, variances, draws)
+
+
+def first_late(depth: int) -> int:
+    """The first layer of the late half."""
+    return max(1, depth // 2)
+
+
+def layer_sizes(depth: int, width: int) -> np.ndarray:
+    """(L,) the square root of the number of features of each layer's group, by which a kernel divides its states."""
+    early = first_late(depth)
+    return np.asarray(
+        np.sqrt(width * np.repeat([early, depth - early], [early, depth - early]).astype(float))
+    )
 
 
 def standardised(states: np.ndarray) -> np.ndarray:
@@ -109,8 +127,6 @@ PRIOR_WEIGHTS: dict[float, float] = {0.0: 0.2, 0.25: 0.25, 0.5: 0.3, 0.7: 0.2, 0
 WRITTEN_PRIOR_WEIGHTS: dict[float, float] = {0.0: 0.05, 0.25: 0.2, 0.5: 0.4, 0.7: 0.25, 0.85: 0.1}
 """The same where exemplars were written for the criterion: such a score is rarely wrong altogether, so a few labels
 should not overrule it."""
-UNDECIDED_PRIOR_WEIGHTS: dict[float, float] = dict.fromkeys(PRIOR_WEIGHTS, 1 / len(PRIOR_WEIGHTS))
-"""The same for the choice of pairs to ask about: all equally probable, so that the first answers settle β."""
 KERNEL_SHARES: dict[float, float] = {0.02: 0.1, 0.1: 0.2, 0.2: 0.2, 0.35: 0.2, 0.5: 0.2, 0.7: 0.1}
 """s → probability. s is the share of the variance that the states explain beyond the label-free score."""
 MIX_PRIOR = {"all": 0.5, "slot": 0.125, "item": 0.125, "middle": 0.125, "late": 0.125}
@@ -120,7 +136,7 @@ MIN_RESIDUAL = 0.05
 @dataclass(frozen=True, slots=True)
 class Setting:
     """Hyper-parameters of the prior f ~ N(βa, s K + (1 − q) e I), y = f + N(0, q e); β² + s + e = 1, so that the
-    variance of y is 1 as that of normal scores is."""
+    variance of y is 1, like the variance of normal scores."""
 
     prior_weight: float
     """β"""
@@ -152,22 +168,16 @@ class Setting:
 
 
 @cache
-def grid(written: bool = False) -> tuple[Setting, ...]:
-    """All settings, with their prior probabilities."""
-    return _settings(WRITTEN_PRIOR_WEIGHTS if written else PRIOR_WEIGHTS)
-
-
-@cache
-def undecided_grid() -> tuple[Setting, ...]:
-    """All settings, every weight of the label-free score being equally probable."""
-    return _settings(UNDECIDED_PRIOR_WEIGHTS)
-
-
-def _settings(weights: dict[float, float]) -> tuple[Setting, ...]:
-    settings = [
+def grid(written: bool = False, undecided: bool = False) -> tuple[Setting, ...]:
+    """All settings, with their prior probabilities. `undecided`, for the choice of pairs to ask about: all weights of
+    the label-free score are equally probable, so that the first answers settle β."""
+    weights = WRITTEN_PRIOR_WEIGHTS if written else PRIOR_WEIGHTS
+    if undecided:
+        weights = dict.fromkeys(weights, 1 / len(weights))
+    settings = (
         Setting(beta, share, mix, log(p_beta) + log(p_share) + log(MIX_PRIOR[mix]))
         for mix in MIXES
         for beta, p_beta in weights.items()
         for share, p_share in KERNEL_SHARES.items()
-    ]
+    )
     return tuple(setting for setting in settings if setting.residual >= MIN_RESIDUAL)

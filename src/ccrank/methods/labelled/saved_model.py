@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.methods.labelled.fit import Fitted
-from ccrank.methods.labelled.prior import Kernel, States
+from ccrank.methods.labelled.prior import Kernel, States, first_late, layer_sizes
 from ccrank.ranking import ItemScores
 from ccrank.util.zscores import FLOAT32_ROUNDING, Units
 
@@ -66,7 +65,9 @@ class LabelModel:
     def fit(cls, fitted: Fitted, kernel: Kernel, label_free: np.ndarray | None) -> LabelModel:
         """From a fit to labels; without the label-free scores (N,) of one list, these are regressed on the states."""
         seen, count = fitted.observations, kernel.count
-        per_setting = [seen.contrast.T @ one.dual for one in fitted.posteriors]
+        depth, width = kernel.lists[0][0].shape[1:]
+        prior_weight = fitted.expected("prior_weight")
+        per_setting = [seen.contrast.T @ posterior.dual for posterior in fitted.posteriors]
         shares = [setting.kernel_share * setting.groups for setting in fitted.settings]
         duals = sum(
             weight * np.outer(share, dual)
@@ -78,42 +79,32 @@ class LabelModel:
             gram = RESIDUAL * np.eye(len(sample))
             for _, table in kernel.layers():
                 gram += 0.25 * table[sample].astype(float) @ table[sample].T.astype(float)
-            anchor = 0.25 * fitted.prior_weight * np.linalg.solve(gram, fitted.prior[sample])
+            anchor = 0.25 * prior_weight * np.linalg.solve(gram, fitted.prior[sample])
+        keep = label_free is not None and len(seen.items) * 2 * depth * width * 4 <= MAX_TABLE_BYTES
         weights, tables = [], []
-        keep = label_free is not None and len(seen.items) * kernel.lists[0][0][0].size * 8 <= MAX_TABLE_BYTES
         for group, table in kernel.layers():
             weights.append(table[seen.items].T @ duals[group] + table[sample].T @ anchor)
             if keep:
                 tables.append(table[seen.items])
-        depth, width = kernel.lists[0][0].shape[1:]
         spread = None
         if keep:
+            settings = [(setting.prior_weight, setting.particular) for setting in fitted.settings]
             spread = Spread(
                 np.stack(tables, axis=1).reshape(-1, 2, depth, width),
                 np.stack(shares),
-                np.stack([seen.contrast.T @ one.inverse() @ seen.contrast for one in fitted.posteriors]),
+                np.stack([seen.contrast.T @ each.inverse() @ seen.contrast for each in fitted.posteriors]),
                 np.stack(per_setting),
-                np.array(
-                    [
-                        (weight, setting.prior_weight, setting.particular)
-                        for weight, setting in zip(fitted.weights, fitted.settings, strict=True)
-                    ]
-                ),
+                np.column_stack([fitted.weights, settings]),
             )
-        states = [
-            Units.of(
-                np.concatenate([one[position] for one in kernel.lists]).astype(float), 0, FLOAT32_ROUNDING
-            )
-            for position in range(2)
+        units = [
+            Units.of(np.concatenate(states).astype(float), 0, FLOAT32_ROUNDING)
+            for states in zip(*kernel.lists, strict=True)
         ]
         return cls(
-            np.stack(weights).reshape(2, depth, width) / _sizes(depth, width),
-            Units(
-                np.concatenate([one.mean for one in states]),
-                np.concatenate([one.deviation for one in states]),
-            ),
+            np.stack(weights).reshape(2, depth, width) / layer_sizes(depth, width)[:, None],
+            Units(*(np.concatenate([getattr(one, name) for one in units]) for name in ("mean", "deviation"))),
             Units.of(np.zeros(1) if label_free is None else label_free),
-            0.0 if label_free is None else fitted.prior_weight,
+            0.0 if label_free is None else prior_weight,
             spread,
         )
 
@@ -124,42 +115,26 @@ class LabelModel:
                 f"the labels were fitted on states {self.weights.shape[1:]}, got {states[0].shape[1:]}; read them with "
                 "the model and layers of the fit"
             )
-        table = self.states(np.stack([one.astype(float) for one in states], axis=1))  # (N, 2, L, d)
+        table = self.states(np.stack(states, axis=1).astype(float))  # (N, 2, L, d)
         prior = self.prior(label_free)
         mean = self.prior_weight * prior + np.einsum("npld,pld->n", table, self.weights)
         return ItemScores(mean, None if self.spread is None else _deviation(self.spread, table, prior, mean))
 
 
-def _sizes(depth: int, width: int) -> np.ndarray:
-    """(L, 1) the square root of the number of features of a layer's group, by which a kernel divides its states."""
-    half = max(1, depth // 2)
-    layers = [half if layer < half else depth - half for layer in range(depth)]
-    return np.asarray(np.sqrt(width * np.array(layers, float))[:, None])
-
-
 def _deviation(spread: Spread, table: np.ndarray, prior: np.ndarray, mean: np.ndarray) -> np.ndarray:
     """(N,) as `Fitted.deviation`, for items that have no label; (N, 2, L, d) Z-scored states."""
     depth, width = table.shape[2:]
-    scaled = table / _sizes(depth, width)
-    half = max(1, depth // 2)
-    parts: Sequence[tuple[int, slice]] = [
-        (position, part) for position in range(2) for part in (slice(0, half), slice(half, depth))
-    ]
-    kernels = np.stack(
-        [
-            np.einsum(
-                "nld,mld->nm", scaled[:, position, part], spread.tables[:, position, part], optimize=True
-            )
-            for position, part in parts
-        ]
-    )  # (4, N, n)
-    own = np.stack([np.square(scaled[:, position, part]).sum((1, 2)) for position, part in parts])  # (4, N)
+    scaled, late = table / layer_sizes(depth, width)[:, None], first_late(depth)
+    groups = [np.s_[:, position, part] for position in range(2) for part in (np.s_[:late], np.s_[late:])]
+    products = [np.einsum("nld,mld->nm", scaled[part], spread.tables[part], optimize=True) for part in groups]
+    kernels = np.stack(products)  # (4, N, n)
+    sizes = np.stack([np.square(scaled[part]).sum((1, 2)) for part in groups])  # (4, N)
     variance = np.zeros(len(table))
-    for groups, inner, dual, (share, weight, particular) in zip(
+    for mix, inner, dual, (share, weight, particular) in zip(
         spread.groups, spread.inner, spread.duals, spread.settings, strict=True
     ):
-        cross = np.tensordot(groups, kernels, 1)
-        before = groups @ own + particular
+        cross = np.tensordot(mix, kernels, 1)
+        before = mix @ sizes + particular
         after = np.maximum(before - np.einsum("nm,nm->n", cross @ inner, cross), 1e-9)
         variance += share * (after + (weight * prior + cross @ dual - mean) ** 2)
     return np.asarray(np.sqrt(variance))

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from functools import cached_property
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr
 
 from ccrank.criteria.exemplars import WRITTEN
 from ccrank.errors import CcrankError
 from ccrank.labels import LabelRow, Labels
-from ccrank.methods.labelled.fit import Fitted, fit_products
-from ccrank.methods.labelled.lists import observations_of
-from ccrank.methods.labelled.prior import LABEL_NOISE, Kernel, States, grid, undecided_grid
-from ccrank.methods.labelled.questions import (
-    FIRST_GRADES,
-    Belief,
-    QuestionKind,
-    best_grade,
-    best_pair,
-    representative,
-)
-from ccrank.methods.labelled.settled import Said, Settled, settle
+from ccrank.methods.labelled.fit import Fitted, fit
+from ccrank.methods.labelled.observations import observations_of
+from ccrank.methods.labelled.prior import LABEL_NOISE, Kernel, Setting, States, grid
+from ccrank.methods.labelled.settled import Settled, implied, settle
 from ccrank.ranking import Ranking
 from ccrank.task import normal_form
+from ccrank.util.text import quoted
 from ccrank.util.zscores import z_scores
 
 MAX_CANDIDATES = 1000
@@ -38,15 +34,21 @@ GRADES = (1, 5)
 FIRST = (0.5, 0.35, 0.4)
 """Before the first answer: the weight of the label-free score, the share of the states, and the residual variance."""
 
+FIRST_GRADES = 5
+"""Items that are graded first, because they stand for the list: until then the model knows too little to choose."""
+STATES_SHARE, PRIOR_SHARE, OWN_SHARE = 0.35, 0.1, 0.3
+"""The variances of a score by which items are said to stand for others: what the states explain, what the label-free
+score explains, and what is an item's own."""
+
+QuestionKind = Literal["grade", "pair"]
 SessionKind = Literal["grade", "pair", "both"]
 
 
 def check_kind(kind: str) -> SessionKind:
     """The kind of questions; raises if it is unknown."""
-    for known in get_args(SessionKind):
-        if kind == known:
-            return known  # type: ignore[no-any-return]
-    raise CcrankError(f"questions are grade, pair or both, not {kind!r}")
+    if not isinstance(kind, str) or kind not in get_args(SessionKind):
+        raise CcrankError(f"questions are grade, pair or both, not {quoted(kind)}")
+    return cast(SessionKind, kind)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,22 +103,18 @@ class Session:
                 Labels.of_rows([row]).check_known(self._place.keys())
             except CcrankError as error:
                 raise CcrankError(f"answer {number} of the earlier ones: {error}") from None
-        self._states, self._kernel = states, Kernel([states])
+        self._states = states
         self._choose_candidates()
         self._prior = z_scores(np.asarray(ranking.scores, float))
         self._settings = grid(WRITTEN in ranking.details.get("signals", {}))
-        self._draws: np.ndarray | None = None
-        self._fitted: Fitted | None = None
-        self._settled: Settled | None = None
 
     def _choose_candidates(self) -> None:
         """An even sample of a long list, with all items that an answer names."""
         count = len(self.items)
-        wanted = min(count, MAX_CANDIDATES)
-        even = np.unique(np.linspace(0, count - 1, wanted).round().astype(int))
-        known = [self._place[name] for name in self.labels.items]
-        self.candidates = np.unique(np.concatenate([even, np.array(known, int)]))
-        self._products = self._kernel.products(self.candidates, DRAWS, np.random.default_rng(0))
+        even = np.unique(np.linspace(0, count - 1, min(count, MAX_CANDIDATES)).round().astype(int))
+        known = np.array([self._place[name] for name in self.labels.items], int)
+        self.candidates = np.unique(np.concatenate([even, known]))
+        self._products = Kernel([self._states]).products(self.candidates, DRAWS)
 
     def resume(self, rows: Sequence[LabelRow]) -> None:
         """Take these answers in place of all earlier ones: the session of a client that keeps its answers itself.
@@ -134,38 +132,47 @@ class Session:
         if not {self._place[name] for name in labels.items} <= set(self.candidates.tolist()):
             self._choose_candidates()
 
-    @property
+    def _change(self, rows: list[LabelRow]) -> None:
+        self.rows = rows
+        for name in ("labels", "fitted", "settled", "draws"):
+            vars(self).pop(name, None)
+
+    @cached_property
     def labels(self) -> Labels:
         """All answers so far."""
         return Labels.of_rows(self.rows)
 
-    @property
+    @cached_property
     def fitted(self) -> Fitted | None:
         """The model of all answers so far; None without any."""
-        if self._fitted is None and len(labels := self.labels):
-            seen = observations_of(labels, self.items)
-            self._fitted = fit_products(self._prior, self._products.at(seen.items), seen, self._settings)
-        return self._fitted
+        return self._fit(self._settings)
 
-    @property
+    def _fit(self, settings: Sequence[Setting], *limits: Any) -> Fitted | None:
+        if not len(self.labels):
+            return None
+        seen = observations_of([self.labels], [self.items])
+        return fit(self._prior, self._products, seen, settings, *limits)
+
+    @cached_property
     def settled(self) -> Settled | None:
         """The scores by all answers so far; None without any."""
-        if self._settled is None and (fitted := self.fitted) is not None:
-            shown = self._prior
-            others = self.labels.without_moves()
-            if any(own.moves for _, own in self.labels.parts) and len(others):
-                before = Session(self.start, self._states, self.kind, others.rows).settled
-                shown = shown if before is None else before.scores
-            said = Said.of(self.labels, self.items)
-            self._settled = settle(shown, fitted.mean, fitted.deviation, self.draws, said)
-        return self._settled
+        if self.fitted is None:
+            return None
+        others = self.labels.without_moves()
+        shown = self._prior
+        if self.labels.everyone.moves and len(others):
+            before = Session(self.start, self._states, self.kind, others.rows).settled
+            shown = shown if before is None else before.scores
+        return settle(shown, *self.fitted.moments, self.draws, self.labels, self.items)
 
     @property
     def ranking(self) -> Ranking:
         """The ranking by all answers so far; the label-free one without any."""
-        if (settled := self.settled) is None:
+        if self.settled is None:
             return self.start
-        return replace(self.start, scores=settled.scores, uncertainty=settled.uncertainty, confidence=None)
+        return replace(
+            self.start, scores=self.settled.scores, uncertainty=self.settled.uncertainty, confidence=None
+        )
 
     @property
     def right_pairs(self) -> float:
@@ -177,19 +184,16 @@ class Session:
         """Whether nearly all pairs are expected to be in the right order."""
         return self.right_pairs >= GOOD_ENOUGH
 
-    @property
+    @cached_property
     def draws(self) -> np.ndarray:
         """(N, T) joint draws of the scores, by the answers so far or by the prior."""
-        if self._draws is None:
-            rng = np.random.default_rng(len(self.rows))
-            if self.fitted is not None:
-                self._draws = self.fitted.draws(rng)
-            else:
-                weight, share, residual = FIRST
-                states = np.sqrt(share / 4) * self._products.functions.sum(axis=0)
-                particular = np.sqrt(residual) * rng.standard_normal(states.shape)
-                self._draws = weight * self._prior[:, None] + states + particular
-        return self._draws
+        rng = np.random.default_rng(len(self.rows))
+        if self.fitted is not None:
+            return self.fitted.draws(rng)
+        weight, share, residual = FIRST
+        states = np.sqrt(share / 4) * self._products.functions.sum(axis=0)
+        particular = np.sqrt(residual) * rng.standard_normal(states.shape)
+        return np.asarray(weight * self._prior[:, None] + states + particular)
 
     def __iter__(self) -> Iterator[Question]:
         while (question := self.question()) is not None:
@@ -197,40 +201,48 @@ class Session:
 
     def question(self) -> Question | None:
         """The question that teaches most now; None if there is none left."""
+        ways = {"grade": self._grade, "pair": self._pair}
         if self.kind != "both":
-            return self._question(self.kind)
-        turns: tuple[QuestionKind, QuestionKind] = (
-            ("pair", "grade") if len(self.rows) % 2 else ("grade", "pair")
-        )
-        return self._question(turns[0]) or self._question(turns[1])
+            return ways[self.kind]()
+        turn, other = ("pair", "grade") if len(self.rows) % 2 else ("grade", "pair")
+        return ways[turn]() or ways[other]()
 
-    def _question(self, kind: QuestionKind) -> Question | None:
-        if kind == "grade":
-            left = np.setdiff1d(self.candidates, self._asked_alone())
-            if not len(left):
-                return None
-            if len(known := self._graded()) < FIRST_GRADES:
-                return Question(kind, (self.items[self._representative(known, left)],), self)
-            chosen, _ = best_grade(self._belief(), np.searchsorted(self.candidates, left))
-        elif (pair := self._pair()) is not None:
-            chosen = pair
-        else:
+    def _asked(self, kind: QuestionKind, places: Iterable[int]) -> Question:
+        return Question(kind, tuple(self.items[self.candidates[place]] for place in places), self)
+
+    def _at(self, names: Iterable[str]) -> np.ndarray:
+        """Where the candidates have some items."""
+        return np.searchsorted(self.candidates, np.array([self._place[name] for name in names], int))
+
+    def _grade(self) -> Question | None:
+        """The candidate whose grade teaches most; first some that stand for the list, which needs no answers."""
+        every = self.labels.everyone
+        graded = np.unique(self._at(item for item, _ in every.values))
+        unknown = self._at(item for item, other in every.unknown if not other)
+        left = np.setdiff1d(np.arange(len(self.candidates)), np.concatenate([graded, unknown]))
+        if not len(left):
             return None
-        return Question(kind, tuple(self.items[self.candidates[index]] for index in chosen), self)
+        if len(graded) >= FIRST_GRADES:
+            return self._asked("grade", best_grade(self._belief(), left)[0])
+        kernel = self._products.kernels[:, self.candidates].mean(axis=0).astype(float)
+        return self._asked("grade", [representative(kernel, self._prior[self.candidates], graded, left)])
 
-    def _pair(self) -> tuple[int, ...] | None:
+    def _pair(self) -> Question | None:
         """The pair of candidates to ask about: of items that were not compared, while there are two, then any."""
+        every = self.labels.everyone
+        is_fresh = np.ones(len(self.candidates), bool)
+        is_fresh[self._at(item for pair in (*every.pairs, *every.equal) for item in pair)] = False
         is_open = ~self._known_pairs()
-        fresh = is_open & np.outer(self._is_fresh, self._is_fresh)
+        fresh = is_open & np.outer(is_fresh, is_fresh)
         allowed = fresh if fresh.any() else is_open
-        return best_pair(self._belief(), allowed)[0] if allowed.any() else None
+        return self._asked("pair", best_pair(self._belief(), allowed)[0]) if allowed.any() else None
 
     def _belief(self) -> Belief:
         """The distribution of the candidates' scores, by the answers so far or by the prior."""
         kernels = self._products.kernels[:, self.candidates].astype(float)
         fitted = self._undecided() if self.kind == "pair" else self.fitted
         if fitted is not None:
-            return Belief(*fitted.joint(kernels, self.candidates), fitted.noise)
+            return Belief(*fitted.joint(kernels, self.candidates), fitted.expected("noise"))
         weight, share, residual = FIRST
         covariance = share * kernels.mean(axis=0) + residual * np.eye(len(self.candidates))
         return Belief(weight * self._prior[self.candidates], covariance, LABEL_NOISE * residual)
@@ -240,48 +252,24 @@ class Session:
 
         A model that trusts it asks about the pairs that it leaves open, whose answers do not show where it is wrong.
         """
-        if not len(labels := self.labels):
-            return None
-        seen, settings = observations_of(labels, self.items), undecided_grid()
-        products = self._products.at(seen.items)
-        return fit_products(self._prior, products, seen, settings, len(settings), MIN_UNDECIDED)
-
-    def _graded(self) -> list[int]:
-        """The items that have been graded."""
-        return sorted({self._place[item] for item, _ in self.labels.everyone.values})
-
-    def _asked_alone(self) -> list[int]:
-        """The items whose grade was asked for."""
-        unknown = self.labels.everyone.unknown
-        return [*self._graded(), *(self._place[item] for item, other in unknown if not other)]
-
-    def _representative(self, known: list[int], left: np.ndarray) -> int:
-        """The item among `left` that tells most about the list, given the known ones."""
-        kernel = self._products.kernels[:, self.candidates].mean(axis=0).astype(float)
-        rows = [np.searchsorted(self.candidates, items) for items in (np.array(known, int), left)]
-        return int(self.candidates[representative(kernel, self._prior[self.candidates], *rows)])
-
-    @property
-    def _is_fresh(self) -> np.ndarray:
-        """(C,) whether a candidate was compared with no other."""
-        every = self.labels.everyone
-        compared = {self._place[item] for pair in (*every.pairs, *every.equal) for item in pair}
-        return np.array([index not in compared for index in self.candidates.tolist()])
+        settings = grid(undecided=True)
+        return self._fit(settings, len(settings), MIN_UNDECIDED)
 
     def _known_pairs(self) -> np.ndarray:
         """(C, C) the pairs of candidates that were asked about, or whose order follows from the answers. Items with a
-        grade are compared with those of the same grade alone."""
+        grade are compared only with items of the same grade."""
         every = self.labels.everyone
-        above = Said.of(self.labels, self.items).above(self.candidates)
+        orders = [(self._place[high], self._place[low]) for high, low in every.orders]
+        above = implied(orders, self.candidates)
         known = above | above.T | np.eye(len(self.candidates), dtype=bool)
         grades = np.full(len(self.candidates), np.nan)
         for item, value in every.values:
-            grades[np.searchsorted(self.candidates, self._place[item])] = value
+            grades[self._at([item])] = value
         graded = ~np.isnan(grades)
         known |= (graded[:, None] | graded) & (grades[:, None] != grades)
         for first, second in (*every.pairs, *every.equal, *every.unknown):
             if second:
-                pair = np.searchsorted(self.candidates, [self._place[first], self._place[second]])
+                pair = self._at((first, second))
                 known[pair, pair[::-1]] = True
         return np.asarray(known)
 
@@ -324,5 +312,72 @@ class Session:
         self.earlier = min(self.earlier, len(self.rows))
         return last
 
-    def _change(self, rows: list[LabelRow]) -> None:
-        self.rows, self._fitted, self._draws, self._settled = rows, None, None, None
+
+@dataclass(frozen=True)
+class Belief:
+    """What is known of the scores of C items: a normal distribution."""
+
+    mean: np.ndarray
+    """(C,)"""
+    covariance: np.ndarray
+    """(C, C)"""
+    noise: float
+    """The variance of a label's noise."""
+
+    def rank_covariance(self) -> np.ndarray:
+        """(C, C) covariance of the items' ranks (rows) with their scores.
+
+        A rank is Σ_k [f_j > f_k]. For a normal distribution cov(g(f), f) = E[∇g] cov(f), and the mean gradient of a
+        step is the density of f_j − f_k at 0.
+        """
+        variances = np.diag(self.covariance)
+        spread = np.maximum(variances[:, None] + variances - 2 * self.covariance, 1e-9)
+        density = np.exp(-((self.mean[:, None] - self.mean) ** 2) / (2 * spread)) / np.sqrt(
+            2 * np.pi * spread
+        )
+        np.fill_diagonal(density, 0)
+        return np.asarray(density.sum(axis=1)[:, None] * self.covariance - density @ self.covariance)
+
+
+def best_grade(belief: Belief, candidates: np.ndarray) -> tuple[tuple[int, ...], float]:
+    """The item whose value would teach most, and its gain: the expected reduction of the variance of all ranks."""
+    explained = np.sum(belief.rank_covariance()[:, candidates] ** 2, axis=0)
+    gains = explained / (np.diag(belief.covariance)[candidates] + belief.noise)
+    best = int(gains.argmax())
+    return (int(candidates[best]),), float(gains[best])
+
+
+def best_pair(belief: Belief, allowed: np.ndarray) -> tuple[tuple[int, ...], float]:
+    """The two items whose order would teach most, among the allowed (C, C), and its gain, as of `best_grade`.
+
+    The answer is the sign of g = f_i − f_j + ε. To the first order it tells φ(z)²/(Φ(z)Φ(−z)) of what the value of g
+    would, z being its mean over its deviation: most if the order is open.
+    """
+    first, second = np.nonzero(np.triu(allowed, 1))
+    ranks = belief.rank_covariance()
+    inner = ranks.T @ ranks
+    mean = belief.mean[first] - belief.mean[second]
+    spread = _of_differences(belief.covariance, first, second) + 2 * belief.noise
+    z = mean / np.sqrt(spread)
+    information = np.exp(-(z**2)) / (2 * np.pi) / np.maximum(ndtr(z) * ndtr(-z), 1e-12)
+    worth = information * _of_differences(inner, first, second) / spread
+    best = int(worth.argmax())
+    return (int(first[best]), int(second[best])), float(worth[best])
+
+
+def _of_differences(inner: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """‖x_i − x_j‖² from inner products."""
+    squares = np.diag(inner)
+    return np.asarray(squares[first] + squares[second] - 2 * inner[first, second])
+
+
+def representative(kernel: np.ndarray, prior: np.ndarray, known: ArrayLike, candidates: ArrayLike) -> int:
+    """The candidate that tells most about all items, given the known ones; no answer is needed. (N, N), (N,) -> item"""
+    size = np.sqrt(np.maximum(np.diag(kernel), 1e-12))
+    covariance = STATES_SHARE * kernel / np.outer(size, size) + PRIOR_SHARE * np.outer(prior, prior)
+    for item in np.asarray(known, int):
+        column = covariance[:, item]
+        covariance = covariance - np.outer(column, column) / (column[item] + OWN_SHARE)
+    items = np.asarray(candidates, int)
+    gains = np.sum(covariance[:, items] ** 2, axis=0) / (covariance[items, items] + OWN_SHARE)
+    return int(items[gains.argmax()])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 
 import numpy as np
 from scipy.special import ndtr
@@ -29,40 +28,6 @@ PROBABILITY = 0.8
 
 
 @dataclass(frozen=True)
-class Said:
-    """Labels as places in a list of N items."""
-
-    orders: tuple[tuple[int, int], ...]
-    """(higher, lower) of everyone."""
-    moves: tuple[tuple[int, bool, int], ...]
-    """(item, whether it was put above the other, other), in turn."""
-
-    @classmethod
-    def of(cls, labels: Labels, items: Sequence[str]) -> Said:
-        """The orders and moves of everyone."""
-        place = {normal_form(item): index for index, item in enumerate(items)}
-        every = labels.everyone
-        return cls(
-            tuple((place[high], place[low]) for high, low in every.orders),
-            tuple((place[item], side == "above", place[other]) for item, side, other in every.moves),
-        )
-
-    def above(self, places: np.ndarray) -> np.ndarray:
-        """(C, C) whether the answers put an item above another, also by way of others, among places (C,), ascending,
-        that hold all of them. Contradictions say nothing."""
-        named = np.unique(np.array(self.orders, int))
-        reach = np.zeros((len(named), len(named)), bool)
-        for pair in self.orders:
-            reach[tuple(np.searchsorted(named, pair))] = True
-        for between in range(len(named)):
-            reach[reach[:, between]] |= reach[between]
-        found = np.zeros((len(places), len(places)), bool)
-        at = np.searchsorted(places, named)
-        found[np.ix_(at, at)] = reach & ~reach.T
-        return found
-
-
-@dataclass(frozen=True)
 class Settled:
     """The final scores of N items of one list, and how far their order is to be trusted."""
 
@@ -74,34 +39,53 @@ class Settled:
 
 
 def settle(
-    shown: np.ndarray, mean: np.ndarray, deviation: np.ndarray, draws: np.ndarray, said: Said
+    shown: np.ndarray,
+    mean: np.ndarray,
+    deviation: np.ndarray,
+    draws: np.ndarray,
+    labels: Labels,
+    items: Sequence[str],
 ) -> Settled:
     """The scores of one list from those in whose order items were moved (N,), by all other labels or label-free, and
     posterior means, deviations (N,) and draws (N, T)."""
-    count = len(mean)
-    share = float("nan")
+    every, index_of = labels.everyone, {normal_form(item): index for index, item in enumerate(items)}
+    orders = [(index_of[high], index_of[low]) for high, low in every.orders]
+    moves = [(index_of[item], side == "above", index_of[other]) for item, side, other in every.moves]
+    count, share, scores = len(mean), float("nan"), mean
+    order = np.argsort(-mean, kind="stable")
     if count <= MAX_ITEMS:
-        above = said.above(np.arange(count))
-        probability = order_probability(mean, draws)
-        if said.moves:
-            base, threshold = moved_order(np.argsort(-shown, kind="stable").tolist(), said.moves), MOVED
-        else:
-            base, threshold = np.argsort(-mean, kind="stable").tolist(), 0.5
-        order = best_order(base, probability, threshold, above) if said.orders else np.array(base)
+        above = implied(orders, np.arange(count))
+        probability, threshold = order_probability(mean, draws), 0.5
+        if moves:
+            shown_order = np.argsort(-shown, kind="stable").tolist()
+            order, threshold = np.array(moved_order(shown_order, moves)), MOVED
+        if orders:
+            order = best_order(order.tolist(), probability, threshold, above)
         scores = monotone(mean, order)
         share = right_pairs(np.where(above, 1.0, np.where(above.T, 0.0, probability)), order)
-    else:
-        order = np.argsort(-mean, kind="stable")
-        scores = mean
-    rank = np.empty(count, int)
-    rank[order] = np.arange(1, count + 1)
+    rank = np.argsort(order) + 1
     low, high = rank_intervals(draws, PROBABILITY)
     doubt = Uncertainty(deviation, np.minimum(low, rank), np.maximum(high, rank), PROBABILITY)
     return Settled(scores, doubt, share)
 
 
+def implied(orders: Sequence[tuple[int, int]], among: np.ndarray) -> np.ndarray:
+    """(C, C) whether answers (higher, lower) put an item above another, also by way of others, among items (C,),
+    ascending, that hold all of them. Contradictions say nothing."""
+    named = np.unique(np.array(orders, int))
+    reach = np.zeros((len(named), len(named)), bool)
+    for pair in orders:
+        reach[tuple(np.searchsorted(named, pair))] = True
+    for between in range(len(named)):
+        reach[reach[:, between]] |= reach[between]
+    above = np.zeros((len(among), len(among)), bool)
+    at = np.searchsorted(among, named)
+    above[np.ix_(at, at)] = reach & ~reach.T
+    return above
+
+
 def order_probability(mean: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """(N, N) the probability that the item of a row is above that of a column: normal, with the draws' covariance."""
+    """(N, N) the probability that the row's item is above the column's: normal, with the draws' covariance."""
     apart = (draws - draws.mean(axis=1, keepdims=True)).astype(np.float32)
     covariance = apart @ apart.T / draws.shape[1]
     variance = np.diag(covariance)
@@ -151,18 +135,13 @@ def best_order(
 
 def _feasible(base: Sequence[int], above: np.ndarray) -> np.ndarray:
     """The base order, in which items wait for those that must be above them."""
-    rank = {item: place for place, item in enumerate(base)}
     waits = above.sum(axis=0)
-    ready = [rank[item] for item in base if not waits[item]]
-    heapify(ready)
-    order = []
-    while ready:
-        item = base[heappop(ready)]
+    order, left = [], [*base]
+    while left:
+        item = next(item for item in left if not waits[item])
+        left.remove(item)
         order.append(item)
-        for lower in np.flatnonzero(above[item]).tolist():
-            waits[lower] -= 1
-            if not waits[lower]:
-                heappush(ready, rank[lower])
+        waits -= above[item]
     return np.array(order)
 
 

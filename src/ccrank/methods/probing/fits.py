@@ -12,19 +12,16 @@ from torch import Tensor
 
 from ccrank.errors import CcrankError
 from ccrank.methods.probing.batch import as_states, ordered_pairs, pack_each, pack_pool
-from ccrank.methods.probing.objectives import Settings, objective_of
+from ccrank.methods.probing.objectives import ProbeSpec
 from ccrank.methods.probing.probe import Probe
-from ccrank.methods.probing.trainer import Parameters, train
-
-SEEDS = (0, 1, 2, 3, 4)
+from ccrank.methods.probing.trainer import train
 
 
 @dataclass(frozen=True, slots=True)
 class Fits:
     """Trained probes: one per task, or one per training set, for each seed."""
 
-    method: str
-    seeds: tuple[int, ...]
+    spec: ProbeSpec
     weights: Tensor
     """(fits, seeds, d)"""
     bias: Tensor
@@ -41,70 +38,54 @@ class Fits:
 
         For pair methods these are the predictions ½(f(x⁺) + 1 − f(x⁻)) of the ordered pairs: (seeds, N(N − 1)).
         """
-        results = []
         owners = range(len(states)) if owner is None else owner
-        for index, (fit, task) in enumerate(zip(owners, states, strict=True)):
-            rows = as_states(task, self.method, self.weights.device, self.weights.dtype, f"task {index}")
-            results.append(_predictions(self.weights[fit], self.bias[fit], rows, self.method))
-        return results
+        return [
+            _predictions(
+                self.weights[fit], self.bias[fit], as_states(task, self.spec, f"task {index}"), self.spec
+            )
+            for index, (fit, task) in enumerate(zip(owners, states, strict=True))
+        ]
 
     def probe(self, fit: int = 0, seed: int = 0, **about: Any) -> Probe:
         """The probe of one fit and one seed (by position); it Z-scores within each task."""
-        notes: dict[str, Any] = {
-            "method": self.method,
-            "seed": self.seeds[seed],
-            "loss": float(self.loss[fit, seed]),
-        }
-        if objective_of(self.method).ordinal:
-            notes["alpha"], notes["beta"] = (float(value) for value in self.shape[fit, seed])
+        notes: dict[str, Any] = {"method": self.spec.name, "seed": self.spec.seeds[seed]}
+        notes["loss"] = float(self.loss[fit, seed])
+        if self.spec.objective.ordinal:
+            notes["alpha"], notes["beta"] = self.shape[fit, seed].tolist()
         return Probe(
             weights=self.weights[fit, seed].cpu().numpy(),
             bias=float(self.bias[fit, seed]),
-            paired=objective_of(self.method).prompt == "pair",
+            paired=self.spec.objective.paired,
             about={**notes, **about},
         )
 
 
-def _predictions(weights: Tensor, bias: Tensor, rows: Tensor, method: str) -> np.ndarray:
+def _predictions(weights: Tensor, bias: Tensor, rows: Tensor, spec: ProbeSpec) -> np.ndarray:
     """f(x) of items, or ½(f(x⁺) + 1 − f(x⁻)) of pairs: weights (..., S, d), rows (M, d) -> (..., S, M or M/2)."""
     scores = (weights @ rows.mT + bias.unsqueeze(-1)).sigmoid()
-    if objective_of(method).prompt == "pair":
+    if spec.objective.paired:
         scores = 0.5 * (scores[..., ::2] + 1 - scores[..., 1::2])
     return np.asarray(scores.cpu().double().numpy())
 
 
 def fit_each(
-    states: Sequence[Any],
-    method: str,
-    *,
-    gold: Sequence[Any] | None = None,
-    seeds: Sequence[int] = SEEDS,
-    settings: Settings | None = None,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
+    states: Sequence[Any], method: str, *, gold: Sequence[Any] | None = None, **training: Any
 ) -> Fits:
     """Fit one probe per task and seed: the paper's main setting.
 
-    Shapes: states: one array (N, d) per task; gold: one array of values (N,) per task, higher = more.
+    Shapes: states: one array (N, d) per task; gold: one array of values (N,) per task, higher = more. `training` are
+    the other fields of `ProbeSpec`, here and below.
 
     >>> import numpy
     >>> states = [numpy.random.default_rng(0).normal(size=(n, 16)) for n in (5, 7)]
     >>> [scores.shape for scores in fit_each(states, "triplet").scores(states)]
     [(5, 5), (5, 7)]
     """
-    seeds, settings = _checked(seeds), settings or Settings()
-    packed = pack_each(states, method, gold, device=torch.device(device), dtype=dtype)
-    members: list[int] = []
-    parts: list[Parameters] = []
-    for indices, batch in packed:
-        members += indices
-        parts.append(train(batch, method, seeds, settings))
-    order = torch.as_tensor(np.argsort(members), device=parts[0].weights.device)
-
-    def joined(name: str) -> Tensor:
-        return torch.cat([getattr(part, name).squeeze(1) for part in parts])[order]
-
-    return Fits(method, seeds, *(joined(name) for name in ("weights", "bias", "shape", "loss")))
+    spec = ProbeSpec(method, **training)
+    batches = [(members, train(batch, spec)) for members, batch in pack_each(states, spec, gold)]
+    order = torch.as_tensor(np.argsort([index for members, _ in batches for index in members]))
+    columns = (torch.cat(column).squeeze(1) for column in zip(*(part for _, part in batches), strict=True))
+    return Fits(spec, *(column[order.to(column.device)] for column in columns))
 
 
 def fit_pool(
@@ -114,10 +95,7 @@ def fit_pool(
     train_sets: np.ndarray | None = None,
     kept: Sequence[np.ndarray] | None = None,
     gold: Sequence[Any] | None = None,
-    seeds: Sequence[int] = SEEDS,
-    settings: Settings | None = None,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
+    **training: Any,
 ) -> Fits:
     """Fit one probe per training set of tasks and seed; the loss is the mean over the set's tasks.
 
@@ -126,11 +104,9 @@ def fit_pool(
     Shapes: train_sets (F, T); kept: per task (F, N), the items that a training set may contain, by default all; gold:
     one array of values (N,) per task, higher = more.
     """
-    seeds, settings = _checked(seeds), settings or Settings()
+    spec = ProbeSpec(method, **training)
     sets = np.ones((1, len(states)), dtype=bool) if train_sets is None else np.asarray(train_sets, dtype=bool)
-    batch = pack_pool(states, method, gold, sets, kept, device=torch.device(device), dtype=dtype)
-    fit = train(batch, method, seeds, settings)
-    return Fits(method, seeds, fit.weights[0], fit.bias[0], fit.shape[0], fit.loss[0])
+    return Fits(spec, *(column[0] for column in train(pack_pool(states, spec, gold, sets, kept), spec)))
 
 
 def points_of_pairs(predictions: np.ndarray, count: int) -> np.ndarray:
@@ -150,19 +126,14 @@ def points_of_pairs(predictions: np.ndarray, count: int) -> np.ndarray:
     return np.asarray(wins + total / (2 * count))
 
 
-def _checked(seeds: Sequence[int]) -> tuple[int, ...]:
-    if len(seeds) == 0 or any(seed < 0 for seed in seeds):
-        raise CcrankError(f"seeds must be one or more integers of at least 0, got {list(seeds)}")
-    return tuple(int(seed) for seed in seeds)
-
-
 def task_folds(tasks: int, folds: int = 4, seed: int = 0) -> np.ndarray:
-    """The fold of each task, 0 … folds − 1, shuffled, with sizes that differ by at most one. (T,)."""
-    if not 2 <= folds <= tasks:
+    """The fold of each task, 0 … folds − 1, shuffled, with sizes that differ by at most one; of fewer tasks each is a
+    fold. (T,)"""
+    if min(folds, tasks) < 2:
         raise CcrankError(
-            f"cross-validation needs at least 2 folds and a task per fold; got {folds} folds, {tasks} tasks"
+            f"cross-validation needs at least 2 folds and tasks; got {folds} folds, {tasks} tasks"
         )
-    return np.random.default_rng(seed).permutation(np.arange(tasks) % folds)
+    return np.random.default_rng(seed).permutation(np.arange(tasks) % min(folds, tasks))
 
 
 def train_sets(fold_of_task: np.ndarray) -> np.ndarray:
@@ -182,8 +153,7 @@ def cross_validate(
 ) -> tuple[Fits, list[np.ndarray]]:
     """Probes of the k training sets, and each task's scores (seeds, N) from the probe that was not trained on the task.
 
-    folds (T,) is the fold of each task, by default as `task_folds` draws them; kept and options are those of
-    `fit_pool`.
+    folds (T,) is the fold of each task, by default as `task_folds` draws them; for kept and options see `fit_pool`.
     """
     fold_of_task = task_folds(len(states)) if folds is None else folds
     fits = fit_pool(states, method, train_sets=train_sets(fold_of_task), gold=gold, kept=kept, **options)
@@ -191,14 +161,7 @@ def cross_validate(
 
 
 def leave_one_item_out(
-    states: Sequence[Any],
-    method: str,
-    gold: Sequence[Any] | None = None,
-    *,
-    seeds: Sequence[int] = SEEDS,
-    settings: Settings | None = None,
-    device: str | torch.device = "cpu",
-    dtype: torch.dtype = torch.float32,
+    states: Sequence[Any], method: str, gold: Sequence[Any] | None = None, **training: Any
 ) -> list[np.ndarray]:
     """Scores of all items from each leave-one-out probe: T arrays (seeds, N, N), where [s, i] is trained without item
     i.
@@ -206,14 +169,13 @@ def leave_one_item_out(
     For pair methods (seeds, N, N(N − 1)): predictions of the probe trained without the prompts that contain item i.
     Z-scores are computed over all N items: they use no labels.
     """
-    seeds, settings = _checked(seeds), settings or Settings()
+    spec = ProbeSpec(method, **training)
     results: list[np.ndarray] = [np.empty(0)] * len(states)
-    where = torch.device(device)
-    for members, batch in pack_each(states, method, gold, leave_one_out=True, device=where, dtype=dtype):
-        fit = train(batch, method, seeds, settings)
+    for members, batch in pack_each(states, spec, gold, leave_one_out=True):
+        weights, bias, *_ = train(batch, spec)
         for index, task in enumerate(members):
-            rows = as_states(states[task], method, where, dtype, f"task {task}")
-            results[task] = _predictions(fit.weights[index], fit.bias[index], rows, method).swapaxes(0, 1)
+            rows = as_states(states[task], spec, f"task {task}")
+            results[task] = _predictions(weights[index], bias[index], rows, spec).swapaxes(0, 1)
     return results
 
 

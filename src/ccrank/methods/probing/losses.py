@@ -4,27 +4,97 @@ Every loss takes scores or logits (..., N) and a mask (..., N) of the items pres
 index, so that tasks of different N, seeds and layers train together. Pair and triple losses are means over pairs or
 triples, so a task's weight does not depend on its size; Adam is almost invariant to a constant factor anyway.
 Supervised losses also take gold ranks (..., N) among the items present: 0 for the lowest, n − 1 for the highest.
+
+Hinges over pairs are piecewise linear, so their sum over all pairs is a sum over single values with integer weights,
+which are counted. The weights carry no gradient; expressions built from them have the exact gradient of a double loop.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from ccrank.methods.probing.counting import (
-    neighbours,
-    pair_count,
-    rows_at_once,
-    sum_pair_hinges,
-    sum_pair_minima,
-)
-
+DENSE_LIMIT = 64  # up to this N comparing all pairs is faster than sorting
+BLOCK = 2**18  # numbers compared at once: fits in a core's cache and bounds memory for any batch
 MAX_LOG_STEP = 3.0
 """Steps between neighbouring biases stay within e^±3, so they are distinct in float32 up to K ~ 10⁴."""
+Consistency = Literal["squared", "as-printed"]
+
+
+class Neighbours(NamedTuple):
+    """For each value (..., N), counts of the other values present; 0 where masked."""
+
+    larger: Tensor
+    """The number of larger values; a tie counts ½."""
+    pull: Tensor
+    """Among those closer than the margin, the number of larger minus smaller ones."""
+    close: Tensor
+    """The number of values closer than the margin."""
+
+
+@torch.no_grad()
+def neighbours(values: Tensor, mask: Tensor, margin: float = 0.0) -> Neighbours:
+    """The counts of each value: (..., N) -> three tensors (..., N).
+
+    All three come from S(c)_i = Σ_j sign(v_j − v_i + c), at c = 0, m and −m.
+    """
+    level, *shifted = _sign_sums(values, mask, (0.0, margin, -margin) if margin else (0.0,))
+    up, down = shifted or (level, level)
+    larger = 0.5 * (level + (mask.sum(-1, keepdim=True) - 1))
+    pull = level - 0.5 * (up + down)
+    close = 0.5 * (up - down) - 1  # −1: itself
+    return Neighbours(*(count.masked_fill(~mask, 0.0) for count in (larger, pull, close)))
+
+
+def _sign_sums(values: Tensor, mask: Tensor, shifts: tuple[float, ...]) -> list[Tensor]:
+    """Σ over j present of sign(v_j − v_i + shift), one tensor (..., N) per shift; undefined where i is masked."""
+    count = values.shape[-1]
+    spread = values.masked_fill(~mask, math.inf).contiguous()  # masked values count +1
+    if count <= DENSE_LIMIT:
+        across = spread.reshape(-1, count).T.contiguous()  # (N, rows): long inner loops even for small N
+        blocks = []
+        for rows in across.split(_rows_at_once(count, values.device), dim=1):
+            difference = rows.unsqueeze(1) - rows.unsqueeze(0)  # [j, i]
+            blocks.append([(difference + shift if shift else difference).sign().sum(0) for shift in shifts])
+        sums = [torch.cat(parts, dim=1).T.reshape(values.shape) for parts in zip(*blocks, strict=True)]
+    else:
+        ordered = spread.sort(-1).values
+        wanted = [spread - shift for shift in shifts]
+        sums = [
+            (count - torch.searchsorted(ordered, row, right=True) - torch.searchsorted(ordered, row)).to(row)
+            for row in wanted
+        ]
+    masked = count - mask.sum(-1, keepdim=True)
+    return [total - masked for total in sums]
+
+
+def _rows_at_once(count: int, device: torch.device) -> int:
+    """The number of rows of `count` values that are compared pairwise at once; a GPU takes many more."""
+    return max(1, BLOCK * (1 if device.type == "cpu" else 256) // count**2)
+
+
+def pair_count(mask: Tensor) -> Tensor:
+    """n(n − 1)/2 of the items present, at least 1, for use as a divisor. mask (..., N) -> (...)."""
+    present = mask.sum(-1)
+    return (present * (present - 1) / 2).clamp(min=1)
+
+
+def sum_pair_hinges(values: Tensor, counts: Neighbours, margin: float) -> Tensor:
+    """Σ_{i<j} max(0, m − |v_i − v_j|) over the values present, given their counts. (..., N) -> (...).
+
+    Each pair closer than m adds m − (larger − smaller): value i has weight +1 for each larger one within m, −1 for each
+    smaller one.
+    """
+    return (values * counts.pull).sum(-1) + 0.5 * margin * counts.close.sum(-1)
+
+
+def sum_pair_minima(transformed: Tensor, counts: Neighbours) -> Tensor:
+    """Σ_{i<j} h(min(v_i, v_j)) given h(v) and the counts of v. (..., N) -> (...)."""
+    return (transformed * counts.larger).sum(-1)
 
 
 def bias_terms(alpha: Tensor, beta: Tensor, count: Tensor, width: int) -> Tensor:
@@ -51,9 +121,6 @@ def column_logits(logits: Tensor, alpha: Tensor, beta: Tensor, mask: Tensor) -> 
     """θᵀx_n + b_k: logits (..., N), α and β (...), mask (..., N) -> (..., N, max(N − 1, 1))."""
     biases = bias_terms(alpha, beta, mask.sum(-1), max(logits.shape[-1] - 1, 1))
     return logits.unsqueeze(-1) + biases.unsqueeze(-2)
-
-
-Consistency = Literal["squared", "as-printed"]
 
 
 def ccs_pair_loss(scores: Tensor, mask: Tensor) -> Tensor:
@@ -96,14 +163,19 @@ def triplet_loss(scores: Tensor, mask: Tensor, margin: float) -> Tensor:
     The first term is max(0, m − |d_CA − d_CB|). The second is our reading of the paper's "additional positive margin
     term", for which it gives no formula: the anchor and its nearer item are at least m apart.
     """
-    distance = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).abs()  # (..., anchor, other)
-    itself = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-    others = mask.unsqueeze(-1) & mask.unsqueeze(-2) & ~itself
+    distance, others = _distances(scores, mask)
     counts = neighbours(distance, others, margin)
     contrast = sum_pair_hinges(distance, counts, margin)
     apart = sum_pair_minima((margin - distance).clamp(min=0), counts)
     present = mask.sum(-1)
     return (contrast + apart).sum(-1) / (pair_count(mask) * (present - 2)).clamp(min=1)
+
+
+def _distances(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """|s_C − s_X|, and which X are other items than the anchor C. (..., N) -> two tensors (..., C, X)."""
+    itself = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
+    others = mask.unsqueeze(-1) & mask.unsqueeze(-2) & ~itself
+    return (scores.unsqueeze(-1) - scores.unsqueeze(-2)).abs(), others
 
 
 def ordreg_loss(columns: Tensor, mask: Tensor, consistency: Consistency = "squared") -> Tensor:
@@ -165,9 +237,7 @@ def sup_triplet_loss(scores: Tensor, mask: Tensor, ranks: Tensor, margin: float)
 
     P is the item nearer to C in gold rank, N the farther one; pairs at the same gold distance from C are omitted.
     """
-    itself = torch.eye(scores.shape[-1], dtype=torch.bool, device=scores.device)
-    others = mask.unsqueeze(-1) & mask.unsqueeze(-2) & ~itself  # (..., C, X)
-    distance = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).abs()
+    distance, others = _distances(scores, mask)
     gold = (ranks.unsqueeze(-1) - ranks.unsqueeze(-2)).abs()
     gold = gold.masked_fill(~others, math.nan)  # NaN is never nearer
     pull, active, counted = _triplet_counts(distance, gold.expand_as(distance), margin)
@@ -176,11 +246,11 @@ def sup_triplet_loss(scores: Tensor, mask: Tensor, ranks: Tensor, margin: float)
 
 
 @torch.no_grad()
-def _triplet_counts(distance: Tensor, gold: Tensor, margin: float) -> tuple[Tensor, Tensor, Tensor]:
+def _triplet_counts(distance: Tensor, gold: Tensor, margin: float) -> list[Tensor]:
     """Counts over triples (C, P, N) with a positive hinge: how often X is P minus how often X is N, (..., C, X); their
     number, (..., C); and the number of triples with known gold, (..., C). As weights they give the exact gradient."""
     count = distance.shape[-1]
-    size = rows_at_once(count, distance.device)
+    size = _rows_at_once(count, distance.device)
     parts = []
     for near, known in zip(
         distance.reshape(-1, count).split(size), gold.reshape(-1, count).split(size), strict=True
@@ -188,12 +258,7 @@ def _triplet_counts(distance: Tensor, gold: Tensor, margin: float) -> tuple[Tens
         counted = known.unsqueeze(-1) < known.unsqueeze(-2)  # (rows, P, N)
         active = (counted & (near.unsqueeze(-1) - near.unsqueeze(-2) + margin > 0)).to(distance.dtype)
         parts.append((active.sum(-1) - active.sum(-2), active.sum((-1, -2)), counted.sum((-1, -2))))
-    pull, active, counted = (torch.cat(part) for part in zip(*parts, strict=True))
-    return (
-        pull.reshape(distance.shape),
-        active.reshape(distance.shape[:-1]),
-        counted.reshape(distance.shape[:-1]),
-    )
+    return [torch.cat(part).unflatten(0, distance.shape[:-1]) for part in zip(*parts, strict=True)]
 
 
 def sup_ordreg_loss(columns: Tensor, mask: Tensor, ranks: Tensor) -> Tensor:
@@ -204,3 +269,46 @@ def sup_ordreg_loss(columns: Tensor, mask: Tensor, ranks: Tensor) -> Tensor:
     # Ranks start at 0: rank r is above the first r columns.
     target = (ranks.unsqueeze(-1) >= column).to(columns.dtype)
     return (cross_entropy(columns, target) * cells).sum((-1, -2)) / cells.sum((-1, -2)).clamp(min=1)
+
+
+# The derivatives of the losses of two or three items, by which a sub-batch of them is trained:
+# (scores (..., k), margin) -> the derivative of their mean loss by the scores (..., k).
+
+
+def ccs_slopes(scores: Tensor, margin: float) -> Tensor:
+    """Of (s_A + s_B − 1)² + min(s_A, s_B)²."""
+    first, second = scores[..., 0], scores[..., 1]
+    consistency = 2 * (first + second - 1)
+    lower = first - second  # below 0: the first is the smaller one
+    confidence = (2 * torch.minimum(first, second)).unsqueeze(-1)
+    share = torch.stack([0.5 - 0.5 * lower.sign(), 0.5 + 0.5 * lower.sign()], dim=-1)
+    return consistency.unsqueeze(-1) + confidence * share
+
+
+def ccs_pair_slopes(scores: Tensor, margin: float) -> Tensor:
+    """Of the mean over the prompts (A, B) and (B, A) of (f(x⁺) + f(x⁻) − 1)² + min(f(x⁺), f(x⁻))²; four rows."""
+    return 0.5 * ccs_slopes(scores.unflatten(-1, (2, 2)), margin).flatten(-2)
+
+
+def margin_slopes(scores: Tensor, margin: float) -> Tensor:
+    """Of max(0, m − |s_A − s_B|)."""
+    difference = scores[..., 0] - scores[..., 1]
+    slope = difference.sign() * (difference.abs() < margin)
+    return torch.stack([-slope, slope], dim=-1)
+
+
+def triplet_slopes(scores: Tensor, margin: float) -> Tensor:
+    """Of the mean over the three anchors of max(0, m − |d − d'|) + max(0, m − min(d, d')), d and d' the distances from
+    the anchor to the other two.
+
+    Entry i of `distance` is |s_i − s_{i+1}| (cyclically), so two neighbouring entries share an anchor.
+    """
+    difference = scores - scores.roll(-1, -1)
+    distance = difference.abs()
+    gap = distance - distance.roll(-1, -1)
+    pull = gap.sign() * (gap.abs() < margin)  # how much the contrast terms increase entry i over i + 1
+    near = torch.minimum(distance, distance.roll(-1, -1)) < margin
+    first, second = near * (0.5 - 0.5 * gap.sign()), near * (0.5 + 0.5 * gap.sign())
+    by_distance = -pull + pull.roll(1, -1) - first - second.roll(1, -1)
+    by_score = by_distance * difference.sign()
+    return (by_score - by_score.roll(1, -1)) / 3

@@ -1,20 +1,44 @@
-"""Shared by the prompting methods: reading the prompts of many tasks together, and calibration, which removes a model's
-prior preference for certain answers."""
+"""Shared by the prompting methods: reading the prompts of many tasks together, calibration, which removes a model's
+prior preference for certain answers, and phrases that say how far answers agree."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 
 from ccrank.errors import CcrankError
-from ccrank.models import Cost, ReaderLike
-from ccrank.models.reading import Progress, checked_logits, share_of
+from ccrank.models import Cost
+from ccrank.models.prompter import Prompter
+from ccrank.models.reading import checked_logits, share_of
 from ccrank.prompts import Prompt
 
 CALIBRATIONS = ("mean", "none", "contextual", "batch", "pmi")
+CONTENT_FREE = ("N/A", "something", "it")
+"""Content-free replacements for an item, after Zhao et al. (2021)."""
+PHRASES = {
+    "both_orders_agree": "both orders agree on {both_orders_agree:.0%} of pairs (50% by chance)",
+    "circular_triads_by_chance": "{circular_triads:g} circular triads ({circular_triads_by_chance:g} by chance)",
+    "first_wins": "first item wins {first_wins:.0%}",
+    "seeds_agree": "|τ| between seeds {seeds_agree:.2f}",
+    "distinct_ratings": "{distinct_ratings:.0%} of ratings in use",
+    "shuffles_agree": "τ between shuffles {shuffles_agree:+.2f} (0 by chance)",
+    "label_order": "τ with the labels' order {label_order:+.2f} (0 by chance)",
+}
+"""An entry of an answer's consistency → the phrase that describes it."""
+
+
+def calibrate(logits: np.ndarray, how: str, reference: np.ndarray) -> np.ndarray:
+    """Calibrate by name; reference (R, C) are the logits of `reference_prompts`. (P, C) -> (P, C)"""
+    if how == "none":
+        return logits
+    if how == "mean":
+        return calibrate_mean(logits)
+    return calibrate_against(logits, logits if how == "batch" else reference)
 
 
 def calibrate_mean(logits: np.ndarray) -> np.ndarray:
@@ -25,57 +49,53 @@ def calibrate_mean(logits: np.ndarray) -> np.ndarray:
     return np.asarray(logits - logits.mean(axis=0, keepdims=True))
 
 
-def calibrate_batch(logits: np.ndarray) -> np.ndarray:
-    """Batch calibration (Zhou et al. 2024): log p(c | x) − log mean_x' p(c | x'), p over the candidates.
-
-    (P, C) -> (P, C)
-    """
-    log_p = log_softmax(logits, axis=1)
-    return np.asarray(log_p - (logsumexp(log_p, axis=0, keepdims=True) - np.log(len(log_p))))
-
-
 def calibrate_against(logits: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Calibration with content-free prompts: log p(c | x) − log mean_r p(c | r), p over the candidates.
+    """Calibration with other prompts: log p(c | x) − log mean_r p(c | r), p over the candidates.
 
-    With content-free items as reference this is contextual calibration (Zhao et al. 2021); with the bare end of the
-    prompt it is domain-conditional pointwise mutual information (Holtzman et al. 2021), up to a term that all
-    candidates share. (P, C), (R, C) -> (P, C)
+    (P, C), (R, C) -> (P, C). With all prompts of the task as reference this is batch calibration (Zhou et al. 2024),
+    with content-free items contextual calibration (Zhao et al. 2021), with the bare end of the prompt
+    domain-conditional pointwise mutual information (Holtzman et al. 2021), up to a term that all candidates share.
     """
     log_reference = logsumexp(log_softmax(reference, axis=1), axis=0) - np.log(len(reference))
     return np.asarray(log_softmax(logits, axis=1) - log_reference)
 
 
-def calibrate(logits: np.ndarray, how: str, reference: np.ndarray | None = None) -> np.ndarray:
-    """Calibrate by name; "contextual" and "pmi" need the logits of reference prompts."""
-    if how == "none":
-        return logits
-    if how == "mean":
-        return calibrate_mean(logits)
-    if how == "batch":
-        return calibrate_batch(logits)
-    assert reference is not None
-    return calibrate_against(logits, reference)
+def reference_prompts(prompt: Prompt, calibration: str) -> list[Prompt]:
+    """The reference prompts of a calibration; empty for calibrations that need none."""
+    check_choice("calibration", calibration, CALIBRATIONS)
+    if calibration == "contextual":
+        return [
+            replace(
+                prompt,
+                pieces=tuple(replace(one, text=word) if one.role == "item" else one for one in prompt.pieces),
+            )
+            for word in CONTENT_FREE
+        ]
+    return [bare_end(prompt)] if calibration == "pmi" else []
 
 
-CONTENT_FREE = ("N/A", "something", "it")
-"""Content-free replacements for an item, after Zhao et al. (2021)."""
+def bare_end(prompt: Prompt) -> Prompt:
+    """The part of the prompt after its last item: the premise of pointwise mutual information."""
+    roles = [piece.role for piece in prompt.pieces]
+    start = len(roles) - roles[::-1].index("item")
+    if not "".join(piece.text for piece in prompt.pieces[start : roles.index("slot")]).strip():
+        raise CcrankError(
+            f"task {prompt.task!r}: pmi calibration needs text between the last item and the slot: {prompt.text!r}"
+        )
+    return replace(prompt, pieces=prompt.pieces[start:])
 
 
 def read_groups(
-    reader: ReaderLike,
-    groups: Sequence[Sequence[Prompt]],
-    candidates: Sequence[str],
-    progress: Progress | None = None,
+    prompter: Prompter, groups: Sequence[Sequence[Prompt]], candidates: Sequence[str]
 ) -> tuple[list[np.ndarray], list[Cost]]:
     """The (prompts, candidates) logits of several groups of prompts, read together; the cost is split in proportion to
     group size."""
     flat = [prompt for group in groups for prompt in group]
-    readings = reader.read(flat, candidates, progress=progress)
-    assert readings.logits is not None
-    tables = np.split(readings.logits.astype(float), np.cumsum([len(group) for group in groups])[:-1])
+    logits, cost = prompter.logits(flat, candidates)
+    tables = np.split(logits.astype(float), np.cumsum([*map(len, groups)])[:-1])
     return (
         [checked_logits(table, group[0].task) for table, group in zip(tables, groups, strict=True)],
-        [share_of(readings.cost, len(group), len(flat)) for group in groups],
+        [share_of(cost, len(group), len(flat)) for group in groups],
     )
 
 
@@ -86,35 +106,19 @@ def seeded(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def without_content(prompt: Prompt) -> list[Prompt]:
-    """The prompt with content-free words in place of its items, for contextual calibration."""
-    return [
-        replace(
-            prompt,
-            pieces=tuple(
-                replace(piece, text=word) if piece.role == "item" else piece for piece in prompt.pieces
-            ),
-        )
-        for word in CONTENT_FREE
-    ]
+def check_choice(name: str, value: str, known: Collection[str]) -> None:
+    """Raise an error for an option that is none of the known ones."""
+    if value not in known:
+        raise CcrankError(f"unknown {name} {value!r}; choose one of {', '.join(known)}")
 
 
-def bare_end(prompt: Prompt) -> list[Prompt]:
-    """The part of the prompt after its last item: the premise of pointwise mutual information."""
-    last = max(index for index, piece in enumerate(prompt.pieces) if piece.role == "item")
-    pieces = prompt.pieces[last + 1 :]
-    slot = next((index for index, piece in enumerate(pieces) if piece.role == "slot"), 0)
-    if not "".join(piece.text for piece in pieces[:slot]).strip():
-        raise CcrankError(
-            f"task {prompt.task!r}: pmi calibration needs text between the last item and the slot: {prompt.text!r}"
-        )
-    return [replace(prompt, pieces=pieces)]
-
-
-def reference_prompts(prompt: Prompt, calibration: str) -> list[Prompt]:
-    """The reference prompts of a calibration; empty for calibrations that need none."""
-    if calibration not in CALIBRATIONS:
-        raise CcrankError(f"unknown calibration {calibration!r}; choose one of {', '.join(CALIBRATIONS)}")
-    if calibration == "contextual":
-        return without_content(prompt)
-    return bare_end(prompt) if calibration == "pmi" else []
+def describe_consistency(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
+    """How far a method's answers agree with each other, as phrases."""
+    # With few opponents, pairs are compared in one order only, and there are no complete triads.
+    known = {
+        key
+        for key, value in consistency.items()
+        if math.isfinite(value) and (value or key != "circular_triads_by_chance")
+    }
+    phrases = [phrase.format(**consistency) for key, phrase in PHRASES.items() if key in known]
+    return phrases + ([f"{details['comparisons']:,} comparisons"] if "comparisons" in details else [])

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import softmax
 
 from ccrank.errors import CcrankError
 from ccrank.methods.prompting.asking import calibrate, read_groups, reference_prompts
-from ccrank.models import ReaderLike
-from ccrank.models.reading import Progress, Request
-from ccrank.prompts import Form, Templates
+from ccrank.models.prompter import Prompter
 from ccrank.ranking import Answer
 from ccrank.task import Task
 
@@ -21,14 +18,12 @@ RATINGS = tuple(str(number) for number in range(11))
 
 def prompt_point(
     tasks: Sequence[Task],
-    reader: ReaderLike,
-    templates: Templates,
+    prompter: Prompter,
     *,
     score: str = "argmax",
     calibration: str = "none",
     scale: bool = True,
     template: str | None = None,
-    progress: Progress | None = None,
 ) -> list[Answer]:
     """Prompt for each item's rating.
 
@@ -36,24 +31,20 @@ def prompt_point(
     `score="expected"` is the probability-weighted mean of the ratings, best with a calibration ("mean", "contextual",
     "batch", "pmi").
     """
-    if score not in ("argmax", "expected"):
+    if score not in RATERS:
         raise CcrankError(f"score must be 'argmax' or 'expected', not {score!r}")
     name = template or ("single-scale" if scale else "single")
-    candidates = templates[name].candidates or RATINGS
+    candidates = prompter.templates[name].candidates or RATINGS
     values = _numbers(candidates, name)
-    templates[name].check_fields(reader.form, "item")
-    groups = []
-    for task in tasks:
-        prompts = [templates.single(task, index, reader.form, name) for index in range(len(task.items))]
-        groups.append([*prompts, *reference_prompts(prompts[0], calibration)])
-    logits, costs = read_groups(reader, groups, candidates, progress)
+    prompter.check_fields(name, "item")
+    asked = [prompter.singles(task, name) for task in tasks]
+    groups = [[*prompts, *reference_prompts(prompts[0], calibration)] for prompts in asked]
+    logits, costs = read_groups(prompter, groups, candidates)
     answers = []
     for task, table, cost in zip(tasks, logits, costs, strict=True):
         count = len(task.items)
         calibrated = calibrate(table[:count], calibration, table[count:])
-        scores = (
-            argmax_ratings(calibrated, values) if score == "argmax" else expected_ratings(calibrated, values)
-        )
+        scores = RATERS[score](calibrated, values)
         best = values[calibrated.argmax(axis=1)]
         consistency = {"distinct_ratings": len(set(best)) / min(count, len(values))}
         answers.append(Answer(task.criterion.sign * scores, consistency, cost))
@@ -77,6 +68,9 @@ def expected_ratings(logits: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.asarray(softmax(logits, axis=1) @ values)
 
 
+RATERS = {"argmax": argmax_ratings, "expected": expected_ratings}
+
+
 def _numbers(candidates: Sequence[str], template: str) -> np.ndarray:
     try:
         values = np.array([float(rating) for rating in candidates])
@@ -87,18 +81,3 @@ def _numbers(candidates: Sequence[str], template: str) -> np.ndarray:
             f"template {template!r}: two or more different, finite ratings are needed, got {list(candidates)}"
         )
     return values
-
-
-def point_requests(task: Task, form: Form, templates: Templates) -> list[Request]:
-    """The prompts of `prompt-point` for a task."""
-    prompts = [templates.single(task, index, form, "single-scale") for index in range(len(task.items))]
-    return [(prompts, RATINGS)]
-
-
-def describe_ratings(consistency: Mapping[str, float], details: Mapping[str, Any]) -> list[str]:
-    """The share of possible ratings that were used, as a phrase."""
-    return (
-        [f"{consistency['distinct_ratings']:.0%} of ratings in use"]
-        if "distinct_ratings" in consistency
-        else []
-    )

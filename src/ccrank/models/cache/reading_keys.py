@@ -1,22 +1,24 @@
-"""Cache keys of readings, and outputs to and from the cache's vectors.
+"""Keys of readings in the cache, outputs to and from its vectors, and saving while they come.
 
-A key is a digest of the weights, the form of the model, the tokens that the reading depends on, the position, and what
-is read there. Its text is fixed: a change would invalidate all cached readings.
+The text of a key is fixed: a change would invalidate all cached readings.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
+from ccrank.models.cache.store import ReadingCache
+from ccrank.models.engine.read_targets import COLUMNS, EngineOutput, Inputs, Points
 from ccrank.models.tokenize.ragged import Ragged
 from ccrank.prompts import Form
 
 BLOCK = 32
 """Tokens after which the state of a digest is kept, so that a common prefix is digested once."""
+SECONDS_BETWEEN_SAVES = 5.0
 
 
 def reading_keys(
@@ -30,28 +32,24 @@ def reading_keys(
     asked = [repr(("words", token_ids)).encode() for token_ids in points.token_sets]
     states = [repr(("layer", layer)).encode() for layer in layers]
     keys = []
-    for sequence, position, set_number, normaliser, with_states, encoder in zip(
-        points.sequence.tolist(),
-        points.position.tolist(),
-        points.asked.tolist(),
-        points.normaliser.tolist(),
-        points.states.tolist(),
-        points.encoder.tolist(),
-        strict=True,
-    ):
+    columns = [getattr(points, name).tolist() for name in COLUMNS]
+    for sequence, position, set_number, normaliser, with_states, encoder in zip(*columns, strict=True):
         if form == "causal":
             digest = _digest_of(inputs.tokens, sequence, position + 1, start, heads)
         else:
-            digest = start.copy()
-            digest.update(_spelled(inputs, sequence).encode())
+            digest = _extended(start, _spelled(inputs, sequence))
         digest.update(f", {position}, {encoder})".encode())
         outputs = [asked[set_number]] if set_number >= 0 else []
-        if normaliser:
-            outputs.append(b"'normaliser'")
-        if with_states:
-            outputs += states
-        keys.append(list(_finished(digest, outputs)))
+        outputs += [b"'normaliser'"] if normaliser else []
+        outputs += states if with_states else []
+        keys.append([_extended(digest, output).digest() for output in outputs])
     return keys
+
+
+def _extended(digest: hashlib.blake2b, text: str | bytes) -> hashlib.blake2b:
+    extended = digest.copy()
+    extended.update(text.encode() if isinstance(text, str) else text)
+    return extended
 
 
 def _digest_of(
@@ -59,20 +57,14 @@ def _digest_of(
 ) -> hashlib.blake2b:
     """The digest after the first `length` tokens of a sequence, written as a tuple."""
     first = int(tokens.starts[sequence])
+    row = tokens.flat[first : first + length]
     if length == 1:
-        digest = start.copy()
-        digest.update(f"({int(tokens.flat[first])},)".encode())
-        return digest
+        return _extended(start, f"({int(row[0])},)")
     known = (length - 1) // BLOCK * BLOCK
-    head = tokens.flat[first : first + known].tobytes()
+    head = row[:known].tobytes()
     if head not in heads:
-        heads[head] = start.copy()
-        heads[head].update(b"(")
-        if known:
-            heads[head].update(f"{_listed(tokens.flat[first : first + known])}, ".encode())
-    digest = heads[head].copy()
-    digest.update(f"{_listed(tokens.flat[first + known : first + length])})".encode())
-    return digest
+        heads[head] = _extended(start, f"({_listed(row[:known])}, " if known else "(")
+    return _extended(heads[head], f"{_listed(row[known:])})")
 
 
 def _listed(tokens: np.ndarray) -> str:
@@ -85,13 +77,6 @@ def _spelled(inputs: Inputs, sequence: int) -> str:
     if inputs.sources is None or inputs.source_of is None:
         return repr(tokens)
     return repr((tuple(inputs.sources[int(inputs.source_of[sequence])].tolist()), tokens))
-
-
-def _finished(digest: hashlib.blake2b, outputs: Sequence[bytes]) -> Iterator[bytes]:
-    for number, output in enumerate(outputs):
-        last = digest if number == len(outputs) - 1 else digest.copy()
-        last.update(output)
-        yield last.digest()
 
 
 def vectors_of(
@@ -136,3 +121,29 @@ def merged(
         if points.states[index]:
             output.store_states(np.array([index]), np.stack(values)[None])
     return output
+
+
+class ReadingSaver:
+    """Writes what was read at some points to the cache, each point once; without a cache nothing."""
+
+    def __init__(self, cache: ReadingCache | None, points: Points, keys: Sequence[Sequence[bytes]]) -> None:
+        self.cache, self.points, self.keys = cache, points, keys
+        self.output: EngineOutput | None = None
+        self._unsaved = np.ones(len(points), bool)
+        self._last = time.monotonic()
+
+    def look(self, output: EngineOutput) -> None:
+        """Take note of what is being read, and save it now and then: work that ends early is not lost."""
+        self.output = output
+        if self.cache is not None and time.monotonic() - self._last >= SECONDS_BETWEEN_SAVES:
+            self.save()
+
+    def save(self) -> None:
+        """Save all that was read and is not saved."""
+        if self.cache is None or self.output is None:
+            return
+        self.output.collect()
+        fresh = np.flatnonzero(self._unsaved & self.output.done)
+        self.cache.put(vectors_of(self.output, self.points, self.keys, fresh))
+        self._unsaved[fresh] = False
+        self._last = time.monotonic()

@@ -1,8 +1,6 @@
-"""A content-addressed cache of readings on disk.
+"""A content-addressed cache of readings in an SQLite file, which several processes may use at once.
 
-One SQLite file: its write-ahead log makes it crash-safe and lets several processes use it at once. Each entry has a
-checksum over key and value, so a damaged one is dropped and recomputed. The least recently used entries are deleted
-when the file exceeds its limit. A cache that cannot be used is disabled with a warning; results do not depend on it.
+Damaged entries are dropped. A cache that cannot be used is disabled with a warning; results do not depend on it.
 """
 
 from __future__ import annotations
@@ -10,10 +8,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -31,6 +31,10 @@ _STALE_AFTER = 3600
 """An entry's time of last use is updated at most this often (seconds), so that reading seldom writes."""
 _PATIENCE = 60.0
 """Seconds to wait for other processes that write."""
+ENVIRONMENT_ERROR = re.compile(
+    "locked|readonly|unable to open|full|disk i/o|busy|permission|interrupted", re.IGNORECASE
+)
+"""Errors of permissions, disk space or locks: a new file would not help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,8 @@ class ReadingCache:
         """The stored, undamaged vectors of `keys`."""
         wanted = list(dict.fromkeys(keys))
         vectors: dict[bytes, np.ndarray] = {}
-        damaged: list[bytes] = []
-        renew: list[bytes] = []
+        damaged: list[tuple[bytes]] = []
+        renewed: list[tuple[int, bytes]] = []
         now = int(time.time())
 
         def read(connection: sqlite3.Connection) -> None:
@@ -72,17 +76,15 @@ class ReadingCache:
                     # Damage may also have changed a field's type.
                     typed = isinstance(value, bytes) and isinstance(used, int)
                     if not typed or _checksum(key, value) != checksum or len(value) % 4:
-                        damaged.append(key)
+                        damaged.append((key,))
                         continue
                     vectors[key] = np.frombuffer(value, dtype=np.float32)
                     if now - used > _STALE_AFTER:
-                        renew.append(key)
-            if renew or damaged:
+                        renewed.append((now, key))
+            if renewed or damaged:
                 with connection:
-                    connection.executemany(
-                        "UPDATE readings SET used = ? WHERE key = ?", [(now, key) for key in renew]
-                    )
-                    connection.executemany("DELETE FROM readings WHERE key = ?", [(key,) for key in damaged])
+                    connection.executemany("UPDATE readings SET used = ? WHERE key = ?", renewed)
+                    connection.executemany("DELETE FROM readings WHERE key = ?", damaged)
 
         self._with_database(read)
         if damaged:
@@ -132,9 +134,12 @@ class ReadingCache:
     def close(self) -> None:
         """Close the database."""
         with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _size(self) -> int:
         """Bytes on disk, including the write-ahead log."""
@@ -148,7 +153,7 @@ class ReadingCache:
         )
         if pages * page <= self.limit:
             return
-            # Free pages that another process keeps open must not count, or ever more entries would be deleted.
+        # Free pages that another process keeps open must not count, or ever more entries would be deleted.
         surplus = (pages - free) * page - int(0.8 * self.limit)
         dropped, last = 0, None
         for key, size in connection.execute(
@@ -156,71 +161,53 @@ class ReadingCache:
         ):
             if dropped >= surplus:
                 break
-            dropped += size
-            last = key
-        if last is not None:
-            with connection:
-                connection.execute(
-                    "DELETE FROM readings WHERE (used, rowid) <= (SELECT used, rowid FROM readings WHERE key = ?)",
-                    (last,),
-                )
-                # `execute` would stop after one step and free a single page; a script runs to completion.
+            dropped, last = dropped + size, key
+        with connection:
+            connection.execute(
+                "DELETE FROM readings WHERE (used, rowid) <= (SELECT used, rowid FROM readings WHERE key = ?)",
+                (last,),
+            )
+        # `execute` would stop after one step and free a single page; a script runs to completion.
         connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
 
     def _with_database(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
         """The result of `work(connection)`, None without a usable cache; a file that is not a valid database is
         replaced, once."""
-        if self._off:
-            return None
         with self._lock:
             for attempt in (1, 2):
+                if self._off:
+                    break
                 try:
                     return work(self._open())
                 # The error message of a damaged schema may itself fail to decode.
-                except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-                    if attempt == 2 or _environment_error(error):
-                        self._disable(error)
-                        return None
-                    try:
-                        self._start_new_file(error)
-                    except OSError as failure:
-                        self._disable(failure)
-                        return None
-                except OSError as error:
-                    self._disable(error)
-                    return None
+                except (sqlite3.DatabaseError, UnicodeDecodeError, OSError) as error:
+                    self._disconnect()
+                    cause = error
+                usable = not isinstance(cause, OSError) and not ENVIRONMENT_ERROR.search(str(cause))
+                if usable and attempt == 1:
+                    log.warning("the cache %s is damaged (%s); starting a new one", self.path, cause)
+                    for suffix in ("", "-wal", "-shm"):
+                        with suppress(OSError):
+                            self.path.with_name(self.path.name + suffix).unlink()
+                else:
+                    log.warning("the cache %s cannot be used (%s); continuing without it", self.path, cause)
+                    self._off = True
         return None
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self.path, timeout=_PATIENCE, check_same_thread=False)
-            connection.text_factory = bytes  # a damaged text field must not raise a decoding error
-            try:
-                connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                _keep_a_log(connection)
-                connection.execute("PRAGMA synchronous = NORMAL")
-                connection.execute(
-                    "CREATE TABLE IF NOT EXISTS readings "
-                    "(key BLOB PRIMARY KEY, value BLOB NOT NULL, checksum BLOB NOT NULL, used INTEGER NOT NULL)"
-                )
-            except (sqlite3.Error, UnicodeDecodeError):
-                connection.close()
-                raise
             self._connection = connection
+            connection.text_factory = bytes  # a damaged text field must not raise a decoding error
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            _keep_a_log(connection)
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS readings "
+                "(key BLOB PRIMARY KEY, value BLOB NOT NULL, checksum BLOB NOT NULL, used INTEGER NOT NULL)"
+            )
         return self._connection
-
-    def _disable(self, error: Exception) -> None:
-        log.warning("the cache %s cannot be used (%s); continuing without it", self.path, error)
-        self._off = True
-
-    def _start_new_file(self, error: Exception) -> None:
-        log.warning("the cache %s is damaged (%s); starting a new one", self.path, error)
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        for suffix in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
 
 def _keep_a_log(connection: sqlite3.Connection) -> None:
@@ -234,22 +221,6 @@ def _keep_a_log(connection: sqlite3.Connection) -> None:
             if "locked" not in str(error) or time.monotonic() > end:
                 raise
         time.sleep(0.01)
-
-
-def _environment_error(error: Exception) -> bool:
-    """Whether the error comes from the environment (permissions, disk space, locks), so that a new file would not
-    help."""
-    reasons = (
-        "locked",
-        "readonly",
-        "unable to open",
-        "full",
-        "disk i/o",
-        "busy",
-        "permission",
-        "interrupted",
-    )
-    return any(reason in str(error).lower() for reason in reasons)
 
 
 def _checksum(key: bytes, value: bytes) -> bytes:

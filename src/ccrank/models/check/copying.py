@@ -1,8 +1,6 @@
 """Copying a list of words: how many bits it takes the second time, also if the first is some hundred positions back.
 
-A base of rotary embeddings that is too small for the weights hardly changes how short texts are read, but tokens that
-are far apart no longer find each other. A gap in the positions shows it with a few tokens. Whether the base is to blame
-is tried out: with a larger one, copying must work again.
+Distant copying shows a base of rotary embeddings that is too small. With a larger one it must work again.
 """
 
 from __future__ import annotations
@@ -98,20 +96,10 @@ class GappedEngine(Engine):
 
 def with_gap(reader: Reader, start: int, gap: int) -> Reader:
     """The same reader with a gap in its positions."""
-    engine = reader.engine
-    assert isinstance(engine, Engine)
-    return reader.with_engine(
-        GappedEngine(
-            engine.model,
-            engine.backbone,
-            engine.head,
-            engine.budget,
-            tree=True,
-            masks=engine.masks,
-            start=start,
-            gap=gap,
-        )
-    )
+    plain = reader.engine
+    assert isinstance(plain, Engine)
+    kept = (plain.model, plain.backbone, plain.head, plain.budget)
+    return reader.with_engine(GappedEngine(*kept, tree=True, masks=plain.masks, start=start, gap=gap))
 
 
 def is_rotary(reader: Reader) -> bool:
@@ -124,21 +112,19 @@ def is_rotary(reader: Reader) -> bool:
 @contextmanager
 def scaled_base(model: Any, factor: float) -> Iterator[None]:
     """Multiply the base of a model's rotary embeddings, and restore it in the end."""
-    if isinstance(model, LightCausalLM):
-        before = model.model.theta
-        model.model.theta = before * factor
-        try:
-            yield
-        finally:
-            model.model.theta = before
-        return
-    kept = [(values, values.clone()) for values in _frequencies(model)]
+    stack = model.model if isinstance(model, LightCausalLM) else None
+    theta = 0.0 if stack is None else stack.theta
+    kept = [] if stack else [(values, values.clone()) for values in _frequencies(model)]
     try:
+        if stack is not None:
+            stack.theta = theta * factor
         for values, original in kept:  # base^(−i / n), i = 0 … n − 1
             steps = torch.arange(len(original), device=original.device) / len(original)
             values.copy_(original * factor**-steps)
         yield
     finally:
+        if stack is not None:
+            stack.theta = theta
         for values, original in kept:
             values.copy_(original)
 

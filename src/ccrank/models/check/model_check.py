@@ -1,19 +1,8 @@
-"""Checking that a model's weights, its tokenizer and the code that runs it agree.
+"""Checking that a model's weights, its tokenizer and the code that runs it agree, by ratios that need no reference.
 
-A checkpoint that was converted wrongly loads without an error and answers at chance. These ratios show it, none of
-which depends on the vocabulary:
-
-- *order*: the bits that plain sentences take, relative to the same words in random order. A language model finds the
-  real order far more likely.
-- *copying*: the bits that a list of unrelated words takes when it is read a second time, relative to the first. It
-  needs exact positions, so it shows errors in rotary embeddings that hardly matter in a short sentence.
-- *distant copying*: the same with a gap of some hundred positions between the two readings, which a base of rotary
-  embeddings that is too small does not allow. A larger base must help, or the base is not to blame.
-- *difference*: what the sentences of a listed model take, relative to what they must take (`figures.toml`). The bounds
-  of the other ratios leave room for any model; where one matrix of one layer is damaged, a sentence takes several per
-  cent more or fewer bits, while another precision changes it by less than one.
-- *clozes*: how often, of ten words that fill the gaps of ten trivial sentences, a gap's own word is the one that gains
-  most, relative to the word's mean over all gaps. For masked and encoder-decoder models this is the only one.
+A checkpoint that was converted wrongly loads without an error and answers at chance. A language model finds real
+sentences far more likely than their words in random order. Copying words needs exact positions, so it shows errors in
+rotary embeddings that hardly matter in a short sentence.
 """
 
 from __future__ import annotations
@@ -38,18 +27,17 @@ if TYPE_CHECKING:
     from ccrank.models.reader import Reader
 
 Status = Literal["good", "suspect", "not checked"]
+Mistake = tuple[str, str]
+"""What shows a mistake, and its cause."""
 
-MAX_ORDER = 0.6
-MAX_COPYING = 0.5
-MIN_CLOZES = 0.5
-MIN_FOREIGN_CLOZES = 0.8
-"""A random model reaches the first with probability 0.002, and the second, with five gaps, with 0.007."""
+MAX_ORDER, MAX_COPYING = 0.6, 0.5
 CLEAR_ORDER, CLEAR_COPYING = 0.45, 0.3
 """Below these a model is read with the right start, and no other is tried."""
+MIN_CLOZES, MIN_FOREIGN_CLOZES = 0.5, 0.8
+"""A random model reaches the first with probability 0.002, and the second, with five gaps, with 0.007."""
 BOS_HELPS = 0.85
 """A BOS token that is missing (or added) wrongly is reported if the sentences take less than this share of the bits
 without the mistake."""
-OTHER_WEIGHTS = "weights that are damaged, or not those of this name: fetch the model again"
 MAX_DIFFERENCE = 0.01
 """Of the bits of a sentence. For the default model it is 0.0023 in bfloat16, and at least 0.036 where one matrix was
 damaged (docs/how-to/use-another-model.md)."""
@@ -57,6 +45,7 @@ MIN_TOKEN_LENGTH = 1.5
 """Characters per token of English, below which a tokenizer splits words into letters."""
 LARGE_VOCABULARY = 1000
 """Models of letters or bytes have smaller ones."""
+NOT_NUMBERS = "its scores are not numbers (NaN)"
 
 
 @dataclass(frozen=True)
@@ -95,7 +84,7 @@ class Verdict:
     distant_copying: float | None = None
     """The same with a gap between the two readings; causal models with rotary embeddings only."""
     clozes: float | None = None
-    """The share of gaps whose own word gains most."""
+    """The share of gaps whose own word gains most, relative to its mean over all gaps."""
     difference: float | None = None
     """The largest relative difference of the bits of a sentence from the stored ones; listed models only."""
     reasons: tuple[str, ...] = ()
@@ -110,84 +99,72 @@ class Verdict:
     @property
     def message(self) -> str:
         """The verdict in one line."""
+        reasons = "; ".join(self.reasons)
         if self.status != "suspect":
-            return f"{self.status}{': ' if self.reasons else ''}{'; '.join(self.reasons)}"
-        return (
-            f"this model reads plain text far worse than a language model should: {'; '.join(self.reasons)}. "
-            f"Likely causes: {'; '.join(self.causes)}"
-        )
+            return f"{self.status}: {reasons}" if reasons else self.status
+        causes = "; ".join(self.causes)
+        return f"this model reads plain text far worse than a language model should: {reasons}. Likely causes: {causes}"
 
 
 def check_model(reader: Reader) -> Verdict:
     """Read a few plain sentences and judge whether the model works; about 300 tokens if it does."""
     loaded = reader.loaded
+    reason = ""
     if loaded.missing_head:
-        return Verdict("not checked", loaded.form, reasons=("the model has no language-model head",))
-    if loaded.family.get("translates"):
-        return Verdict("not checked", loaded.form, reasons=("the model translates, so it fills no gaps",))
-    reader = reader.with_engine(reader.engine)
-    reader.cache = None
-    reader.prompt_tokenizer = replace(reader.prompt_tokenizer, chat=False)
-    if loaded.form == "encoder_decoder" and "<extra_id_0>" not in loaded.tokenizer.get_vocab():
-        return Verdict(
-            "not checked", loaded.form, reasons=("the tokenizer has no sentinels, so gaps cannot be filled",)
-        )
-    try:
-        return _check_causal(reader) if loaded.form == "causal" else _check_clozes(reader)
-    except CcrankError as error:  # such as a window that is shorter than the texts
-        return Verdict("not checked", loaded.form, reasons=(str(error),))
+        reason = "the model has no language-model head"
+    elif loaded.family.get("translates"):
+        reason = "the model translates, so it fills no gaps"
+    elif loaded.form == "encoder_decoder" and "<extra_id_0>" not in loaded.tokenizer.get_vocab():
+        reason = "the tokenizer has no sentinels, so gaps cannot be filled"
+    if not reason:
+        reader = reader.with_engine(reader.engine)
+        reader.cache = None
+        reader.prompt_tokenizer = replace(reader.prompt_tokenizer, chat=False)
+        try:
+            return _check_causal(reader) if loaded.form == "causal" else _check_clozes(reader)
+        except CcrankError as error:  # such as a window that is shorter than the texts
+            reason = str(error)
+    return Verdict("not checked", loaded.form, reasons=(reason,))
 
 
 def _check_causal(reader: Reader) -> Verdict:
     words = str(_data()["copied"])
     first, again = list_bits(reader, words, (1, 2))
     copying = again / first
-    read: list[tuple[str, list[SentenceCheck], list[ClozeCheck]]] = []
+    read: dict[str, tuple[list[SentenceCheck], list[ClozeCheck]]] = {}
     for language in _texts():
-        read.append((language, _sentences(reader, language), _clozes(reader, language)))
-        if _order(read[-1][1]) <= MAX_ORDER or not math.isfinite(copying):
+        read[language] = _sentences(reader, language), _clozes(reader, language)
+        if _order(read[language][0]) <= MAX_ORDER or not math.isfinite(copying):
             break
     # NaN counts as the worst.
-    language, sentences, gaps = min(read, key=lambda entry: np.nan_to_num(_order(entry[1]), nan=np.inf))
-    order, right = _order(sentences), _share_right(gaps)
-    english = read[0][1]
-    reasons = []
-    if not math.isfinite(order + copying):
-        reasons.append("its scores are not numbers (NaN)")
+    language = min(read, key=lambda name: np.nan_to_num(_order(read[name][0]), nan=np.inf))
+    order, right = _order(read[language][0]), _share_right(read[language][1])
+    english = read["english"][0]
+    clear = order <= CLEAR_ORDER and copying <= CLEAR_COPYING
+    reasons = [] if math.isfinite(order + copying) else [NOT_NUMBERS]
     if order > MAX_ORDER:
         reasons.append(f"sentences take {order:.0%} of the bits of shuffled words (at most {MAX_ORDER:.0%})")
     if copying > MAX_COPYING:
-        reasons.append(
-            f"words that were just read take {copying:.0%} of the bits of new ones (at most {MAX_COPYING:.0%})"
-        )
-    if language == "english" and right < MIN_CLOZES:
-        reasons.append(
-            f"{right:.0%} of trivial gaps are filled by their own word (at least {MIN_CLOZES:.0%})"
-        )
-    letters = (
-        _token_length(english) < MIN_TOKEN_LENGTH and reader.loaded.model.config.vocab_size > LARGE_VOCABULARY
-    )
-    if language == "english" and letters:
-        reasons.append("its tokenizer splits words into letters, though it has a large vocabulary")
-    clear = order <= CLEAR_ORDER and copying <= CLEAR_COPYING
-    stored = figures_of(reader.loaded)
-    off = None if stored is None else _difference(stored, english)
+        of_new = f"{copying:.0%} of the bits of new ones (at most {MAX_COPYING:.0%})"
+        reasons.append(f"words that were just read take {of_new}")
+    if language == "english":
+        reasons += _few_clozes(right, MIN_CLOZES)
+        large = reader.loaded.model.config.vocab_size > LARGE_VOCABULARY
+        if large and _token_length(english) < MIN_TOKEN_LENGTH:
+            reasons.append("its tokenizer splits words into letters, though it has a large vocabulary")
+    off = _difference(figures_of(reader.loaded), english)
     other_weights = off is not None and not off <= MAX_DIFFERENCE
     if other_weights:
-        reasons.append(
-            f"the bits of a sentence differ by {off:.1%} from those of {reader.loaded.name} "
-            f"(at most {MAX_DIFFERENCE:.0%})"
-        )
+        of_name = f"from those of {reader.loaded.name} (at most {MAX_DIFFERENCE:.0%})"
+        reasons.append(f"the bits of a sentence differ by {off:.1%} {of_name}")
     distant, mistake = distant_copying(reader, words, first)
-    if mistake is None and not clear:
-        mistake = _bos_mistake(reader, english)
-    if mistake:
-        reasons.append(mistake[0])
-    causes = _causes(reader, english, order, copying, mistake) if reasons else []
+    mistake = mistake or (None if clear else _bos_mistake(reader, english))
+    causes = _causes(reader, english, order, copying, mistake) if reasons or mistake else []
     if other_weights and not mistake:
-        causes = [OTHER_WEIGHTS, *(() if clear else causes)]
+        damaged = "weights that are damaged, or not those of this name: fetch the model again"
+        causes = [damaged, *(() if clear else causes)]
     return Verdict(
-        "suspect" if reasons else "good",
+        "suspect" if causes else "good",
         "causal",
         language,
         order,
@@ -195,33 +172,30 @@ def _check_causal(reader: Reader) -> Verdict:
         distant,
         right,
         off,
-        reasons=tuple(reasons),
+        reasons=(*reasons, *(mistake or ())[:1]),
         causes=tuple(causes),
-        sentences=tuple(sentence for _, sentences, _ in read for sentence in sentences),
-        gaps=tuple(gap for _, _, gaps in read for gap in gaps),
+        sentences=tuple(sentence for sentences, _ in read.values() for sentence in sentences),
+        gaps=tuple(gap for _, gaps in read.values() for gap in gaps),
     )
 
 
 def _check_clozes(reader: Reader) -> Verdict:
-    read: list[tuple[str, list[ClozeCheck]]] = []
+    read: dict[str, list[ClozeCheck]] = {}
     problem = None
     for language in _texts():
         try:
-            read.append((language, _clozes(reader, language)))
+            read[language] = _clozes(reader, language)
         except CcrankError as error:  # a vocabulary without the letters of this language
             problem = error
             continue
-        if _share_right(read[-1][1]) >= _least_clozes(language):
+        if _share_right(read[language]) >= _least_clozes(language):
             break
     if problem is not None and not read:
         raise problem
-    language, gaps = max(read, key=lambda entry: _share_right(entry[1]) - _least_clozes(entry[0]))
-    right, least = _share_right(gaps), _least_clozes(language)
-    reasons = []
-    if not all(math.isfinite(gap.margin) for gap in gaps):
-        reasons.append("its scores are not numbers (NaN)")
-    elif right < least:
-        reasons.append(f"{right:.0%} of trivial gaps are filled by their own word (at least {least:.0%})")
+    language = max(read, key=lambda name: _share_right(read[name]) - _least_clozes(name))
+    right = _share_right(read[language])
+    finite = all(math.isfinite(gap.margin) for gap in read[language])
+    reasons = _few_clozes(right, _least_clozes(language)) if finite else [NOT_NUMBERS]
     causes = (
         "the language-model head belongs to another checkpoint, or the model was not trained to fill gaps",
         "the tokenizer belongs to another model",
@@ -234,7 +208,7 @@ def _check_clozes(reader: Reader) -> Verdict:
         clozes=right,
         reasons=tuple(reasons),
         causes=causes if reasons else (),
-        gaps=tuple(gap for _, gaps in read for gap in gaps),
+        gaps=tuple(gap for gaps in read.values() for gap in gaps),
     )
 
 
@@ -242,19 +216,20 @@ def _least_clozes(language: str) -> float:
     return MIN_CLOZES if language == "english" else MIN_FOREIGN_CLOZES
 
 
+def _few_clozes(share: float, least: float) -> list[str]:
+    few = f"{share:.0%} of trivial gaps are filled by their own word (at least {least:.0%})"
+    return [few] if share < least else []
+
+
 def _causes(
-    reader: Reader,
-    english: Sequence[SentenceCheck],
-    order: float,
-    copying: float,
-    mistake: tuple[str, str] | None,
+    reader: Reader, english: Sequence[SentenceCheck], order: float, copying: float, mistake: Mistake | None
 ) -> list[str]:
     """The likely causes, the likeliest first."""
+    characters = _token_length(english)
     if not math.isfinite(order + copying):
         return ["numbers overflow in this precision: use --dtype bfloat16 or float32", "damaged weights"]
     if mistake:
         return [mistake[1]]
-    characters = _token_length(english)
     if characters < MIN_TOKEN_LENGTH:
         return [
             f"the tokenizer splits words into pieces of {characters:.1f} characters: it was converted wrongly",
@@ -280,7 +255,7 @@ def _causes(
     ]
 
 
-def _bos_mistake(reader: Reader, english: Sequence[SentenceCheck]) -> tuple[str, str] | None:
+def _bos_mistake(reader: Reader, english: Sequence[SentenceCheck]) -> Mistake | None:
     """What shows that a BOS token is missing or should not be there, and what causes it; None if all is well."""
     token = reader.loaded.tokenizer.bos_token_id
     if token is None:
@@ -292,69 +267,62 @@ def _bos_mistake(reader: Reader, english: Sequence[SentenceCheck]) -> tuple[str,
     otherwise = sum(sentence.bits for sentence in _sentences(other, "english", shuffled=False))
     if not otherwise < BOS_HELPS * bits:
         return None
-    said = f"sentences take {otherwise / bits:.0%} of the bits {'without' if bos else 'with'} a BOS token"
-    wrong = (
-        "the model was trained without the BOS token that it is given" if bos else "the BOS token is missing"
-    )
-    return said, f"{wrong} (add_bos_token in tokenizer_config.json, ccrank_bos in config.json)"
+    shown = f"sentences take {otherwise / bits:.0%} of the bits {'without' if bos else 'with'} a BOS token"
+    superfluous = "the model was trained without the BOS token that it is given"
+    wrong = superfluous if bos else "the BOS token is missing"
+    return shown, f"{wrong} (add_bos_token in tokenizer_config.json, ccrank_bos in config.json)"
 
 
 def _sentences(reader: Reader, language: str, *, shuffled: bool = True) -> list[SentenceCheck]:
-    texts = [_scored(text) for text in _texts()[language]["sentences"]]
+    sentences = _texts()[language]["sentences"]
+    texts = list(map(_scored, sentences))
     candidates = [[rest, in_random_order(rest)] if shuffled else [rest] for _, rest in texts]
     readings = reader.read([open_prompt(before) for before, _ in texts], candidates, log_probabilities=True)
     assert readings.logits is not None
     assert readings.answer_tokens is not None
-    bits = -readings.logits.astype(float) / math.log(2)
-    return [
-        SentenceCheck(
-            language,
-            text,
-            float(bits[index, 0]) / len(rest),
-            float(bits[index, -1]) / len(rest),
-            int(readings.answer_tokens[index, 0]),
-        )
-        for index, (text, (_, rest)) in enumerate(zip(_texts()[language]["sentences"], texts, strict=True))
-    ]
+    lengths = np.array([len(rest) for _, rest in texts])
+    bits = -readings.logits.astype(float) / math.log(2) / lengths[:, None]
+    tokens = readings.answer_tokens[:, 0].tolist()
+    rows = zip(sentences, bits[:, 0].tolist(), bits[:, -1].tolist(), tokens, strict=True)
+    return [SentenceCheck(language, *row) for row in rows]
 
 
 def _clozes(reader: Reader, language: str) -> list[ClozeCheck]:
     rows = _texts()[language]["clozes"]
-    blank = "" if _unspaced(rows[0][0]) else " "
+    blank = _blank_of(rows[0][0])
     end = () if reader.form == "causal" else (Piece("." if blank else "。"),)
     prompts = [Prompt((Piece(before + blank), Piece("", "slot"), *end)) for before, _ in rows]
     logits = reader.read(prompts, [answer for _, answer in rows], log_probabilities=True).logits
     assert logits is not None
     gains = logits - logits.mean(0)  # gaps × words
-    gains_of_own = gains.diagonal()
     others = np.where(np.eye(len(rows), dtype=bool), -np.inf, gains).max(1)
+    margins = (gains.diagonal() - others).tolist()
     return [
-        ClozeCheck(language, f"{before}{blank}{answer}", float(margin))
-        for (before, answer), margin in zip(rows, gains_of_own - others, strict=True)
+        ClozeCheck(language, f"{before}{blank}{answer}", margin)
+        for (before, answer), margin in zip(rows, margins, strict=True)
     ]
 
 
 def in_random_order(text: str) -> str:
     """The words of a text (pairs of characters, if it has no blanks) in another order, always the same one."""
-    joint = "" if _unspaced(text) else " "
-    words = text.split(" ") if joint else [text[start : start + 2] for start in range(0, len(text), 2)]
+    blank = _blank_of(text)
+    words = text.split(blank) if blank else [text[start : start + 2] for start in range(0, len(text), 2)]
     order = list(words)
     generator = random.Random(0)
     while order == words:
         generator.shuffle(order)
-    return joint.join(order)
+    return blank.join(order)
 
 
-def _unspaced(text: str) -> bool:
-    """Whether a text is in a script without blanks between words."""
-    return " " not in text
+def _blank_of(text: str) -> str:
+    """What separates the words of a text: nothing, in some scripts."""
+    return " " if " " in text else ""
 
 
 def _scored(text: str) -> tuple[str, str]:
     """A sentence's first words, with the blank after them, and the words that are scored."""
     before, _, rest = text.partition("|")
-    blank = " " if rest.startswith(" ") else ""
-    return before.strip() + blank, rest.strip()
+    return before.strip() + (" " if rest.startswith(" ") else ""), rest.strip()
 
 
 def _order(sentences: Sequence[SentenceCheck]) -> float:
@@ -386,8 +354,13 @@ def figures_of(loaded: LoadedModel) -> Mapping[str, Any] | None:
     return None if quantized else stored_figures().get(loaded.name)
 
 
-def _difference(figures: Mapping[str, Any], sentences: Sequence[SentenceCheck]) -> float:
-    """The largest relative difference of the bits of a sentence from what is stored."""
+def _difference(figures: Mapping[str, Any] | None, sentences: Sequence[SentenceCheck]) -> float | None:
+    """The largest relative difference of the bits of a sentence from what is stored.
+
+    Where one matrix of one layer is damaged, a sentence takes several per cent more or fewer bits.
+    """
+    if figures is None:
+        return None
     measured = np.array([[sentence.bits, sentence.shuffled_bits] for sentence in sentences])
     return float(np.max(np.abs(measured.T / np.array([figures["bits"], figures["shuffled_bits"]]) - 1)))
 

@@ -1,8 +1,4 @@
-"""The verdicts of checks on disk, so that a model is checked once for each combination of weights and versions.
-
-The same weights can be right with one version of a library and silently wrong with another, on one device and not on
-another, so all of them are part of the key.
-"""
+"""The verdicts of checks on disk: a model is checked once for each combination of weights, versions and device."""
 
 from __future__ import annotations
 
@@ -11,14 +7,15 @@ import json
 import os
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccrank.errors import CcrankError, ModelWarning
 from ccrank.models.check.model_check import ClozeCheck, SentenceCheck, Verdict, check_model, figures_of
-from ccrank.models.load.known_models import StatusCallback
+from ccrank.models.load.catalog import StatusCallback
 from ccrank.models.load.weights import remembered_sha256
 from ccrank.util.files import cache_folder, remember
 
@@ -54,12 +51,11 @@ def verdict_of(reader: Reader, *, again: bool = False, say: StatusCallback = lam
     note = cache_folder(
         "checks", hashlib.sha256(repr(sorted(made_with.items())).encode()).hexdigest()[:32] + ".json"
     )
-    stored = None if again or reader.loaded.folder is None else _stored(note)
-    if stored is not None:
-        return stored
+    if not again and reader.loaded.folder is not None:
+        with suppress(OSError, ValueError, KeyError, TypeError):  # not checked yet, or a damaged note
+            return verdict_from(json.loads(note.read_bytes()))
     say(f"checking {reader.name} (once)")
-    checked = check_model(reader)
-    verdict = Verdict(**{**checked.__dict__, "made_with": made_with})
+    verdict = replace(check_model(reader), made_with=made_with)
     if reader.loaded.folder is not None:
         remember(note, json.dumps(asdict(verdict), ensure_ascii=False, indent=1))
     return verdict
@@ -86,21 +82,12 @@ def _tokenizer_sha256(folder: Path) -> str:
     return hashlib.sha256(" ".join(remembered_sha256(path) for path in files).encode()).hexdigest()[:32]
 
 
-def _stored(note: Path) -> Verdict | None:
-    try:
-        return verdict_from(json.loads(note.read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None  # a damaged note is made again
-
-
 def verdict_from(stored: Mapping[str, Any]) -> Verdict:
     """A verdict from its JSON form."""
-    return Verdict(
-        **{
-            **stored,
-            "reasons": tuple(stored["reasons"]),
-            "causes": tuple(stored["causes"]),
-            "sentences": tuple(SentenceCheck(**entry) for entry in stored["sentences"]),
-            "gaps": tuple(ClozeCheck(**entry) for entry in stored["gaps"]),
-        }
-    )
+    lists = {
+        "reasons": tuple(stored["reasons"]),
+        "causes": tuple(stored["causes"]),
+        "sentences": tuple(SentenceCheck(**entry) for entry in stored["sentences"]),
+        "gaps": tuple(ClozeCheck(**entry) for entry in stored["gaps"]),
+    }
+    return Verdict(**{**stored, **lists})

@@ -123,7 +123,7 @@ class Head:
         )
 
     def _biased_logits(self, rows: Tensor, token_ids: Tensor | None) -> Tensor:
-        """Logits of models such as Marian, which add a bias of the vocabulary's size to those of the output matrix."""
+        """Logits of models such as Marian, which add a bias to each token's logit."""
         assert self.decoder is not None
         matrix, bias = self.decoder.weight, self.model.final_logits_bias[0]
         few = slice(None) if token_ids is None else token_ids

@@ -102,8 +102,12 @@ class Targets:
         if with_normaliser.any():
             assert head is not None
             values = head.log_normaliser(_rows_at(rows[depth], with_normaliser))
-            places = self.indices[chosen[with_normaliser]]
-            to_host(values, lambda values: output.normalisers.__setitem__(places, values), output.waiting)
+            normaliser_points = self.indices[chosen[with_normaliser]]
+            to_host(
+                values,
+                lambda values: output.normalisers.__setitem__(normaliser_points, values),
+                output.waiting,
+            )
 
 
 @dataclass
@@ -159,36 +163,27 @@ class Engine:
         """Read batch by batch; `done` says which inputs are finished."""
         points = targets.points
         layout = self._layout(targets.inputs)
-        row_of = self._row_of(layout, targets.inputs)
-        rows = row_of[points.sequence]
+        rows = layout.row_of[points.sequence]
         by_row = np.argsort(rows, kind="stable")
         edges = np.searchsorted(rows[by_row], np.arange(len(layout.tokens) + 1))
-        columns = self._columns(layout, points)
-        for batch in layout.batches(self.budget, self._most_rows):
+        columns = layout.columns(points.sequence, points.position)
+        # The position bias of ALiBi is shared by a whole batch.
+        one_row = self.tree and self.masks is not None and self.masks.alibi is not None
+        for batch in layout.batches(self.budget, 1 if one_row else self.most_rows):
             counts = edges[batch.rows + 1] - edges[batch.rows]
             chosen = by_row[ranges(edges[batch.rows], counts)]
             row = np.repeat(np.arange(len(batch.rows)), counts)
             self._read(batch, targets, chosen, row, columns[chosen])
             targets.output.done[targets.indices[chosen]] = True
-            finished = np.isin(row_of, batch.rows)
+            finished = np.isin(layout.row_of, batch.rows)
             done |= finished
             if progress is not None:
                 progress(int(finished.sum()), targets.output)
 
-    @property
-    def _most_rows(self) -> int | None:
-        return 1 if self.tree and self.masks is not None and self.masks.one_row else self.most_rows
-
     def _layout(self, inputs: Inputs) -> Layout:
         if self.tree:
             return Layout.trees(inputs.ordered or Sorted(inputs.tokens), self.budget)
-        return Layout.padded(inputs.tokens)
-
-    def _row_of(self, layout: Layout, inputs: Inputs) -> np.ndarray:
-        return layout.row_of(np.arange(len(inputs)))
-
-    def _columns(self, layout: Layout, points: Points) -> np.ndarray:
-        return layout.columns(points.sequence, points.position)
+        return Layout(inputs.tokens, np.arange(len(inputs)))
 
     def _halve(self, longest: int) -> None:
         gc.collect()
@@ -250,14 +245,8 @@ class Seq2SeqEngine(Engine):
 
     def _layout(self, inputs: Inputs) -> Layout:
         assert inputs.sources is not None
-        return Layout.padded(inputs.sources)
-
-    def _row_of(self, layout: Layout, inputs: Inputs) -> np.ndarray:
         assert inputs.source_of is not None
-        return inputs.source_of
-
-    def _columns(self, layout: Layout, points: Points) -> np.ndarray:
-        return points.position
+        return Layout(inputs.sources, inputs.source_of)
 
     @torch.inference_mode()
     def _read(

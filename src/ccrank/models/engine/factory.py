@@ -98,9 +98,9 @@ def _same_numbers(tree: Engine, plain: Engine) -> bool:
     length = min(
         ROW_TOKENS // 4 + 8, (getattr(tree.model.config, "max_position_embeddings", None) or ROW_TOKENS) - 16
     )
-    stem = tuple((7 * place + 3) % most for place in range(length))
+    stem = tuple((7 * index + 3) % most for index in range(length))
     sequences = [
-        (*stem[: length - 3 * (branch % 2)], *((11 * branch + 13 * place + 5) % most for place in range(8)))
+        (*stem[: length - 3 * (branch % 2)], *((11 * branch + 13 * index + 5) % most for index in range(8)))
         for branch in range(34)
     ]
     ordered = sorted(range(len(sequences)), key=lambda index: sequences[index])

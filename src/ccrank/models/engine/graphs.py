@@ -8,12 +8,13 @@ positions are padding. If recording fails, the passes run as before.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ccrank.models.engine.backbone import Backbone
 
@@ -80,12 +81,14 @@ class GraphedPasses:
                 torch.cuda.synchronize()
                 return None
         recorded = self._graphs[key]
-        _each(arguments, recorded.inputs, lambda new, kept: kept.copy_(new))
+        for new, kept in zip(tree_leaves(arguments), tree_leaves(recorded.inputs), strict=True):
+            if isinstance(new, Tensor):
+                kept.copy_(new)
         recorded.graph.replay()
         return {layer: recorded.states[layer][places] for layer in layers}
 
     def _record(self, arguments: dict[str, Any], layers: Sequence[int]) -> Recorded:
-        inputs = _copied(arguments)
+        inputs = tree_map(lambda value: value.clone() if isinstance(value, Tensor) else value, arguments)
         everything = torch.arange(arguments["input_ids"].numel(), device=arguments["input_ids"].device)
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -97,22 +100,3 @@ class GraphedPasses:
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             states, _ = self.backbone.rows(inputs, everything, layers)
         return Recorded(graph, inputs, everything, states)
-
-
-def _copied(arguments: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: _copied(value)
-        if isinstance(value, dict)
-        else value.clone()
-        if isinstance(value, Tensor)
-        else value
-        for name, value in arguments.items()
-    }
-
-
-def _each(new: dict[str, Any], kept: dict[str, Any], work: Callable[[Tensor, Tensor], object]) -> None:
-    for name, value in new.items():
-        if isinstance(value, dict):
-            _each(value, kept[name], work)
-        elif isinstance(value, Tensor):
-            work(value, kept[name])

@@ -25,7 +25,7 @@ BLOCK = 1 << 20
 
 
 class Sorted:
-    """Token sequences in lexicographic order; `keys` are those of `Ragged.keys`, where they are known already."""
+    """Token sequences in lexicographic order; `keys` are `tokens.keys()`, where they are known already."""
 
     def __init__(self, tokens: Ragged, keys: Sequence[bytes] | None = None) -> None:
         self.tokens, self._keys = tokens, keys
@@ -188,7 +188,7 @@ class Batch:
     """One forward pass: B rows of T positions."""
 
     rows: np.ndarray
-    """(B,) the rows, as indices into those of the layout."""
+    """(B,) the rows' indices in the layout."""
     tokens: np.ndarray
     """(B, T) token ids, 0 where a row is padded."""
     positions: np.ndarray
@@ -216,23 +216,16 @@ class Layout:
 
     tokens: Ragged
     """The token ids of each row."""
-    forest: Forest | None
+    row_of: np.ndarray
+    """(S,) the row of each sequence."""
+    forest: Forest | None = None
     """The prefix trees in the rows; None where each row is one sequence."""
 
     @classmethod
     def trees(cls, ordered: Sorted, budget: int) -> Layout:
         """Prefix trees in rows of about `ROW_TOKENS` nodes, or of up to `budget` where prefixes are long."""
         forest = pack(ordered, min(ROW_TOKENS, budget), budget)
-        return cls(forest.tokens, forest)
-
-    @classmethod
-    def padded(cls, sequences: Ragged) -> Layout:
-        """One sequence in each row."""
-        return cls(sequences, None)
-
-    def row_of(self, sequences: np.ndarray) -> np.ndarray:
-        """The row of each sequence."""
-        return sequences if self.forest is None else self.forest.row_of[sequences]
+        return cls(forest.tokens, forest.row_of, forest)
 
     def columns(self, sequences: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """The place in its row of each position of each sequence."""

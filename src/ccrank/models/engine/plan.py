@@ -33,11 +33,11 @@ def chunk_ranges(prompts: Sequence[Prompt]) -> Iterator[tuple[int, int]]:
         end = min(start + size, len(prompts))
         if end < len(prompts):
             task = prompts[end].task
-            same = next(
-                (place for place in range(end - 1, start + size // 2, -1) if prompts[place].task != task),
+            last_of_other = next(
+                (index for index in range(end - 1, start + size // 2, -1) if prompts[index].task != task),
                 None,
             )
-            end = end if same is None else same + 1
+            end = end if last_of_other is None else last_of_other + 1
         yield start, end
         start, size = end, CHUNK
 
@@ -100,11 +100,14 @@ class ReadingPlan:
         everything = np.arange(len(encoded))
         self.slot_points = self.item_points = np.zeros(0, np.int64)
         if wish.layers:
-            own = self._add(self._own_tokens(everything), everything)
-            self.slot_points = self._ask(own, encoded.slots, states=True)
+            sequences = self._add(self._input_tokens(everything), everything)
+            self.slot_points = self._ask(sequences, encoded.slots, states=True)
         if wish.items:
             at_encoder = encoded.decoders is not None
-            self.item_points = self._ask(own, encoded.items, states=True, encoder=at_encoder)
+            given = encoded.items >= 0
+            self.item_points = self._ask(
+                sequences[given], encoded.items[given], states=True, encoder=at_encoder
+            )
         self.groups: list[Group] = []
         score = self._masked_answers if form == "masked" else self._decoded_answers
         for number, prompts in enumerate(encoded.prompts_by_tails):
@@ -114,17 +117,19 @@ class ReadingPlan:
     @cached_property
     def inputs(self) -> Inputs:
         """The distinct inputs."""
-        return self._inputs_and_places[0]
+        return self._inputs_and_distinct[0]
 
     @cached_property
     def points(self) -> Points:
         """All points, in the order in which they were requested."""
-        place = self._inputs_and_places[1]
+        distinct_of = self._inputs_and_distinct[1]
         if not self._points:
-            return Points.at(place, place)
+            return Points.at(distinct_of, distinct_of)
         columns = zip(*self._points, strict=True)
         sequence, position, asked, normaliser, states, encoder = map(np.concatenate, columns)
-        return Points(place[sequence], position, asked, tuple(self._token_sets), normaliser, states, encoder)
+        return Points(
+            distinct_of[sequence], position, asked, tuple(self._token_sets), normaliser, states, encoder
+        )
 
     @property
     def distinct_tokens(self) -> int:
@@ -141,22 +146,22 @@ class ReadingPlan:
         return int(sides.sum())
 
     @cached_property
-    def _inputs_and_places(self) -> tuple[Inputs, np.ndarray]:
+    def _inputs_and_distinct(self) -> tuple[Inputs, np.ndarray]:
         if not self._parts:
             return Inputs(Ragged.of([]), Sorted(Ragged.of([]))), np.zeros(0, np.int64)
         tokens = joined([part for part, _ in self._parts])
         if self.encoded.decoders is None:
-            tokens, place, own = _distinct(tokens)
-            return Inputs(tokens, Sorted(tokens, own) if self.form == "causal" else None), place
+            tokens, distinct_of, keys = _distinct(tokens)
+            return Inputs(tokens, Sorted(tokens, keys) if self.form == "causal" else None), distinct_of
         sources, source_of, _ = _distinct(self.encoded.tokens)
         prompt = np.concatenate([prompts for _, prompts in self._parts])
-        keys = [
+        pairs = [
             (source, row.tobytes()) for source, row in zip(source_of[prompt].tolist(), tokens, strict=True)
         ]
-        first, place = _first_and_place(keys)
-        return Inputs(tokens.take(first), None, sources, source_of[prompt][first]), place
+        first, distinct_of = _first_and_distinct(pairs)
+        return Inputs(tokens.take(first), None, sources, source_of[prompt][first]), distinct_of
 
-    def _own_tokens(self, prompts: np.ndarray) -> Ragged:
+    def _input_tokens(self, prompts: np.ndarray) -> Ragged:
         """The prompts' inputs without an answer; the decoder's for an encoder-decoder model."""
         tokens = self.encoded.tokens if self.encoded.decoders is None else self.encoded.decoders
         return tokens if len(prompts) == len(self.encoded) else tokens.take(prompts)
@@ -178,7 +183,7 @@ class ReadingPlan:
         encoder: bool = False,
     ) -> np.ndarray:
         """Request outputs at one position of each sequence; returns the indices of the points."""
-        wishes = (np.broadcast_to(one, len(sequences)) for one in (asked, normaliser, states, encoder))
+        wishes = (np.broadcast_to(column, len(sequences)) for column in (asked, normaliser, states, encoder))
         self._points.append((sequences, positions, *wishes))
         start = self._count
         self._count += len(sequences)
@@ -196,7 +201,7 @@ class ReadingPlan:
         prefixes = Ragged.of(tree.steps)
         asked: np.ndarray = np.array([self._token_set(token_ids) for token_ids in tree.steps.values()])
         points = self._ask(
-            self._add(self._own_tokens(prompts).followed_by(prefixes), np.tile(prompts, len(prefixes))),
+            self._add(self._input_tokens(prompts).followed_by(prefixes), np.tile(prompts, len(prefixes))),
             (prefixes.lengths[:, None] + self.encoded.slots[prompts]).ravel(),
             np.repeat(asked, count),
             normaliser=np.repeat((prefixes.lengths > 0) | self.wish.log_probabilities, count),
@@ -218,8 +223,8 @@ class ReadingPlan:
         plain = lengths == [1] and not self.wish.log_probabilities
         token_ids: dict[tuple[int, int], list[int]] = {}
         for answer in tails:
-            for place, token_id in enumerate(answer):
-                column = token_ids.setdefault((len(answer), place), [])
+            for index, token_id in enumerate(answer):
+                column = token_ids.setdefault((len(answer), index), [])
                 if token_id not in column:
                     column.append(token_id)
         points = {}
@@ -227,25 +232,25 @@ class ReadingPlan:
             masked = self._with_masks(prompts, length)
             self.naive_tokens += len(masked.flat) if length > 1 else 0
             sequences = self._add(masked, prompts)
-            for place in range(length):
-                points[length, place] = self._ask(
+            for index in range(length):
+                points[length, index] = self._ask(
                     sequences,
-                    self.encoded.slots[prompts] + place,
-                    self._token_set(tuple(token_ids[length, place])),
+                    self.encoded.slots[prompts] + index,
+                    self._token_set(tuple(token_ids[length, index])),
                     normaliser=not plain,
                 )
 
         if self.wish.per_token:
             [length] = lengths
-            return _per_token([points[length, place] for place in range(length)])
+            return _per_token([points[length, index] for index in range(length)])
 
         def score(output: EngineOutput) -> np.ndarray:
             scores = np.zeros((len(prompts), len(tails)))
-            for index, answer in enumerate(tails):
-                for place, token_id in enumerate(answer):
-                    at = points[len(answer), place]
-                    column = token_ids[len(answer), place].index(token_id)
-                    scores[:, index] += output.token_logits(at)[:, column] - output.normalisers[at]
+            for candidate, answer in enumerate(tails):
+                for index, token_id in enumerate(answer):
+                    at = points[len(answer), index]
+                    column = token_ids[len(answer), index].index(token_id)
+                    scores[:, candidate] += output.token_logits(at)[:, column] - output.normalisers[at]
             return scores.astype(np.float32)
 
         return score
@@ -253,14 +258,14 @@ class ReadingPlan:
     def _with_masks(self, prompts: np.ndarray, count: int) -> Ragged:
         """The prompts with `count` masks in the slot."""
         assert self.mask is not None
-        own = self._own_tokens(prompts)
+        tokens = self._input_tokens(prompts)
         if count == 1:
-            return own
+            return tokens
         masks = [self.mask] * count
         return Ragged.of(
             [
                 [*row[:slot].tolist(), *masks, *row[slot + 1 :].tolist()]
-                for row, slot in zip(own, self.encoded.slots[prompts].tolist(), strict=True)
+                for row, slot in zip(tokens, self.encoded.slots[prompts].tolist(), strict=True)
             ]
         )
 
@@ -268,27 +273,26 @@ class ReadingPlan:
 def _per_token(points: Sequence[np.ndarray]) -> Scorer:
     """The log-probability of the one token that is asked for at each of k points of n prompts: (n, k)."""
     return lambda output: np.stack(
-        [output.token_logits(one)[:, 0] - output.normalisers[one] for one in points], axis=-1
+        [output.token_logits(at)[:, 0] - output.normalisers[at] for at in points], axis=-1
     )
 
 
 def _distinct(tokens: Ragged) -> tuple[Ragged, np.ndarray, Sequence[bytes]]:
-    """The distinct sequences, the place of each sequence among them, and the keys of the distinct ones."""
+    """The distinct sequences, which of them each sequence is, and the keys of the distinct ones."""
     keys = tokens.keys()
     if len(set(keys)) == len(keys):
         return tokens, np.arange(len(keys)), keys
-    first, place = _first_and_place(keys)
-    return tokens.take(first), place, [keys[index] for index in first.tolist()]
+    first, distinct_of = _first_and_distinct(keys)
+    return tokens.take(first), distinct_of, [keys[index] for index in first.tolist()]
 
 
-def _first_and_place(keys: Sequence[object]) -> tuple[np.ndarray, np.ndarray]:
+def _first_and_distinct(keys: Sequence[object]) -> tuple[np.ndarray, np.ndarray]:
     """The index of the first of equal keys, and for each key which of the distinct ones it is."""
     numbers: dict[object, int] = {}
-    place = [numbers.setdefault(key, len(numbers)) for key in keys]
-    places = np.array(place, np.int64)
+    distinct_of = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
     first = np.zeros(len(numbers), np.int64)
-    first[places[::-1]] = np.arange(len(keys))[::-1]
-    return first, places
+    first[distinct_of[::-1]] = np.arange(len(keys))[::-1]
+    return first, distinct_of
 
 
 @dataclass(slots=True, eq=False)
@@ -334,7 +338,12 @@ class Collected:
         if wish.layers and prompts:
             self.states.append(output.states_at(plan.slot_points))
         if wish.items and prompts:
-            self.items.append(output.states_at(plan.item_points))
+            given, states = plan.encoded.items >= 0, output.states_at(plan.item_points)
+            if not given.all():
+                rows = np.full((prompts, *states.shape[1:]), np.nan, np.float32)
+                rows[given] = states
+                states = rows
+            self.items.append(states)
 
     def finished(self, width: int) -> Readings:
         """All readings; `width` is the length of a state where there is none."""

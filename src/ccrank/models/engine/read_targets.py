@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -16,7 +16,7 @@ class Inputs:
     """S distinct inputs of a model."""
 
     tokens: Ragged
-    """The token ids; those of the decoder for an encoder-decoder model."""
+    """The token ids; for an encoder-decoder model the decoder's."""
     ordered: Sorted | None = None
     """The same sequences in order, where this was computed already."""
     sources: Ragged | None = None
@@ -57,6 +57,10 @@ class Inputs:
         return Inputs(tokens, None, joined(sources), source_of)
 
 
+COLUMNS = ("sequence", "position", "asked", "normaliser", "states", "encoder")
+"""The arrays of `Points`."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Points:
     """N positions of inputs, and the outputs requested there."""
@@ -88,39 +92,24 @@ class Points:
 
     def take(self, indices: np.ndarray, sequence: np.ndarray) -> Points:
         """The points with these indices; `sequence` is what their inputs are now."""
-        return Points(
-            sequence,
-            self.position[indices],
-            self.asked[indices],
-            self.token_sets,
-            self.normaliser[indices],
-            self.states[indices],
-            self.encoder[indices],
-        )
+        chosen = {name: getattr(self, name)[indices] for name in COLUMNS[1:]}
+        return replace(self, sequence=sequence, **chosen)
 
     @staticmethod
     def joined(parts: Sequence[Points], inputs: Sequence[int]) -> Points:
         """The points of several requests, whose numbers of inputs are `inputs`, one request after another."""
         counts = [len(part) for part in parts]
         sets = np.array([len(part.token_sets) for part in parts])
-        sequence, position, asked, normaliser, states, encoder = (
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("sequence", "position", "asked", "normaliser", "states", "encoder")
-        )
-        return Points(
-            sequence + np.repeat(starts_of(np.array(inputs))[:-1], counts),
-            position,
-            np.where(asked < 0, -1, asked + np.repeat(starts_of(sets)[:-1], counts)),
-            tuple(token_ids for part in parts for token_ids in part.token_sets),
-            normaliser,
-            states,
-            encoder,
-        )
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
+        columns["sequence"] += np.repeat(starts_of(np.array(inputs))[:-1], counts)
+        columns["asked"] += np.repeat(starts_of(sets)[:-1], counts) * (columns["asked"] >= 0)
+        token_sets = tuple(token_ids for part in parts for token_ids in part.token_sets)
+        return Points(**columns, token_sets=token_sets)
 
     @property
     def logit_starts(self) -> np.ndarray:
         """(N + 1,) where each point's logits start if those of all points are in one array."""
-        sizes = np.array([len(one) for one in self.token_sets] + [0])
+        sizes = np.array([len(token_ids) for token_ids in self.token_sets] + [0])
         return starts_of(sizes[self.asked])
 
 
@@ -199,7 +188,7 @@ class EngineOutput:
         start: int = 0,
         layers: slice | list[int] = slice(None),
     ) -> None:
-        """Set the outputs of these points to those of as many points of `read` from `start` on.
+        """Copy the outputs of `read`, from its point `start` on, to these points.
 
         Shapes: points (n,), with_states (n,) whether each has states; `layers` are the columns of the states of `read`.
         """

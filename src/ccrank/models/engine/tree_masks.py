@@ -19,20 +19,16 @@ class TreeMasks:
     alibi: Any = None
     """The module whose position bias must use depths instead of row indices (MPT); None for the others."""
 
-    @property
-    def one_row(self) -> bool:
-        """Whether batches are limited to one row, because the bias is shared by the whole batch."""
-        return self.alibi is not None
-
     def apply(self, inputs: dict[str, Any], ends: Tensor, dtype: torch.dtype) -> Callable[[], None]:
         """Add the masks to the inputs; returns a function that undoes any change to the model.
 
         Shapes: inputs: the arguments of the forward pass; ends (B, T).
         """
         depths = inputs["position_ids"]
+        distance = depths[:, :, None] - depths[:, None, :]  # (B, T, T) from each query back to each key
         seen = visible(ends)
         masks = {
-            kind: _additive(seen if window is None else seen & (_distance(depths) < window), dtype)
+            kind: _additive(seen if window is None else seen & (distance < window), dtype)
             for kind, window in self.windows.items()
         }
         inputs["attention_mask"] = masks[""] if set(masks) == {""} else masks
@@ -63,11 +59,6 @@ def visible(ends: Tensor) -> Tensor:
     """
     places = torch.arange(ends.shape[1], device=ends.device)
     return (places[None, :] <= places[:, None]) & (places[:, None] < ends[:, None, :])
-
-
-def _distance(depths: Tensor) -> Tensor:
-    """(B, T, T) how many tokens each key is before each query."""
-    return depths[:, :, None] - depths[:, None, :]
 
 
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:

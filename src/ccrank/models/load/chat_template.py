@@ -1,8 +1,4 @@
-"""Rendering a model's chat template, a program by the model's author, in a separate process.
-
-The sandbox of `transformers` keeps a template away from files, but lets it loop for days and fill the memory. Here the
-system ends the process that renders it when it has used its share of either.
-"""
+"""Rendering a model's chat template, a program by the model's author, in a process with bounds on time and memory."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Opening a known model without `transformers`, whose import takes longer than ranking a short list.
 
-When `transformers` first loads a model, the tokenizer is stored as `transformers` builds it, the configuration with all
-its defaults. Both are stored only if `LightCausalLM` gives the same numbers as the model of `transformers`, which is
-tried on the model itself. The weights are not copied: the model's own files are mapped into memory.
+When `transformers` first loads a model, its tokenizer and configuration are stored, if `LightCausalLM` gives the same
+numbers. The weights are not copied: the model's own files are mapped into memory.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ import torch
 from safetensors import safe_open
 from tokenizers import Tokenizer
 
-from ccrank.errors import CcrankError
 from ccrank.models.load.light_llama import ARCHITECTURES, LightCausalLM, expressible
-from ccrank.util.files import cache_folder, write_atomically
+from ccrank.util.files import cache_folder, remember
 
 FORMAT = 1
 """Increased when what is stored changes, so that older files are not used."""
@@ -45,41 +43,31 @@ def open_prepared(
     folder: Path, files: Sequence[Path], dtype: torch.dtype
 ) -> tuple[LightCausalLM, LightTokenizer] | None:
     """The model and the tokenizer, without `transformers`; None if the model has not been prepared."""
-    note = _note(folder, files)
-    if not note.is_file():
-        return None
-    from tokenizers import Tokenizer
-
     try:
-        stored = json.loads(note.read_bytes())
+        stored = json.loads(_note(folder, files).read_bytes())
         backend = Tokenizer.from_str(stored["tokenizer"])
         tokenizer = LightTokenizer(backend, stored["attributes"], folder)
         config = SimpleNamespace(**stored["config"])
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # a damaged note is made again
+        return None  # there is none, or it is damaged and made again
     return LightCausalLM.of_weights(config, _weights(files)).to(dtype).eval(), tokenizer
 
 
-def prepare(folder: Path, files: Sequence[Path], model: Any, tokenizer: Any) -> bool:
-    """Store what `open_prepared` needs, if the model can be opened so; returns whether it can."""
+def prepare(
+    folder: Path, files: Sequence[Path], model: Any, tokenizer: Any
+) -> tuple[LightCausalLM, LightTokenizer] | None:
+    """Store what `open_prepared` needs, and open the model so; None if that is not possible."""
     if type(model).__name__ not in ARCHITECTURES or not getattr(tokenizer, "is_fast", False):
-        return False
-    if any(path.suffix != ".safetensors" for path in files):
-        return False
+        return None
     config = json.loads(json.dumps(model.config.to_dict(), default=str))
-    if not expressible(SimpleNamespace(**config)) or not _same_numbers(
-        model, SimpleNamespace(**config), files
-    ):
-        return False
-    backend = tokenizer.backend_tokenizer
-    note = _note(folder, files)
-    stored = {"config": config, "attributes": attributes_of(tokenizer), "tokenizer": backend.to_str()}
-    try:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(note, json.dumps(stored))
-    except (OSError, CcrankError):
-        return False  # a read-only cache costs time, not correctness
-    return True
+    light = SimpleNamespace(**config)
+    safe = all(path.suffix == ".safetensors" for path in files)
+    if not safe or not expressible(light) or not _same_numbers(model, light, files):
+        return None
+    attributes = {name: getattr(tokenizer, name, None) for name in ATTRIBUTES}
+    stored = {"config": config, "attributes": attributes, "tokenizer": tokenizer.backend_tokenizer.to_str()}
+    remember(_note(folder, files), json.dumps(stored))
+    return open_prepared(folder, files, model.dtype)
 
 
 def _weights(files: Sequence[Path]) -> dict[str, torch.Tensor]:
@@ -98,27 +86,18 @@ def _same_numbers(model: Any, config: SimpleNamespace, files: Sequence[Path]) ->
     except (RuntimeError, KeyError):
         return False  # the checkpoint has other names
     most = min(config.vocab_size, 1000)
-    ids = torch.tensor([[(7 * place + 3) % most for place in range(TRIED_TOKENS)]], device=model.device)
-    expected, found = model(input_ids=ids, use_cache=False).logits, light(ids).logits
-    assert found is not None
+    ids = torch.tensor([[(7 * index + 3) % most for index in range(TRIED_TOKENS)]], device=model.device)
+    expected, computed = model(input_ids=ids, use_cache=False).logits, light(ids).logits
+    assert computed is not None
     scale = 1 + float(expected.abs().max())
     tolerance = TOLERANCE if model.dtype == torch.float32 else 5e-2
-    return float((expected - found).abs().max()) <= tolerance * scale
+    return float((expected - computed).abs().max()) <= tolerance * scale
 
 
 ATTRIBUTES = (
     "all_special_tokens",
-    "bos_token",
-    "bos_token_id",
     "chat_template",
-    "eos_token",
-    "eos_token_id",
-    "mask_token",
-    "mask_token_id",
-    "pad_token",
-    "pad_token_id",
-    "unk_token",
-    "unk_token_id",
+    *(f"{kind}_token{part}" for kind in ("bos", "eos", "mask", "pad", "unk") for part in ("", "_id")),
 )
 """What is taken from the tokenizer of `transformers` besides its tokens."""
 
@@ -135,8 +114,7 @@ class LightTokenizer:
     def __init__(self, backend: Tokenizer, attributes: Mapping[str, Any], folder: Path) -> None:
         self.backend_tokenizer = backend
         self.folder = folder
-        for name in ATTRIBUTES:
-            setattr(self, name, attributes[name])
+        vars(self).update((name, attributes[name]) for name in ATTRIBUTES)
 
     def __call__(
         self,
@@ -152,10 +130,10 @@ class LightTokenizer:
         backend = self.backend_tokenizer
         encode = backend.encode_batch if return_offsets_mapping else backend.encode_batch_fast
         rows = encode(texts, add_special_tokens=add_special_tokens)
-        found: dict[str, Any] = {"input_ids": [row.ids for row in rows]}
+        encoded: dict[str, Any] = {"input_ids": [row.ids for row in rows]}
         if return_offsets_mapping:
-            found["offset_mapping"] = [row.offsets for row in rows]
-        return {name: values[0] for name, values in found.items()} if isinstance(text, str) else found
+            encoded["offset_mapping"] = [row.offsets for row in rows]
+        return {name: values[0] for name, values in encoded.items()} if isinstance(text, str) else encoded
 
     def __len__(self) -> int:
         return int(self.backend_tokenizer.get_vocab_size(with_added_tokens=True))
@@ -165,14 +143,9 @@ class LightTokenizer:
         """Id → added token."""
         return dict(self.backend_tokenizer.get_added_tokens_decoder())
 
-    def convert_tokens_to_ids(self, token: str) -> int | None:
-        """The id of a token; for a token that is not in the vocabulary the id of the unknown token, if there is one."""
-        found: int | None = self.backend_tokenizer.token_to_id(token)
-        return self.unk_token_id if found is None else found  # type: ignore[attr-defined, no-any-return]
-
     def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str | None]:
         """The tokens of some ids."""
-        return [self.backend_tokenizer.id_to_token(one) for one in ids]
+        return [self.backend_tokenizer.id_to_token(token_id) for token_id in ids]
 
     @cached_property
     def full(self) -> Any:
@@ -189,8 +162,3 @@ class LightTokenizer:
         if name.startswith("__") or "folder" not in self.__dict__:
             raise AttributeError(name)
         return getattr(self.full, name)
-
-
-def attributes_of(tokenizer: Any) -> dict[str, Any]:
-    """The values of `ATTRIBUTES` for a tokenizer of `transformers`."""
-    return {name: getattr(tokenizer, name, None) for name in ATTRIBUTES}

@@ -1,8 +1,4 @@
-"""The Llama architecture (Llama, Qwen2) in plain PyTorch.
-
-It has the module and weight names of `transformers` and applies the same operations in the same order, so that the
-numbers are the same. It computes states and logits only: no generation, no key-value cache, no dropout.
-"""
+"""The Llama architecture (Llama, Qwen2) in plain PyTorch, with the names and the operations of `transformers`."""
 
 from __future__ import annotations
 
@@ -31,13 +27,12 @@ class Output:
 
 def expressible(config: SimpleNamespace) -> bool:
     """Whether this module implements everything that a configuration asks for."""
-    kinds = set(getattr(config, "layer_types", None) or ())
+    rotary = config.rope_parameters
     return (
         config.model_type in ARCHITECTURES.values()
         and config.hidden_act == "silu"
-        and config.rope_parameters.get("rope_type") == "default"
-        and config.rope_parameters.get("partial_rotary_factor", 1.0) == 1.0
-        and kinds <= {"full_attention"}
+        and (rotary.get("rope_type"), rotary.get("partial_rotary_factor", 1.0)) == ("default", 1.0)
+        and {*(getattr(config, "layer_types", None) or ())} <= {"full_attention"}
     )
 
 
@@ -77,7 +72,7 @@ class Attention(nn.Module):
         super().__init__()
         qwen = config.model_type == "qwen2"
         bias, width = qwen or bool(getattr(config, "attention_bias", False)), config.hidden_size
-        self.head_width = getattr(config, "head_dim", None) or width // config.num_attention_heads
+        self.head_width = _head_width(config)
         self.groups = config.num_attention_heads // config.num_key_value_heads
         inner, keys = (
             count * self.head_width for count in (config.num_attention_heads, config.num_key_value_heads)
@@ -96,7 +91,7 @@ class Attention(nn.Module):
             for project in (self.q_proj, self.k_proj, self.v_proj)
         )
         query, key, value = (
-            one.transpose(1, 2) for one in (_rotate(query, *rotation), _rotate(key, *rotation), value)
+            states.transpose(1, 2) for states in (_rotate(query, *rotation), _rotate(key, *rotation), value)
         )  # (batch, heads, length, head width)
         if blocks is None:
             mixed = functional.scaled_dot_product_attention(
@@ -108,7 +103,7 @@ class Attention(nn.Module):
         return output
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, block: Block) -> Tensor:
-        keys, values = (_repeated(one[:, :, block.keys], self.groups) for one in (key, value))
+        keys, values = (_repeated(states[:, :, block.keys], self.groups) for states in (key, value))
         return functional.scaled_dot_product_attention(
             query[:, :, block.queries], keys, values, attn_mask=block.mask
         )
@@ -126,8 +121,8 @@ class FeedForward(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         gates = functional.silu(self.gate_proj(states), inplace=True)
-        found: Tensor = self.down_proj(gates.mul_(self.up_proj(states)))
-        return found
+        output: Tensor = self.down_proj(gates.mul_(self.up_proj(states)))
+        return output
 
 
 class Layer(nn.Module):
@@ -144,8 +139,8 @@ class Layer(nn.Module):
         self, states: Tensor, blocks: Sequence[Block] | None, rotation: tuple[Tensor, Tensor]
     ) -> Tensor:
         states = self.self_attn(self.input_layernorm(states), blocks, rotation).add_(states)
-        found: Tensor = self.mlp(self.post_attention_layernorm(states)).add_(states)
-        return found
+        output: Tensor = self.mlp(self.post_attention_layernorm(states)).add_(states)
+        return output
 
 
 class Stack(nn.Module):
@@ -159,9 +154,7 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.theta: float = config.rope_parameters["rope_theta"]
-        self.head_width: int = (
-            getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        )
+        self.head_width = _head_width(config)
 
     def forward(
         self,
@@ -210,10 +203,11 @@ class LightCausalLM(nn.Module):
         """A model that uses these tensors as they are: nothing is initialised or copied."""
         with torch.device("meta"):
             model = cls(config)
-        if getattr(config, "tie_word_embeddings", False):
+        tied = getattr(config, "tie_word_embeddings", False)
+        if tied:
             weights = {**weights, "lm_head.weight": weights["model.embed_tokens.weight"]}
         model.load_state_dict(weights, assign=True)
-        if getattr(config, "tie_word_embeddings", False):
+        if tied:
             model.lm_head.weight = model.model.embed_tokens.weight
         return model.requires_grad_(False)
 
@@ -242,6 +236,10 @@ class LightCausalLM(nn.Module):
         return Output(states, self.lm_head(states))
 
 
+def _head_width(config: SimpleNamespace) -> int:
+    return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
+
+
 def _rotate(states: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     (low, high), rotated = states.chunk(2, dim=-1), states * cosines
     to_low, to_high = rotated.chunk(2, dim=-1)
@@ -255,11 +253,8 @@ def _repeated(states: Tensor, times: int) -> Tensor:
     if times == 1:
         return states
     batch, heads, length, width = states.shape
-    return (
-        states[:, :, None]
-        .expand(batch, heads, times, length, width)
-        .reshape(batch, heads * times, length, width)
-    )
+    several = states[:, :, None].expand(batch, heads, times, length, width)
+    return several.reshape(batch, heads * times, length, width)
 
 
 def _blocks(mask: Tensor) -> list[Block]:

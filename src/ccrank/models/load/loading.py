@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.models.load.hub import ANY_REVISION, find_model
-from ccrank.models.load.known_models import FoundModel, StatusCallback
+from ccrank.models.load.catalog import FoundModel, StatusCallback, families
+from ccrank.models.load.hub import find_model
 from ccrank.models.load.light import open_prepared, prepare
-from ccrank.models.load.light_llama import LightCausalLM
 from ccrank.models.load.transformers_settings import (
-    _placement,
     choose_device,
     choose_dtype,
+    placement,
     quantization,
     quiet_transformers,
 )
 from ccrank.models.load.weights import (
-    check_weights,
     fetch_again,
     tensor_names,
     weight_files,
@@ -31,11 +27,10 @@ from ccrank.models.load.weights import (
 )
 from ccrank.models.products import use_fastest_products
 from ccrank.prompts import Form
-from ccrank.reader_options import SERVER_PREFIX
-from ccrank.util.files import parse_toml
+from ccrank.reader_options import SERVER_PREFIX, ReaderOptions
 
 MAX_LAYERS = 10_000
-MAX_SAID = 2000
+MAX_REASON = 2000
 """Characters of a library's message that are passed on."""
 
 
@@ -85,103 +80,98 @@ class LoadedModel:
         return None
 
 
-@cache
-def families() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """The table of model families, by form and `model_type`."""
-    return parse_toml(resources.files("ccrank.models.load") / "families.toml")
-
-
 def load_model(
-    name: str = "default",
-    *,
-    device: str = "auto",
-    dtype: str = "auto",
-    allow_pickle: bool = False,
-    allow_new_head: bool = False,
-    quantize: str = "no",
-    device_map: str = "no",
-    revision: str = ANY_REVISION,
-    say: StatusCallback = lambda _: None,
+    name: str = "default", options: ReaderOptions | None = None, *, say: StatusCallback = lambda _: None
 ) -> LoadedModel:
     """Load a model by name; a checkpoint that lacks weights outside the head raises an error."""
+    chosen = options or ReaderOptions()
     if name.startswith(SERVER_PREFIX):
         raise CcrankError(
             f"a model behind a server ({SERVER_PREFIX}…) works with `ccrank rank`, `bench` and `serve`, and in Python, "
             "by methods that need log-probabilities only; here ccrank must load the model itself: give a hub id, a "
             "folder or a .gguf file"
         )
-    found = find_model(name, allow_pickle=allow_pickle, revision=revision, say=say)
-    name, folder = found.name, found.folder
-    files = weight_files(folder, allow_pickle)
-    check_weights(files, folder)
-    where = choose_device(device)
-    precision = choose_dtype(dtype, where)
-    quantized, quantized_as = quantization(quantize, where, precision)
-    placed = _placement(device_map, where, quantized is not None)
-    say(f"loading {name}")
+    found = find_model(name, allow_pickle=chosen.allow_pickle, revision=chosen.revision, say=say)
+    files = weight_files(found.folder, chosen.allow_pickle)
+    where = choose_device(chosen.device)
+    precision = choose_dtype(chosen.dtype, where)
+    quantized, quantized_as = quantization(chosen.quantize, where, precision)
+    placed = placement(chosen.device_map, where, quantized is not None)
+    say(f"loading {found.name}")
     # On a GPU, `transformers` chooses among attention kernels.
     light = where.type == "cpu" and quantized is None and placed is None
-    if light and (opened := open_prepared(folder, files, precision)):
-        return _prepared(found, files, *opened)
-    from transformers import AutoConfig
+    form: Form = "causal"
+    head: tuple[str, ...] = ()
+    opened = open_prepared(found.folder, files, precision) if light else None
+    if opened is None:
+        settings = {"dtype": precision, "quantization_config": quantized, "device_map": placed}
+        model, tokenizer, form, missing = _with_transformers(found, files, chosen.allow_pickle, settings)
+        head = _missing_head(found.name, model, form, missing)
+        model = (model.to(where) if placed is None else model).eval()
+        # The first load, too, gives the prepared model: the numbers of all loads are the same to the last bit.
+        prepared = prepare(found.folder, files, model, tokenizer) if light and not missing else None
+        opened = prepared or (model, tokenizer)
+    if light:
+        use_fastest_products(opened[0])
+    computed_in = str(opened[0].dtype).removeprefix("torch.")
+    identity = f"{weights_identity(found.folder, files)}-{computed_in}"
+    if quantized_as:
+        identity, computed_in = f"{identity}-{quantized_as}", f"{computed_in}, weights {quantized_as}"
+    facts = weights_facts(found, files, computed_in)
+    head = () if chosen.allow_new_head else head
+    return LoadedModel(found.name, found.folder, *opened, form, identity, head, facts)
+
+
+def _with_transformers(
+    found: FoundModel, files: list[Path], allow_pickle: bool, settings: Mapping[str, Any]
+) -> tuple[Any, Any, Form, list[str]]:
+    """The model, its tokenizer, its form, and the names of the weights that its files lack."""
+    import transformers
 
     with quiet_transformers():
         try:
-            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            config = transformers.AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
             _check_sizes(config)
-            tokenizer = _tokenizer(folder)
+            tokenizer = _tokenizer(found.folder)
             form = form_of(config)
-            if families().get(form, {}).get(config.model_type, {}).get("own_head"):
+            if families()[form].get(config.model_type, {}).get("own_head"):
                 config.legacy = "lm_predictions.lm_head.dense.weight" not in tensor_names(files)
-            model, missing = _weights(
-                folder,
-                form,
+            kind = {
+                "causal": transformers.AutoModelForCausalLM,
+                "masked": transformers.AutoModelForMaskedLM,
+                "encoder_decoder": transformers.AutoModelForSeq2SeqLM,
+            }[form]
+            model, info = kind.from_pretrained(
+                found.folder,
                 config=config,
-                dtype=precision,
                 use_safetensors=None if allow_pickle else True,
-                **({} if quantized is None else {"quantization_config": quantized}),
-                **({} if placed is None else {"device_map": placed}),
+                output_loading_info=True,
+                trust_remote_code=False,
+                **settings,
             )
         except CcrankError:
             raise
         # Damaged files can raise any exception; the tokenizers raise plain `Exception`.
         except Exception as error:
+            reason = str(error)[:MAX_REASON] or type(error).__name__
             raise CcrankError(
-                f"the model {name} in {folder} cannot be loaded: {str(error)[:MAX_SAID] or type(error).__name__}\n"
-                f"If its files are damaged or incomplete: {fetch_again(folder)}"
+                f"the model {found.name} in {found.folder} cannot be loaded: {reason}\n"
+                f"If its files are damaged or incomplete: {fetch_again(found.folder)}"
             ) from None
-    body = [
-        key for key in missing if key.startswith(f"{model.base_model_prefix}.") or form == "encoder_decoder"
-    ]
-    head = tuple(key for key in missing if key not in body or key.startswith("lm_head"))
-    body = [key for key in body if key not in head and ".pooler." not in key]
-    if body:
+    return model, tokenizer, form, sorted(info["missing_keys"])
+
+
+def _missing_head(name: str, model: Any, form: Form, missing: Sequence[str]) -> tuple[str, ...]:
+    """The weights of the head among those that a checkpoint lacks; an error if it lacks others."""
+    prefix = "" if form == "encoder_decoder" else f"{model.base_model_prefix}."
+    body = [key for key in missing if key.startswith(prefix) and not key.startswith("lm_head")]
+    needed = [key for key in body if ".pooler." not in key]
+    if needed:
         raise CcrankError(
-            f"the checkpoint {name} lacks {len(body)} weights of the model's body, such as {body[0]}: "
+            f"the checkpoint {name} lacks {len(needed)} weights of the model's body, such as {needed[0]}: "
             "it belongs to another architecture or is damaged"
         )
-    if placed is None:
-        model = model.to(where)
-    model = model.eval()
-    # The first load, too, gives the prepared model: the numbers of all loads are the same to the last bit.
-    prepared = light and not missing and prepare(folder, files, model, tokenizer)
-    if prepared and (opened := open_prepared(folder, files, precision)):
-        return _prepared(found, files, *opened)
-    if light:
-        use_fastest_products(model)
-    identity = _identity(folder, files, model)
-    if quantized_as:
-        identity += f"-{quantized_as}"
-    computed_in = f"{_precision(model)}, weights {quantized_as}" if quantized_as else _precision(model)
-    facts = weights_facts(found, files, computed_in)
-    return LoadedModel(name, folder, model, tokenizer, form, identity, () if allow_new_head else head, facts)
-
-
-def _prepared(found: FoundModel, files: list[Path], model: LightCausalLM, tokenizer: Any) -> LoadedModel:
-    use_fastest_products(model)
-    identity = _identity(found.folder, files, model)
-    facts = weights_facts(found, files, _precision(model))
-    return LoadedModel(found.name, found.folder, model, tokenizer, "causal", identity, weights=facts)
+    return tuple(key for key in missing if key not in body)
 
 
 def _check_sizes(config: Any) -> None:
@@ -191,27 +181,8 @@ def _check_sizes(config: Any) -> None:
             count = getattr(part, name, None)
             if isinstance(count, int) and count > MAX_LAYERS:
                 raise CcrankError(f"config.json states {count:,} layers ({name}), more than {MAX_LAYERS:,}")
-
-
-def _identity(folder: Path, files: list[Path], model: Any) -> str:
-    return f"{weights_identity(folder, files)}-{_precision(model)}"
-
-
-def _precision(model: Any) -> str:
-    return str(model.dtype).removeprefix("torch.")
-
-
-def _weights(folder: Path, form: Form, **options: Any) -> tuple[Any, list[str]]:
-    """The model, and the names of the weights that its files lack."""
-    import transformers
-
-    kind = {
-        "causal": transformers.AutoModelForCausalLM,
-        "masked": transformers.AutoModelForMaskedLM,
-        "encoder_decoder": transformers.AutoModelForSeq2SeqLM,
-    }[form]
-    model, info = kind.from_pretrained(folder, output_loading_info=True, trust_remote_code=False, **options)
-    return model, sorted(info["missing_keys"])
+        if isinstance(getattr(part, "pad_token_id", None), bool):  # torch 2.6 fails only when it reads
+            raise CcrankError(f"config.json states {part.pad_token_id} as pad_token_id, which is no token")
 
 
 def _tokenizer(folder: Path) -> Any:

@@ -15,22 +15,15 @@ import torch
 from ccrank.errors import CcrankError
 
 DEVICE_MAPS = ("no", "auto", "balanced", "sequential")
-
-
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
-def _placement(device_map: str, where: torch.device, quantized: bool) -> Any:
+def placement(device_map: str, where: torch.device, quantized: bool) -> Any:
     """What `transformers` takes as `device_map`; None if the model is moved to its device after loading."""
     if device_map not in DEVICE_MAPS:
         raise CcrankError(f"unknown device map {device_map!r}; choose {', '.join(DEVICE_MAPS)}")
-    if device_map != "no":
-        if find_spec("accelerate") is None:
-            raise CcrankError(
-                f"--device-map {device_map} needs the package accelerate: pip install accelerate"
-            )
-        return device_map
-    return {"": where} if quantized else None  # quantized weights cannot be moved
+    placed = {"": where} if quantized else None  # quantized weights cannot be moved
+    return placed if device_map == "no" else device_map
 
 
 def choose_device(device: str) -> torch.device:
@@ -93,21 +86,21 @@ def _installed(module: str) -> bool:
 def _configuration(module: str, kind: str, device: torch.device, dtype: torch.dtype) -> Any:
     import transformers
 
+    if module == "optimum.quanto":
+        return transformers.QuantoConfig(weights=kind)
     if module == "bitsandbytes":
         if kind == "int8":
             return transformers.BitsAndBytesConfig(load_in_8bit=True)
         return transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_compute_dtype=dtype)
-    if module == "torchao":
-        kinds = import_module("torchao.quantization")
-        if kind == "int8":
-            return transformers.TorchAoConfig(kinds.Int8WeightOnlyConfig())
-        if device.type == "cuda":
-            return transformers.TorchAoConfig(kinds.Int4WeightOnlyConfig())
+    kinds = import_module("torchao.quantization")
+    if kind == "int8":
+        chosen = kinds.Int8WeightOnlyConfig()
+    elif device.type == "cuda":
+        chosen = kinds.Int4WeightOnlyConfig()
+    else:
         groups = import_module("torchao.quantization.granularity").PerGroup(GROUP)
-        return transformers.TorchAoConfig(
-            kinds.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=groups)  # type: ignore[attr-defined]
-        )
-    return transformers.QuantoConfig(weights=kind)
+        chosen = kinds.IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=groups)  # type: ignore[attr-defined]
+    return transformers.TorchAoConfig(chosen)
 
 
 _ONE_AT_A_TIME = threading.RLock()
@@ -120,21 +113,14 @@ def quiet_transformers() -> Iterator[None]:
     """Load with `transformers`, one thread at a time, without its progress bars and warnings; both return on exit."""
     from transformers.utils import logging
 
-    with _ONE_AT_A_TIME, _quiet(logging):
-        yield
-
-
-@contextmanager
-def _quiet(logging: Any) -> Iterator[None]:
-    level = logging.get_verbosity()
-    bars = logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        # Some bars are drawn by tqdm directly and have no switch.
-        with redirect_stderr(io.StringIO()):
+    # Some bars are drawn by tqdm directly and have no switch.
+    with _ONE_AT_A_TIME, redirect_stderr(io.StringIO()):
+        level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
+        try:
             yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
+        finally:
+            logging.set_verbosity(level)
+            if bars:
+                logging.enable_progress_bar()

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -14,52 +15,47 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from ccrank.errors import CcrankError
-from ccrank.models.load.known_models import FoundModel
+from ccrank.models.load.catalog import FoundModel
 from ccrank.util.files import cache_folder, remember
 
 PRECISIONS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """How safetensors names them, and how everyone else does."""
 NOT_STATED = "not stated"
+CONVERTED_BY = "ccrank-conversion.txt"
+"""The file that states which versions converted a GGUF file. Not a .json, since these are files of the model."""
 
 
 def weights_facts(found: FoundModel, files: Sequence[Path], computed_in: str) -> dict[str, Any]:
     """The facts that a result is published with, as plain values."""
-    made_from = _made_from(found)
     facts: dict[str, Any] = {"name": Path(found.name).name if found.known is None else found.name}
     if found.source == "hub":
         facts |= {"name": found.name, "source": f"hub: {found.origin}", "revision": found.revision}
     else:
         facts["source"] = f"package index: {found.origin}" if found.source == "package" else found.source
-    if made_from is None:
-        facts["files"] = {path.name: remembered_sha256(path.resolve()) for path in files}
-        facts["original_precision"] = _stored_precision(files)
-    else:
+    if made_from := _made_from(found.folder):
         facts["files"] = {made_from["file"]: made_from["sha256"]}
         facts["original_precision"] = made_from["precision"]
+    else:
+        facts["files"] = {path.name: remembered_sha256(path.resolve()) for path in files}
+        facts["original_precision"] = _stored_precision(files)
     return {**facts, "compute_precision": computed_in}
 
 
-def _made_from(found: FoundModel) -> Mapping[str, str] | None:
+def _made_from(folder: Path) -> Mapping[str, str] | None:
     """The file that a folder was converted from, its hash and its precision; None if the folder has the weights as they
     were published."""
-    note = found.folder / CONVERTED_BY
+    note = folder / CONVERTED_BY
     if not note.is_file():
         return None
-    if found.known is not None:
-        return {"file": found.known.file, "sha256": found.known.sha256, "precision": found.known.precision}
     try:
         made_from = json.loads(note.read_bytes())["made_from"]
         return {name: str(made_from[name]) for name in ("file", "sha256", "precision")}
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        pass
-    if found.file is None:
-        return None
-    sha256 = remembered_sha256(found.file.resolve())
-    return {"file": found.file.name, "sha256": sha256, "precision": NOT_STATED}
+    except (ValueError, LookupError, TypeError) as error:
+        raise CcrankError(f"{note} is damaged ({error}): {fetch_again(folder)}") from None
 
 
 def _stored_precision(files: Sequence[Path]) -> str:
-    """The precision of most of the weights."""
+    """The precision of most of the weights; pickles are not opened for this."""
     counts: Counter[str] = Counter()
     for path in files:
         if path.suffix == ".safetensors":
@@ -67,34 +63,18 @@ def _stored_precision(files: Sequence[Path]) -> str:
                 for name in stored.keys():  # noqa: SIM118
                     part = stored.get_slice(name)
                     counts[part.get_dtype()] += prod(part.get_shape())
-    if not counts:
-        return NOT_STATED  # a pickle, which is not opened for this
-    kind = counts.most_common(1)[0][0]
+    kind = counts.most_common(1)[0][0] if counts else NOT_STATED
     return PRECISIONS.get(kind, kind)
 
 
 def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
-    """The files that contain the weights: one, or the shards of an index."""
-    if safe := sorted(folder.glob("*.safetensors")):
-        return safe
-    pickles = sorted(folder.glob("pytorch_model*.bin"))  # others, such as training_args.bin, are not weights
-    if pickles and not allow_pickle:
-        raise CcrankError(
-            f"{folder} has only pickled weights ({pickles[0].name}); opening a pickle can run arbitrary code. "
-            "If you trust its source, pass --allow-pickle"
-        )
-    if not pickles:
-        raise CcrankError(f"{folder} has no weights: neither *.safetensors nor pytorch_model*.bin")
-    return pickles
+    """The files that contain the weights: one, or the shards of an index.
 
-
-def check_weights(files: list[Path], folder: Path) -> None:
-    """Refuse weights that are damaged or cut off, as an interrupted copy leaves them: their header says how long a
+    Those that are damaged or cut off, as an interrupted copy leaves them, are refused: the header says how long a
     file must be.
     """
-    for path in files:
-        if path.suffix != ".safetensors":
-            continue
+    safe = sorted(folder.glob("*.safetensors"))
+    for path in safe:
         try:
             with safe_open(path, framework="numpy"):
                 pass
@@ -103,6 +83,15 @@ def check_weights(files: list[Path], folder: Path) -> None:
                 f"the weights {path} are damaged or incomplete ({path.stat().st_size:,} bytes; {error}): "
                 f"{fetch_again(folder)}"
             ) from None
+    pickles = sorted(folder.glob("pytorch_model*.bin"))  # others, such as training_args.bin, are not weights
+    if not safe and not pickles:
+        raise CcrankError(f"{folder} has no weights: neither *.safetensors nor pytorch_model*.bin")
+    if not safe and not allow_pickle:
+        raise CcrankError(
+            f"{folder} has only pickled weights ({pickles[0].name}); opening a pickle can run arbitrary code. "
+            "If you trust its source, pass --allow-pickle"
+        )
+    return safe or pickles
 
 
 def fetch_again(folder: Path) -> str:
@@ -114,7 +103,7 @@ def fetch_again(folder: Path) -> str:
     return f"copy or download the model into {folder} again"
 
 
-def tensor_names(files: list[Path]) -> set[str]:
+def tensor_names(files: Sequence[Path]) -> set[str]:
     """The names of the tensors in a checkpoint, without loading the tensors where the format allows it."""
     names: set[str] = set()
     for path in files:
@@ -124,19 +113,6 @@ def tensor_names(files: list[Path]) -> set[str]:
         else:
             names.update(torch.load(path, map_location="meta", weights_only=True))
     return names
-
-
-CONVERTED_BY = "ccrank-conversion.txt"
-"""The file that states which versions converted a GGUF file. Not a .json, since these are files of the model."""
-
-
-def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, read in blocks."""
-    with path.open("rb") as stream:
-        digest = hashlib.sha256()
-        while block := stream.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def check_sha256(path: Path, expected: str) -> None:
@@ -149,16 +125,13 @@ def check_sha256(path: Path, expected: str) -> None:
         )
 
 
-def weights_identity(folder: Path, files: Sequence[Path]) -> str:
-    """An identifier of the exact weights: a hash over the config and the weight files.
-
-    Hashing gigabytes on every start would be slow, so a file's hash is stored and reused while its size and
-    modification time are unchanged.
-    """
-    digest = hashlib.sha256((folder / "config.json").read_bytes())
-    for path in sorted(files):
-        digest.update(remembered_sha256(path.resolve()).encode())
-    return digest.hexdigest()[:32]
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file, read in blocks."""
+    with path.open("rb") as stream:
+        digest = hashlib.sha256()
+        while block := stream.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def remembered_sha256(path: Path) -> str:
@@ -166,12 +139,17 @@ def remembered_sha256(path: Path) -> str:
     status = path.stat()
     key = hashlib.sha256(f"{path}|{status.st_size}|{status.st_mtime_ns}".encode()).hexdigest()[:32]
     note = cache_folder("hashes", key)
-    try:
-        known = note.read_text()
-        if len(known) == 64:
-            return known
-    except OSError:
-        pass
+    with suppress(OSError):
+        if len(digest := note.read_text()) == 64:
+            return digest
     digest = file_sha256(path)
     remember(note, digest)
     return digest
+
+
+def weights_identity(folder: Path, files: Sequence[Path]) -> str:
+    """An identifier of the exact weights: a hash over the config and the weight files."""
+    digest = hashlib.sha256((folder / "config.json").read_bytes())
+    for path in sorted(files):
+        digest.update(remembered_sha256(path.resolve()).encode())
+    return digest.hexdigest()[:32]

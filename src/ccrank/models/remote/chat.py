@@ -1,8 +1,4 @@
-"""A chat model behind an OpenAI-compatible server, asked to choose between two answers.
-
-Its answer is read from the log-probabilities of the first token that is one of the two, where the server gives them,
-else from the text.
-"""
+"""A chat model behind a server, asked to choose between two answers."""
 
 from __future__ import annotations
 
@@ -13,9 +9,9 @@ from math import exp, inf, log
 from typing import Any
 
 from ccrank.models.remote.address import Address
-from ccrank.models.remote.client import Client, RefusedError
+from ccrank.models.remote.client import Client, RefusedAddressError, RefusedError
 from ccrank.models.remote.completions import choices, positions
-from ccrank.models.remote.server import GuessedTokens, served_model
+from ccrank.models.remote.server import guess_token_counts, served_model
 
 FORMS: tuple[Mapping[str, Any], ...] = (
     {"max_tokens": 8, "temperature": 0, "logprobs": True, "top_logprobs": 20},
@@ -63,7 +59,7 @@ class ChatModel:
                 reply = self.client.post("/chat/completions", {**body, **FORMS[self._form]})
                 break
             except RefusedError as error:
-                if error.concerns_address or self._form == len(FORMS) - 1:
+                if isinstance(error, RefusedAddressError) or self._form == len(FORMS) - 1:
                     raise
                 self._form += 1
         [answer] = choices(reply, 1)
@@ -71,7 +67,7 @@ class ChatModel:
         odds = _by_likelihood(answer, first, second)
         if odds is None:
             odds = _by_text(text, first, second)
-        return Choice(odds, _used(reply) or sum(GuessedTokens().count([question, text])))
+        return Choice(odds, _used(reply) or sum(guess_token_counts([question, text])))
 
 
 def _text(answer: Mapping[str, Any]) -> str:
@@ -90,14 +86,14 @@ def _by_likelihood(answer: Mapping[str, Any], first: str, second: str) -> float 
         for token, value in position.top.items():
             if (word := str(token).strip()) in listed:
                 listed[word] += exp(value)
-        one, other = (log(value) if value > 0 else least for value in listed.values())
-        return one - other
+        first_log, second_log = (log(value) if value > 0 else least for value in listed.values())
+        return first_log - second_log
     return None
 
 
 def _by_text(text: str, first: str, second: str) -> float | None:
-    found = re.search(rf"(?<!\w)({re.escape(first)}|{re.escape(second)})(?!\w)", text)
-    return None if found is None else inf if found[1] == first else -inf
+    answer = re.search(rf"(?<!\w)({re.escape(first)}|{re.escape(second)})(?!\w)", text)
+    return None if answer is None else inf if answer[1] == first else -inf
 
 
 def _used(reply: Any) -> int | None:

@@ -1,17 +1,16 @@
-"""What servers answer, in one form: models, tokens, and tokens with log-probabilities.
-
-Servers are not trusted: every number and shape that ccrank uses is checked here. The rest is ignored.
-"""
+"""Completions of a model behind a server; every number and shape of an answer that ccrank uses is checked."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from ccrank.models.remote.client import BadAnswerError
+from ccrank.errors import CcrankError
+from ccrank.models.remote.client import BadAnswerError, Client
+from ccrank.models.tokenize.ragged import common_prefix
 from ccrank.util.text import quoted
 
 MIN_LOG_PROBABILITY = -104.0
@@ -25,6 +24,13 @@ _ID = re.compile(r"token_id:([0-9]{1,9})")
 
 Token = int | str
 """The id of a token where the server gives it, else its text."""
+Tail = tuple[Token, ...]
+Report = Callable[[float], None]
+"""Called with the share of the work that is done, from 0 to 1."""
+Sent = TypeVar("Sent", str, tuple[int, ...])
+"""A prompt as it is sent: its text or its tokens."""
+Wish = TypeVar("Wish", bound=tuple[Any, ...])
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,45 +45,123 @@ class Position:
     """The most likely tokens in its place."""
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerRequest:
+    """A prompt and the answers that are scored after it."""
+
+    text: str
+    """The prompt without the blanks before its slot, which belong to the answers' first tokens."""
+    answers: tuple[str, ...]
+    """Each with the blanks before it."""
+    task: str = "task"
+    """For error messages."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The prompt alone, and with each answer."""
+        return (self.text, *(self.text + answer for answer in self.answers))
+
+    def tails(self, prompt: Sequence[Token], whole: Sequence[Sequence[Token]]) -> tuple[Tail, ...]:
+        """The tokens of each answer: those after the longest common beginning of the prompt alone and with each answer.
+
+        A token that straddles the end of the prompt thus belongs to the answers.
+        """
+        stem = common_prefix([prompt, *whole])
+        if not stem:
+            raise CcrankError(f"task {self.task!r}: the prompt {self.text!r:.80} has no token to read from")
+        answer_of: dict[Tail, str] = {}
+        for answer, tokens in zip(map(str.strip, self.answers), whole, strict=True):
+            tail = tuple(tokens[stem:])
+            if not tail:
+                raise CcrankError(f"task {self.task!r}: the candidate {answer!r} has no tokens")
+            if tail in answer_of:
+                raise CcrankError(
+                    f"task {self.task!r}: the candidates {answer_of[tail]!r} and {answer!r} have the same tokens"
+                )
+            answer_of[tail] = answer
+        return tuple(answer_of)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerScores:
+    """Log-probabilities of answers, token by token."""
+
+    tails: Sequence[Tail]
+    """The tokens of each answer, and of what it merges with."""
+    log_probabilities: Sequence[Sequence[float]]
+    """Of each token of each tail."""
+    tokens: int
+    """The tokens that the server was sent."""
+
+
+@dataclass(frozen=True)
+class Completions:
+    """The completions of one model behind a server."""
+
+    client: Client
+    model: str
+    batch: int = 1
+    """Prompts in a request."""
+
+    def ask(self, prompts: Sequence[Sent], **wish: Any) -> list[dict[str, Any]]:
+        """The answers to one request with these prompts, in their order."""
+        prompt = list(prompts) if self.batch > 1 else prompts[0]
+        body = {"model": self.model, "prompt": prompt, "temperature": 0, **wish}
+        return choices(self.client.post("/completions", body), len(prompts))
+
+    def each(
+        self,
+        read: Callable[..., Sequence[Result]],
+        prompts_of: Mapping[Wish, Iterable[Sent]],
+        report: Report,
+    ) -> Iterator[tuple[Wish, Sent, Result]]:
+        """The result of `read(prompts, *wish)` for each prompt of each wish, as they come."""
+        jobs: list[tuple[Wish, list[Sent]]] = []
+        for wish, prompts in prompts_of.items():
+            all_prompts = list(prompts)
+            starts = range(0, len(all_prompts), self.batch)
+            jobs += [(wish, all_prompts[start : start + self.batch]) for start in starts]
+        results = self.client.each(lambda job: read(job[1], *job[0]), jobs)
+        for done, (index, results_of_job) in enumerate(results, start=1):
+            wish, sent = jobs[index]
+            for prompt, result in zip(sent, results_of_job, strict=True):
+                yield wish, prompt, result
+            report(done / len(jobs))
+
+
 def models(reply: Any) -> list[dict[str, Any]]:
     """The models of a server, each with its name ("id"), "aliases", and further names and numbers, also of "meta"."""
-    listed = reply.get("data") if isinstance(reply, dict) else None
-    known = []
-    for model in listed if isinstance(listed, list) else ():
-        if isinstance(model, dict) and _is_name(model.get("id")):
-            aliases, meta = model.get("aliases"), model.get("meta")
-            facts = {
-                **_plain(model),
-                "aliases": [*filter(_is_name, aliases)] if isinstance(aliases, list) else [],
-                "meta": _plain(meta) if isinstance(meta, dict) else {},
-            }
-            known.append(facts)
-    return known
+    return [
+        {
+            **_plain(model),
+            "aliases": list(filter(_is_name, _field(model, "aliases", list) or [])),
+            "meta": _plain(_field(model, "meta", dict) or {}),
+        }
+        for model in _field(reply, "data", list) or []
+        if _is_name(_field(model, "id", str))
+    ]
 
 
 def token_pieces(reply: Any) -> list[tuple[int, str | list[Any] | None]]:
     """The tokens of a text, each with its text (or bytes that are not valid text), where the server gives it."""
-    tokens = reply.get("tokens") if isinstance(reply, dict) else None
-    if not isinstance(tokens, list):
-        raise _bad("tokens", tokens)
+    tokens = _field(reply, "tokens", list)
+    if tokens is None:
+        raise _bad("tokens", reply)
     read: list[tuple[int, str | list[Any] | None]] = []
     for entry in tokens:
-        piece = entry.get("piece") if isinstance(entry, dict) else None
+        token, piece = (entry.get("id"), entry.get("piece")) if isinstance(entry, dict) else (entry, None)
         if not isinstance(piece, str | list | None):
             raise _bad("the text of a token", piece)
-        read.append((_id(entry.get("id") if isinstance(entry, dict) else entry), piece))
+        read.append((_id(token), piece))
     return read
 
 
 def choices(reply: Any, count: int) -> list[dict[str, Any]]:
     """The answers to `count` prompts, in their order."""
-    listed = reply.get("choices") if isinstance(reply, dict) else None
-    if not isinstance(listed, list):
-        listed = []
+    listed = _field(reply, "choices", list) or []
     if len(listed) != count or not all(isinstance(choice, dict) for choice in listed):
-        number = len(listed) or "no"
         raise BadAnswerError(
-            f"the server gave {number} answers to {count} prompts; it takes no lists of prompts"
+            f"the server gave {len(listed) or 'no'} answers to {count} prompts; it takes no lists of prompts"
         )
     if count == 1:
         return listed
@@ -90,76 +174,61 @@ def choices(reply: Any, count: int) -> list[dict[str, Any]]:
 def positions(choice: Mapping[str, Any], by_text: bool = False) -> list[Position]:
     """The tokens of an answer; none where the server gives no log-probabilities."""
     logprobs = choice.get("logprobs")
-    if not isinstance(logprobs, dict):
-        return []
-    if isinstance(content := logprobs.get("content"), list):
-        return [
-            Position(
-                _token(entry, by_text),
-                entry["token"],
-                _number(entry.get("logprob")),
-                _top(
-                    (_token(other, by_text), other.get("logprob"))
-                    for other in entry.get("top_logprobs") or ()
-                ),
-            )
-            for entry in map(_listed_token, content)
-        ]
-    texts, numbers = logprobs.get("tokens"), logprobs.get("token_logprobs")
-    if not isinstance(texts, list) or not isinstance(numbers, list) or len(texts) != len(numbers):
-        return []
-    tops = logprobs.get("top_logprobs")
-    if not isinstance(tops, list) or len(tops) != len(texts):
-        tops = [None] * len(texts)
-    read = []
-    for text, number, top in zip(texts, numbers, tops, strict=True):
-        if not isinstance(text, str) or not isinstance(top, dict | None):
-            raise _bad("a token with others in its place", (text, top))
-        listed = _top((_spelled(other), value) for other, value in (top or {}).items())
-        read.append(Position(_spelled(text), text, _number(number), listed))
-    return read
+    content = _field(logprobs, "content", list)
+    if content is None:  # the older form
+        texts, numbers, tops = (
+            _field(logprobs, name, list) or [] for name in ("tokens", "token_logprobs", "top_logprobs")
+        )
+        if len(texts) != len(numbers):
+            return []
+        if len(tops) != len(texts):
+            tops = [None] * len(texts)
+        content = []
+        for text, number, top in zip(texts, numbers, tops, strict=True):
+            if not isinstance(top, dict | None):
+                raise _bad("tokens in the place of another", top)
+            others = [{"token": other, "logprob": value} for other, value in (top or {}).items()]
+            content.append({"token": text, "logprob": number, "top_logprobs": others})
+    return [_position(entry, by_text) for entry in content]
 
 
 def prompt_ids(choice: Mapping[str, Any]) -> list[int] | None:
     """The ids of a prompt's tokens; None where the server does not give them."""
-    ids = choice.get("prompt_token_ids")
-    return [*map(_id, ids)] if isinstance(ids, list) else None
+    ids = _field(choice, "prompt_token_ids", list)
+    return None if ids is None else list(map(_id, ids))
 
 
-def _listed_token(entry: Any) -> Mapping[str, Any]:
+def _position(entry: Any, by_text: bool) -> Position:
     """A token of the chat API's form, with the tokens in its place."""
-    entries = [entry]
-    if isinstance(entry, dict) and isinstance(entry.get("top_logprobs"), list):
-        entries += entry["top_logprobs"]
-    elif not isinstance(entry, dict) or entry.get("top_logprobs") is not None:
-        raise _bad("a token with others in its place", entry)
-    for token in entries:
-        if not isinstance(token, dict) or not isinstance(token.get("token"), str):
-            raise _bad("a token", token)
-    return entry
+    listed = entry.get("top_logprobs") if isinstance(entry, dict) else None
+    if not isinstance(listed, list | None):
+        raise _bad("tokens in the place of another", listed)
+    (token, number), *others = (_token(other, by_text) for other in (entry, *(listed or ())))
+    return Position(
+        token, entry["token"], number, {other: value for other, value in others if value is not None}
+    )
 
 
-def _token(entry: Mapping[str, Any], by_text: bool) -> Token:
-    return _spelled(entry["token"]) if by_text or entry.get("id") is None else _id(entry["id"])
-
-
-def _spelled(text: str) -> Token:
+def _token(entry: Any, by_text: bool) -> tuple[Token, float | None]:
+    """A token and its log-probability, if it has one."""
+    text = _field(entry, "token", str)
+    if text is None:
+        raise _bad("a token", entry)
+    number = entry.get("logprob")
+    if number is not None:
+        if type(number) not in (int, float) or not -math.inf < number <= ROUNDING:
+            raise _bad("a log-probability", number)
+        number = float(min(0.0, max(MIN_LOG_PROBABILITY, number)))
+    if not by_text and entry.get("id") is not None:
+        return _id(entry["id"]), number
     spelled = _ID.fullmatch(text)
-    return int(spelled[1]) if spelled else text
+    return int(spelled[1]) if spelled else text, number
 
 
-def _top(listed: Iterable[tuple[Token, Any]]) -> dict[Token, float]:
-    read = ((token, _number(value)) for token, value in listed)
-    return {token: number for token, number in read if number is not None}
-
-
-def _number(value: Any) -> float | None:
-    """A log-probability; None if there is none."""
-    if value is None:
-        return None
-    if type(value) not in (int, float) or not -math.inf < value <= ROUNDING:
-        raise _bad("a log-probability", value)
-    return float(min(0.0, max(MIN_LOG_PROBABILITY, value)))
+def _field(table: Any, name: str, kind: type[Result]) -> Result | None:
+    """A field of a JSON object; None if it is not there, or of another kind."""
+    value = table.get(name) if isinstance(table, dict) else None
+    return value if isinstance(value, kind) else None
 
 
 def _id(value: Any) -> int:

@@ -6,8 +6,8 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -16,43 +16,22 @@ from ccrank.errors import CcrankError
 from ccrank.models import Cost, Reader, ReadingCache, Readings
 from ccrank.models.answers import answer_tree
 from ccrank.models.engine.plan import in_tokens
-from ccrank.models.load.known_models import StatusCallback
+from ccrank.models.load.catalog import StatusCallback
 from ccrank.models.reader import per_prompt
 from ccrank.models.reading import Progress
 from ccrank.models.remote.address import Address, check_options, is_remote
 from ccrank.models.remote.client import Client
-from ccrank.models.remote.completions import Token
-from ccrank.models.remote.scoring import AnswerRequest, AnswerScores
-from ccrank.models.remote.server import ChangedError, GuessedTokens, ModelServer
+from ccrank.models.remote.completions import AnswerRequest, AnswerScores, Token
+from ccrank.models.remote.server import ChangedError, ModelServer, guess_token_counts
 from ccrank.prompts import Form, Prompt, broken_up, plain_answers, plain_prompts
 from ccrank.reader_options import ReaderOptions
 
-BLOCK = 1024
+MAX_BLOCK = 1024
 """Texts that are sent before their readings are stored."""
 _SPECIAL = re.compile(
     r"<\|[^<>|]{1,40}\|>|</?s>|<(?:bos|eos|pad|unk|mask|(?:start|end)_of_turn)>|\[/?INST\]|<[｜|][^<>]{1,40}[｜|]>"
 )
 """What special tokens of common models look like."""
-
-
-@dataclass(frozen=True)
-class RemoteModel:
-    """What is known of the weights behind a server."""
-
-    name: str
-    identity: str
-    window: int | None
-    missing_head: tuple[str, ...] = ()
-
-    @property
-    def weights(self) -> dict[str, str]:
-        """What is known of them: servers do not state their files."""
-        return {"name": self.name, "source": "server"}
-
-    @property
-    def model(self) -> NoReturn:
-        """It is not here, so this is an error."""
-        raise no_states(self.name)
 
 
 class RemoteReader:
@@ -65,6 +44,7 @@ class RemoteReader:
     form: Form = "causal"
     gives_states: Literal[False] = False
     behind_server: Literal[True] = True
+    missing_head: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -78,7 +58,7 @@ class RemoteReader:
         self.changed = False
         """Whether the server was found to have another model: nothing more is to be read."""
         self._checked = time.monotonic()
-        self.loaded = RemoteModel(self.name, server.identity(cache), server.window)
+        self.identity = server.identity(cache)
         self.spent = Cost()
         """The total cost of all readings so far."""
 
@@ -109,20 +89,27 @@ class RemoteReader:
         return self.server.window
 
     @property
-    def depth(self) -> int:
+    def weights(self) -> dict[str, str]:
+        """What is known of the weights: servers do not state their files."""
+        return {"name": self.name, "source": "server"}
+
+    @property
+    def depth(self) -> NoReturn:
         """Servers give no hidden states, so this is an error."""
         raise no_states(self.name)
 
-    width = depth
+    width = model = depth
 
     @property
-    def prompt_tokenizer(self) -> RemoteReader:
-        """The reader itself, which counts tokens."""
+    def loaded(self) -> RemoteReader:
+        """The reader itself, which knows what there is to know of the model, and counts tokens."""
         return self
+
+    prompt_tokenizer = loaded
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text; a cautious guess where the server does not tokenize."""
-        return self.server.tokens.count([_break_up(text) for text in texts])
+        return self.server.count_tokens([_break_up(text) for text in texts])
 
     def encode(
         self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
@@ -142,11 +129,15 @@ class RemoteReader:
                 )
 
     def cost_of(
-        self, prompts: Sequence[Prompt], candidates: Sequence[str] | Sequence[Sequence[str]] | None = None
+        self,
+        prompts: Sequence[Prompt],
+        candidates: Sequence[str] | Sequence[Sequence[str]] | None = None,
+        layers: Iterable[int] | str = (),
+        **others: object,
     ) -> Cost:
         """About what reading these prompts costs, by their length; nothing is sent."""
         guessed = _guessed(_asked(prompts, per_prompt(candidates, len(prompts))))
-        return Cost(len(prompts), guessed, guessed)
+        return Cost(len(prompts), guessed, guessed, guessed)
 
     def read(
         self,
@@ -168,21 +159,22 @@ class RemoteReader:
             raise CcrankError("per_token=True needs exactly one candidate for each prompt")
         rows: list[np.ndarray] = []
         cost = Cost()
-        for block in _blocks(_asked(prompts, answers)):
-            block_rows, spent = self._read_block(block, per_token, progress)
+        asked = _asked(prompts, answers)
+        size = max(1, MAX_BLOCK // (1 + max(map(len, answers), default=0)))
+        for start in range(0, len(asked), size):
+            block_rows, spent = self._read_block(asked[start : start + size], per_token, progress)
             rows += block_rows
             cost += spent
         self.spent += cost
-        return _readings(rows, [len(texts) for texts in answers], cost)
+        counts = list(map(len, answers))
+        logits = _padded([row[1 + count :] for row, count in zip(rows, counts, strict=True)], np.nan)
+        lengths = _padded([row[1 : 1 + count] for row, count in zip(rows, counts, strict=True)], 0)
+        return Readings(logits, None, None, (), cost, lengths.astype(int))
 
     def reopened(self) -> RemoteReader:
         """A reader of whatever model the server has at this address now."""
-        return RemoteReader(
-            ModelServer.of(self.server.client),
-            cache=self.cache,
-            check_after=self.check_after,
-            shown_as=self.shown_as,
-        )
+        server = ModelServer.of(self.server.client)
+        return RemoteReader(server, cache=self.cache, check_after=self.check_after, shown_as=self.shown_as)
 
     def about(self) -> dict[str, Any]:
         """The model's properties, for `ccrank models info`."""
@@ -193,11 +185,11 @@ class RemoteReader:
             "form": self.form,
             "window": self.window,
             "read_as": server.scoring.name,
-            "tokens": "guessed" if isinstance(server.tokens, GuessedTokens) else "by the server",
+            "tokens": "guessed" if server.tokens is None else "by the server",
             "prompts_in_a_request": server.batch,
             "requests_at_once": server.client.requests,
             "timeout": server.client.timeout,
-            "identity": self.loaded.identity,
+            "identity": self.identity,
         }
 
     def _read_block(
@@ -207,15 +199,13 @@ class RemoteReader:
         keys = [self._key(request, per_token) for request in asked]
         rows = {} if self.cache is None else self.cache.get(keys)
         missing = {key: request for key, request in zip(keys, asked, strict=True) if key not in rows}
-        total = _guessed(asked)
-        stored = 1 - _guessed(list(missing.values())) / max(1, total)
+        left, total = list(missing.values()), _guessed(asked)
+        stored = 1 - _guessed(left) / max(1, total)
         report = in_tokens(progress, total)
         report(stored)
         fresh: dict[bytes, np.ndarray] = {}
         if missing:
-            scored = self.server.scoring.score(
-                list(missing.values()), lambda share: report(stored + (1 - stored) * share)
-            )
+            scored = self.server.scoring.score(left, lambda share: report(stored + (1 - stored) * share))
             fresh = {key: _row(scores, per_token) for key, scores in zip(missing, scored, strict=True)}
             self._check()
         report(1.0)
@@ -237,7 +227,7 @@ class RemoteReader:
         self._checked = time.monotonic()
 
     def _key(self, asked: AnswerRequest, per_token: bool) -> bytes:
-        text = json.dumps([self.loaded.identity, asked.text, asked.answers, per_token])
+        text = json.dumps([self.identity, asked.text, asked.answers, per_token])
         return hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=24).digest()
 
 
@@ -289,46 +279,31 @@ def _break_up(text: str) -> str:
 
 def _guessed(asked: Sequence[AnswerRequest]) -> int:
     """About how many tokens the prompts and their answers have."""
-    return sum(
-        GuessedTokens().count([text for request in asked for text in (request.text, *request.answers)])
-    )
-
-
-def _blocks(asked: Sequence[AnswerRequest]) -> Iterator[list[AnswerRequest]]:
-    block: list[AnswerRequest] = []
-    size = 0
-    for request in asked:
-        block.append(request)
-        size += 1 + len(request.answers)
-        if size >= BLOCK:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
+    return sum(guess_token_counts([text for request in asked for text in (request.text, *request.answers)]))
 
 
 def _row(scored: AnswerScores, per_token: bool) -> np.ndarray:
     """The number of tokens sent, the number of tokens of each answer, and the scores."""
-    numbers: dict[Token, int] = {}
-    tails = [tuple(numbers.setdefault(token, len(numbers)) for token in tail) for tail in scored.tails]
-    table = {
-        tuple(numbers[token] for token in tail): value for tail, value in scored.log_probabilities.items()
-    }
     if per_token:
-        [tail] = tails
-        scores = np.array([table[tail[: length + 1]] for length in range(len(tail))], np.float32)
+        scores = np.array(scored.log_probabilities[0], np.float32)
     else:
+        numbers: dict[Token, int] = {}
+        tails = [tuple(numbers.setdefault(token, len(numbers)) for token in tail) for tail in scored.tails]
+        table = {
+            tail[: index + 1]: value
+            for tail, values in zip(tails, scored.log_probabilities, strict=True)
+            for index, value in enumerate(values)
+        }
         tree = answer_tree(tuple(tails))
         values = [table[(*prefix, token)] for prefix, tokens in tree.steps.items() for token in tokens]
         scores = tree.scores(np.array(values), np.zeros(len(tree.steps)), log_probabilities=True)
-    return np.concatenate([[scored.tokens], [len(tail) for tail in tails], scores]).astype(np.float32)
+    lengths = list(map(len, scored.tails))
+    return np.concatenate([[scored.tokens], lengths, scores]).astype(np.float32)
 
 
-def _readings(rows: Sequence[np.ndarray], counts: Sequence[int], cost: Cost) -> Readings:
-    scores = [row[1 + count :] for row, count in zip(rows, counts, strict=True)]
-    logits = np.full((len(rows), max(map(len, scores), default=0)), np.nan, np.float32)
-    lengths = np.zeros((len(rows), max(counts, default=0)), int)
-    for index, (row, scores_of_prompt, count) in enumerate(zip(rows, scores, counts, strict=True)):
-        logits[index, : len(scores_of_prompt)] = scores_of_prompt
-        lengths[index, :count] = row[1 : 1 + count]
-    return Readings(logits, None, None, (), cost, lengths)
+def _padded(rows: Sequence[np.ndarray], fill: float) -> np.ndarray:
+    """(rows, longest) float32."""
+    table = np.full((len(rows), max(map(len, rows), default=0)), fill, np.float32)
+    for index, row in enumerate(rows):
+        table[index, : len(row)] = row
+    return table

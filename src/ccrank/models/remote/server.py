@@ -8,16 +8,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError, UnavailableError
 from ccrank.models.cache.store import ReadingCache
-from ccrank.models.remote.client import Client, RefusedError
-from ccrank.models.remote.completions import choices, models, positions, token_pieces
-from ccrank.models.remote.forced import ForcedScoring
-from ccrank.models.remote.scoring import EchoScoring, LikeliestScoring, Scoring
+from ccrank.models.remote.client import LASTING_ERRORS, Client, RefusedError, SilentError
+from ccrank.models.remote.completions import Completions, models, positions, token_pieces
+from ccrank.models.remote.scoring import EchoScoring, ForcedScoring, LikeliestScoring, Scoring
 from ccrank.util.text import shortened
 
 BYTES_PER_TOKEN = 3
@@ -25,19 +24,9 @@ BYTES_PER_TOKEN = 3
 ROUTES = ("/tokenize", "/v1/tokenize")
 
 
-class Counting(Protocol):
-    """Counts tokens."""
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text."""
-
-
-class GuessedTokens:
-    """The number of tokens by the length of a text."""
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """About the number of tokens of each text."""
-        return [math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN) for text in texts]
+def guess_token_counts(texts: Sequence[str]) -> list[int]:
+    """About the number of tokens of each text, by its length."""
+    return [math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN) for text in texts]
 
 
 class ServerTokens:
@@ -51,12 +40,14 @@ class ServerTokens:
         """Tokens that are parts of characters, of those that were seen."""
 
     @classmethod
-    def found(cls, client: Client, model: str) -> ServerTokens | None:
+    def detect(cls, client: Client, model: str) -> ServerTokens | None:
         """The server's tokenizer; None if it has none."""
         for route in ROUTES:
             tokens = cls(client, model, route)
             try:
                 short, long = tokens.encode("one two"), tokens.encode("one two three four")
+            except SilentError:
+                raise
             except CcrankError:
                 continue
             if 0 < len(short) < len(long):
@@ -85,16 +76,14 @@ class ServerTokens:
 
     def encode_all(self, texts: Sequence[str], special: bool = True) -> list[tuple[int, ...]]:
         """The tokens of each text."""
-        encoded: list[tuple[int, ...]] = [()] * len(texts)
-        for index, tokens in self.client.each(lambda text: self.encode(text, special), texts):
-            encoded[index] = tokens
-        return encoded
+        distinct = list(dict.fromkeys(texts))
+        results = self.client.each(lambda text: self.encode(text, special), distinct)
+        tokens_of = {distinct[index]: tokens for index, tokens in results}
+        return [tokens_of[text] for text in texts]
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text, without special tokens."""
-        distinct = list(dict.fromkeys(texts))
-        lengths = dict(zip(distinct, map(len, self.encode_all(distinct, special=False)), strict=True))
-        return [lengths[text] for text in texts]
+        return list(map(len, self.encode_all(texts, special=False)))
 
 
 BATCH = 16
@@ -124,7 +113,8 @@ class ModelServer:
     facts: Mapping[str, Any]
     """The server's metadata of the model."""
     batch: int
-    tokens: Counting
+    tokens: ServerTokens | None
+    """None where the server does not tokenize."""
     scoring: Scoring
     evidence: np.ndarray
     """Log-probabilities of next tokens after a few texts."""
@@ -133,20 +123,24 @@ class ModelServer:
     def of(cls, client: Client) -> ModelServer:
         """Ask a server what it offers."""
         model, facts = served_model(client)
-        batch, evidence = _first_readings(client, model)
-        tokens = ServerTokens.found(client, model)
-        scoring: Scoring | None = EchoScoring.found(client, model, batch)
-        if scoring is None and tokens is not None:
-            scoring = ForcedScoring.found(client, model, tokens, batch)
-        if scoring is None:
-            scoring = LikeliestScoring.found(client, model, batch)
+        completions, evidence = _first_readings(client, model)
+        tokens = ServerTokens.detect(client, model)
+        scoring: Scoring | None = (
+            EchoScoring.detect(completions)
+            or (tokens and ForcedScoring.detect(completions, tokens))
+            or LikeliestScoring.detect(completions)
+        )
         if scoring is None:
             raise CcrankError(
                 f"{client.address.base}/completions gives no log-probabilities, neither of prompts (echo) nor of next "
                 "tokens, and ccrank reads nothing else of a server; use vLLM, SGLang or llama.cpp's server, or load "
                 "the model itself: --model with a hub id, a folder or a .gguf file"
             )
-        return cls(client, model, facts, batch, tokens or GuessedTokens(), scoring, evidence)
+        return cls(client, model, facts, completions.batch, tokens, scoring, evidence)
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text; a cautious guess where the server does not tokenize."""
+        return guess_token_counts(texts) if self.tokens is None else self.tokens.count(texts)
 
     @property
     def window(self) -> int | None:
@@ -235,19 +229,18 @@ def served_model(client: Client) -> tuple[str, Mapping[str, Any]]:
     raise UnavailableError(f"{client.address.base} has no model {wanted!r}; it has {names}")
 
 
-def _first_readings(client: Client, model: str) -> tuple[int, np.ndarray]:
-    """How many prompts a request may have, and log-probabilities of the most likely next tokens, highest first."""
-    asked = {"model": model, "max_tokens": 1, "temperature": 0, "logprobs": 5}
+def _first_readings(client: Client, model: str) -> tuple[Completions, np.ndarray]:
+    """The model with as many prompts in a request as it takes, and log-probabilities of the most likely next tokens,
+    highest first."""
+    wish = {"max_tokens": 1, "logprobs": 5}
+    completions = Completions(client, model, BATCH)
     try:
-        read_choices = choices(client.post("/completions", {**asked, "prompt": list(TEXTS)}), len(TEXTS))
-        batch = BATCH
-    except CcrankError as error:
-        if isinstance(error, RefusedError) and error.concerns_address:
-            raise
-        read_choices = [
-            choices(client.post("/completions", {**asked, "prompt": text}), 1)[0] for text in TEXTS
-        ]
-        batch = 1
-    read = [next(iter(positions(choice)), None) for choice in read_choices]
+        answers = completions.ask(TEXTS, **wish)
+    except LASTING_ERRORS:
+        raise
+    except CcrankError:
+        completions = Completions(client, model)
+        answers = [completions.ask([text], **wish)[0] for text in TEXTS]
+    read = [next(iter(positions(answer)), None) for answer in answers]
     tops = [sorted((position.top.values() if position else ()), reverse=True)[:5] for position in read]
-    return batch, np.array([value for top in tops for value in top], np.float32)
+    return completions, np.array([value for top in tops for value in top], np.float32)

@@ -1,120 +1,96 @@
-"""Prompts as tokens, for each form of model: where the answer is differs."""
+"""Prompts as tokens, for each form of model: where the answer is, and which tokens are candidates, items and contexts.
+
+A prompt is laid out as pieces of text and tokenized as a whole, alone and with each candidate.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ccrank.errors import CcrankError
-from ccrank.models.tokenize.splice import common_prefix
-from ccrank.models.tokenize.tokenized import (
-    EncodedPrompt,
-    TokenizedPrompt,
-    TokenRow,
-    check_answers,
-    last_token_of_item,
-    tail_after,
-    text_of,
-    token_rows,
-    without_last_blanks,
-)
+from ccrank.models.tokenize.ragged import common_prefix
+from ccrank.models.tokenize.tokenized import Tails, TokenizedPrompt
 from ccrank.prompts import Piece, Prompt
+
+if TYPE_CHECKING:
+    from ccrank.models.tokenize.prompt_tokenizer import PromptTokenizer
+
+SENTINEL = "<extra_id_0>"
+"""T5's mark of a gap in the encoder's input; the decoder generates what fills it."""
+Layout = tuple[Piece, ...]
+"""What is tokenized of a prompt; for an encoder-decoder model the encoder's input."""
 
 
 def tokenize_causal(
-    tokenizer: Any,
-    bos: tuple[int, ...],
-    prompts: Sequence[Prompt],
-    candidates: Sequence[Sequence[str]],
-    items: bool,
-) -> Iterator[EncodedPrompt]:
+    settings: PromptTokenizer, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool
+) -> Iterator[tuple[Layout, TokenizedPrompt]]:
     """The text up to the slot; candidates are what they add to its tokens."""
-    texts, leads = [], []
-    for prompt in prompts:
-        text = text_of(prompt.before)
-        open_text = text.rstrip(" ")
-        # The blank before the slot belongs to the answer's first token: " Yes".
-        leads.append(text[len(open_text) :])
-        texts.append(open_text)
-    spoken = [
-        answers if prompt.answer is None else (prompt.answer,)
+    tokenizer, bos = settings.tokenizer, settings.bos
+    # The blank before the slot belongs to the answer's first token: " Yes".
+    layouts = [
+        without_last_blanks(prompt.before, " ")
+        if prompt.answer is None
+        else (*prompt.before, Piece(prompt.answer))
+        for prompt in prompts
+    ]
+    rows = token_rows(tokenizer, map(text_of, layouts), special=False, offsets=items)
+    answered = (
+        text_of(prompt.before) + answer
         for prompt, answers in zip(prompts, candidates, strict=True)
-    ]
-    answered = [
-        text + lead + answer
-        for text, lead, answers in zip(texts, leads, spoken, strict=True)
         for answer in answers
-    ]
-    filled = any(prompt.answer is not None for prompt in prompts)
-    rows = token_rows(tokenizer, texts, special=False, offsets=items)
-    wholes = iter(token_rows(tokenizer, answered, special=False, offsets=items and filled))
-    for prompt, row, answers, text, lead in zip(prompts, rows, candidates, texts, leads, strict=True):
-        whole_text = text
-        if prompt.answer is not None:
-            whole, whole_text = next(wholes), text + lead + prompt.answer
-            tokenized = TokenizedPrompt((*bos, *whole.ids), len(bos) + len(whole.ids) - 1, None, ())
-            row_for_item = whole
-        else:
-            full = [next(wholes).ids for _ in answers]
-            stem = common_prefix([row.ids, *full])
-            tails = tuple(tuple(ids[stem:]) for ids in full)
-            check_answers(tokenizer, prompt, answers, tails)
-            tokens = (*bos, *row.ids[:stem])
-            if not tokens:
-                raise CcrankError(f"task {prompt.task!r}: the prompt {text!r} has no token to read from")
-            tokenized = TokenizedPrompt(tokens, len(tokens) - 1, None, tails)
-            row_for_item = row
-            # A candidate may merge with the item's last token, which then is not part of the input.
-        item = last_token_of_item(prompt.before, row_for_item, len(tokenized.tokens) - len(bos))
-        tokenized = replace(tokenized, item=None if item is None else len(bos) + item)
-        yield EncodedPrompt(tokenized, prompt.before, whole_text)
+    )
+    wholes = iter(token_rows(tokenizer, answered, special=False, offsets=False))
+    for prompt, layout, row, answers in zip(prompts, layouts, rows, candidates, strict=True):
+        full = [next(wholes).ids for _ in answers]
+        shared = common_prefix([row.ids, *full])
+        tails = tuple(tuple(ids[shared:]) for ids in full)
+        check_answers(tokenizer, prompt, answers, tails)
+        tokens = (*bos, *row.ids[:shared])
+        if not tokens:
+            raise CcrankError(
+                f"task {prompt.task!r}: the prompt {text_of(layout)!r} has no token to read from"
+            )
+        # A candidate may merge with the item's last token, which then is not part of the input.
+        item = last_token_of_item(layout, row, shared)
+        item = None if item is None else len(bos) + item
+        yield layout, TokenizedPrompt(tokens, len(tokens) - 1, item, tails)
 
 
 def tokenize_masked(
-    tokenizer: Any, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]]
-) -> Iterator[EncodedPrompt]:
+    settings: PromptTokenizer, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool
+) -> Iterator[tuple[Layout, TokenizedPrompt]]:
     """The whole text with a mask in the slot; candidates are the tokens that they have there."""
-    mask = tokenizer.mask_token
+    tokenizer, mask = settings.tokenizer, settings.tokenizer.mask_token
     if mask is None:
         raise CcrankError("this tokenizer has no mask token, so it cannot be used with masked prompts")
-    # A filled prompt has no slot left for candidates.
-    candidates = [
-        answers if prompt.answer is None else () for prompt, answers in zip(prompts, candidates, strict=True)
-    ]
-    laid_out: list[tuple[Piece, ...]] = []
-    spans, answered = [], []
     takes_blank = _mask_takes_blank(tokenizer)
-    for prompt, answers in zip(prompts, candidates, strict=True):
-        before = prompt.before
-        if prompt.answer is None and not takes_blank:
-            before = without_last_blanks(before, " ")
-        filler = mask if prompt.answer is None else prompt.answer
-        laid_out.append((*before, Piece(filler), *prompt.after))
-        start = len(text_of(before))
-        spans.append((start, start + len(filler)))
-        answered += [(text_of(prompt.before), answer, text_of(prompt.after)) for answer in answers]
-    texts = [text_of(pieces) for pieces in laid_out]
-    rows = token_rows(tokenizer, texts, special=True, offsets=True)
-    wholes = iter(token_rows(tokenizer, ["".join(parts) for parts in answered], special=True, offsets=True))
-    ends = iter(len(before) + len(answer) for before, answer, _ in answered)
-    for prompt, row, span, pieces, text, answers in zip(
-        prompts, rows, spans, laid_out, texts, candidates, strict=True
-    ):
-        inside = [
-            index
-            for index, (start, end) in enumerate(row.offsets)
-            if start < span[1] and end > span[0] and end > start
-        ]
+    layouts: list[Layout] = []
+    for prompt in prompts:
+        strip = prompt.answer is None and not takes_blank
+        before = without_last_blanks(prompt.before, " ") if strip else prompt.before
+        layouts.append((*before, Piece(prompt.answer or mask), *prompt.after))
+    rows = token_rows(tokenizer, map(text_of, layouts), special=True, offsets=True)
+    answered = (
+        prompt.filled(answer).text
+        for prompt, answers in zip(prompts, candidates, strict=True)
+        for answer in answers
+    )
+    wholes = iter(token_rows(tokenizer, answered, special=True, offsets=True))
+    for prompt, layout, row, answers in zip(prompts, layouts, rows, candidates, strict=True):
+        text, after = text_of(layout), text_of(prompt.after)
+        end = len(text) - len(after)
+        inside = overlapping(row.offsets, end - len(prompt.answer or mask), end)
         if prompt.answer is None:
             inside = [index for index in inside if row.ids[index] == tokenizer.mask_token_id]
         if not inside:
             raise CcrankError(f"task {prompt.task!r}: the tokenizer dropped the answer slot of {text!r}")
-        slot, after = inside[-1], text_of(prompt.after)
+        slot = inside[-1]
         tails = []
         for answer in answers:
             whole = next(wholes)
-            tail = tail_after(row.ids[:slot], whole, next(ends))
+            tail = tail_after(row.ids[:slot], whole, len(text_of(prompt.before)) + len(answer))
             # A tokenizer may start a new word after a mask ("▁." for "."): harmless unless it splits a word.
             glued = after[:1].isalnum() and whole.ids[slot + len(tail or ()) :] != row.ids[slot + 1 :]
             if tail is None or glued:
@@ -123,9 +99,8 @@ def tokenize_masked(
                     f"{text!r}; put a blank before and after {{slot}} in the template"
                 )
             tails.append(tail)
-        check_answers(tokenizer, prompt, answers, tuple(tails))
-        item = last_token_of_item(pieces, row)
-        yield EncodedPrompt(TokenizedPrompt(tuple(row.ids), slot, item, tuple(tails)), pieces, text)
+        check_answers(tokenizer, prompt, answers, tails)
+        yield layout, TokenizedPrompt(tuple(row.ids), slot, last_token_of_item(layout, row), tuple(tails))
 
 
 def _mask_takes_blank(tokenizer: Any) -> bool:
@@ -138,89 +113,206 @@ def _mask_takes_blank(tokenizer: Any) -> bool:
     return with_blank.ids == without.ids
 
 
-def tokenize_filling(
-    tokenizer: Any,
-    decoder_start: tuple[int, ...],
-    prompts: Sequence[Prompt],
-    candidates: Sequence[Sequence[str]],
-    items: bool,
-) -> Iterator[EncodedPrompt]:
-    """T5's pretraining task: the encoder input has a sentinel in the slot, the decoder generates its content."""
-    sentinel = "<extra_id_0>"
-    sentinel_id = tokenizer.convert_tokens_to_ids(sentinel)
-    if sentinel_id is None or sentinel_id == tokenizer.unk_token_id:
-        raise CcrankError(f"this tokenizer has no {sentinel}, so the slot cannot be marked")
-    texts = [
-        "".join(sentinel if piece.role == "slot" else piece.text for piece in prompt.pieces)
-        for prompt in prompts
-    ]
-    rows = token_rows(tokenizer, texts, special=True, offsets=items)
-    for prompt, row, text, answers in zip(prompts, rows, texts, candidates, strict=True):
-        spoken = [prompt.answer] if prompt.answer is not None else list(answers)
-        tails = tuple(
-            tuple(row_of_answer.ids[row_of_answer.ids.index(sentinel_id) + 1 :])
-            for row_of_answer in token_rows(
-                tokenizer, [f"{sentinel} {answer}" for answer in spoken], special=False, offsets=False
-            )
+def tokenize_two_sides(
+    settings: PromptTokenizer, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool
+) -> Iterator[tuple[Layout, TokenizedPrompt]]:
+    """An encoder-decoder model: the encoder gets the text, the decoder the answer."""
+    tokenizer, start = settings.tokenizer, settings.decoder_start
+    if settings.translates:
+        layouts = [_source(prompt, answers) for prompt, answers in zip(prompts, candidates, strict=True)]
+    else:  # T5's pretraining task
+        layouts = [(*prompt.before, Piece(SENTINEL), *prompt.after) for prompt in prompts]
+        start = (*start, _sentinel_id(tokenizer))
+    rows = token_rows(tokenizer, map(text_of, layouts), special=True, offsets=items)
+    for prompt, layout, row, answers in zip(prompts, layouts, rows, candidates, strict=True):
+        spoken = answers if prompt.answer is None else (prompt.answer,)
+        tails = (
+            _translations(settings, prompt, spoken) if settings.translates else _fillings(tokenizer, spoken)
         )
-        decoder = (*decoder_start, sentinel_id)
         check_answers(tokenizer, prompt, spoken, tails)
+        decoder = start
         if prompt.answer is not None:
-            decoder, tails = (*decoder, *tails[0]), ()
-        pieces = tuple(Piece(sentinel) if piece.role == "slot" else piece for piece in prompt.pieces)
-        item = last_token_of_item(pieces, row)
-        tokenized = TokenizedPrompt(tuple(row.ids), len(decoder) - 1, item, tails, decoder)
-        yield EncodedPrompt(tokenized, pieces, text)
+            # The states are those at the answer's last token, not at </s>.
+            decoder, tails = (*start, *(tails[0][:-1] if settings.translates else tails[0])), ()
+        item = _last_token_of_item(tokenizer, layout, row) if items else None
+        yield layout, TokenizedPrompt(tuple(row.ids), len(decoder) - 1, item, tails, decoder)
 
 
-def tokenize_translation(
-    tokenizer: Any,
-    decoder_start: tuple[int, ...],
-    window: int | None,
-    prompts: Sequence[Prompt],
-    candidates: Sequence[Sequence[str]],
-    items: bool,
-) -> Iterator[EncodedPrompt]:
-    """The encoder gets the text before the slot, the decoder a whole translation: answers end with </s>."""
-    texts = [text_of(prompt.before).rstrip() for prompt in prompts]
-    for prompt, answers in zip(prompts, candidates, strict=True):
-        if answers and any(piece.role == "criterion" for piece in prompt.pieces):
-            raise CcrankError(
-                f"task {prompt.task!r}: this model translates and does not answer prompts: it would score "
-                f"{answers[0]!r} as a translation of {prompt.text!r}. Use a probing method, or another model"
-            )
-        if text_of(prompt.after).strip():
-            raise CcrankError(
-                f"task {prompt.task!r}: this model translates the text before {{slot}}, so {{slot}} must come last "
-                f"in the template: {prompt.text!r}"
-            )
-    rows = token_rows(tokenizer, texts, special=True, offsets=items)
-    for prompt, row, text, answers in zip(prompts, rows, texts, candidates, strict=True):
-        spoken = [prompt.answer] if prompt.answer is not None else list(answers)
-        tails = tuple(map(tuple, tokenizer(text_target=spoken, verbose=False)["input_ids"])) if spoken else ()
-        check_answers(tokenizer, prompt, spoken, tails)
-        longest = max(map(len, tails), default=0)
-        if window is not None and longest > window:
-            raise CcrankError(
-                f"task {prompt.task!r}: an answer of {longest:,} tokens does not fit the model's window of "
-                f"{window:,}; shorten it"
-            )
-        decoder = decoder_start
-        if prompt.answer is not None:
-            decoder, tails = (*decoder, *tails[0][:-1]), ()  # the states are those at its last token
-        item = _last_token_of_item(tokenizer, prompt.before, row) if items else None
-        tokenized = TokenizedPrompt(tuple(row.ids), len(decoder) - 1, item, tails, decoder)
-        yield EncodedPrompt(tokenized, prompt.before, text)
+def _sentinel_id(tokenizer: Any) -> int:
+    number: int | None = tokenizer.convert_tokens_to_ids(SENTINEL)
+    if number is None or number == tokenizer.unk_token_id:
+        raise CcrankError(f"this tokenizer has no {SENTINEL}, so the slot cannot be marked")
+    return number
 
 
-def _last_token_of_item(tokenizer: Any, pieces: Sequence[Piece], row: TokenRow) -> int | None:
+def _fillings(tokenizer: Any, answers: Sequence[str]) -> Tails:
+    """What the decoder generates after the sentinel."""
+    rows = token_rows(tokenizer, [f"{SENTINEL} {answer}" for answer in answers], special=False, offsets=False)
+    sentinel = _sentinel_id(tokenizer)
+    return tuple(tuple(row.ids[row.ids.index(sentinel) + 1 :]) for row in rows)
+
+
+def _source(prompt: Prompt, answers: Sequence[str]) -> Layout:
+    """The text before the slot, which is translated."""
+    if answers and any(piece.role == "criterion" for piece in prompt.pieces):
+        raise CcrankError(
+            f"task {prompt.task!r}: this model translates and does not answer prompts: it would score "
+            f"{answers[0]!r} as a translation of {prompt.text!r}. Use a probing method, or another model"
+        )
+    if text_of(prompt.after).strip():
+        raise CcrankError(
+            f"task {prompt.task!r}: this model translates the text before {{slot}}, so {{slot}} must come last "
+            f"in the template: {prompt.text!r}"
+        )
+    return without_last_blanks(prompt.before)
+
+
+def _translations(settings: PromptTokenizer, prompt: Prompt, answers: Sequence[str]) -> Tails:
+    """Whole translations, which end with </s>."""
+    rows = settings.tokenizer(text_target=list(answers), verbose=False)["input_ids"] if answers else []
+    longest = max(map(len, rows), default=0)
+    if settings.window is not None and longest > settings.window:
+        raise CcrankError(
+            f"task {prompt.task!r}: an answer of {longest:,} tokens does not fit the model's window of "
+            f"{settings.window:,}; shorten it"
+        )
+    return tuple(map(tuple, rows))
+
+
+def _last_token_of_item(tokenizer: Any, layout: Layout, row: TokenRow) -> int | None:
     """As `last_token_of_item`, which needs offsets. Marian's tokenizer has none: the text up to the item's end is
     tokenized alone, and where its last tokens differ, the first that does overlaps that end."""
     if tokenizer.is_fast:
-        return last_token_of_item(pieces, row)
-    last = max((index for index, piece in enumerate(pieces) if piece.role == "item"), default=None)
+        return last_token_of_item(layout, row)
+    last = max((index for index, piece in enumerate(layout) if piece.role == "item"), default=None)
     if last is None:
         return None
-    [alone] = token_rows(tokenizer, [text_of(pieces[: last + 1])], special=False, offsets=False)
+    [alone] = token_rows(tokenizer, [text_of(layout[: last + 1])], special=False, offsets=False)
     shared = common_prefix([row.ids, alone.ids])
     return shared - 1 if shared == len(alone.ids) else shared
+
+
+class TokenRow(NamedTuple):
+    """A tokenized text: ids, and the characters (start, end) that each token covers."""
+
+    ids: list[int]
+    offsets: Sequence[tuple[int, int]]
+
+
+def token_rows(tokenizer: Any, texts: Iterable[str], special: bool, offsets: bool) -> list[TokenRow]:
+    """Tokenize texts, with special tokens and with offsets on request."""
+    texts = list(texts)
+    if not texts:
+        return []
+    batch = tokenizer(
+        texts,
+        add_special_tokens=special,
+        return_offsets_mapping=offsets and tokenizer.is_fast,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        truncation=False,
+        verbose=False,
+    )
+    mapping = batch.get("offset_mapping") or [()] * len(texts)
+    return [TokenRow(list(ids), where) for ids, where in zip(batch["input_ids"], mapping, strict=True)]
+
+
+def check_answers(
+    tokenizer: Any, prompt: Prompt, answers: Sequence[str], tails: Sequence[tuple[int, ...]]
+) -> None:
+    """Raise an error for candidates without tokens, with the unknown token, or with the same tokens."""
+    seen: dict[tuple[int, ...], str] = {}
+    for answer, tail in zip(answers, tails, strict=True):
+        if not tail:
+            raise CcrankError(f"task {prompt.task!r}: the candidate {answer!r} has no tokens")
+        if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in tail:
+            raise CcrankError(
+                f"task {prompt.task!r}: the tokenizer maps the candidate {answer!r} to the unknown token"
+            )
+        if tail in seen:
+            raise CcrankError(
+                f"task {prompt.task!r}: the candidates {seen[tail]!r} and {answer!r} have the same tokens"
+            )
+        seen[tail] = answer
+
+
+def text_of(pieces: Sequence[Piece]) -> str:
+    return "".join(piece.text for piece in pieces)
+
+
+def without_last_blanks(pieces: Sequence[Piece], blanks: str | None = None) -> tuple[Piece, ...]:
+    """The pieces without trailing blanks (by default any white space), which may span several pieces."""
+    kept = list(pieces)
+    while kept:
+        kept[-1] = replace(kept[-1], text=kept[-1].text.rstrip(blanks))
+        if kept[-1].text:
+            break
+        kept.pop()
+    return tuple(kept)
+
+
+def tail_after(left: Sequence[int], whole: TokenRow, end: int) -> tuple[int, ...] | None:
+    """The tokens after `left` up to the character `end`; None where a token crosses either boundary."""
+    if list(whole.ids[: len(left)]) != list(left):
+        return None
+    tail = []
+    for token, (token_start, token_end) in list(zip(whole.ids, whole.offsets, strict=True))[len(left) :]:
+        if token_start >= end or token_end <= token_start:
+            break
+        if token_end > end:
+            return None
+        tail.append(token)
+    return tuple(tail)
+
+
+def overlapping(offsets: Sequence[tuple[int, int]], start: int, end: int) -> list[int]:
+    """The tokens that overlap these characters, from the characters that each token covers."""
+    return [
+        index
+        for index, (token_start, token_end) in enumerate(offsets)
+        if token_start < end and token_end > start and token_end > token_start
+    ]
+
+
+def tokens_of(pieces: Sequence[Piece], row: TokenRow) -> list[tuple[Piece, list[int]]]:
+    """Each piece of user text with the tokens that overlap it."""
+    spans, end = [], 0
+    for piece in pieces:
+        start, end = end, end + len(piece.text)
+        if piece.role in ("context", "item"):
+            spans.append((piece, overlapping(row.offsets, start, end)))
+    return spans
+
+
+def last_token_of_item(pieces: Sequence[Piece], row: TokenRow, before: int | None = None) -> int | None:
+    """The last token (before position `before`) that overlaps the last item; None without an item or without
+    offsets."""
+    items = [inside for piece, inside in tokens_of(pieces, row) if piece.role == "item" and inside]
+    if not items:
+        return None
+    return max((index for index in items[-1] if before is None or index < before), default=None)
+
+
+def cut_middle(pieces: Sequence[Piece], row: TokenRow, surplus: int) -> set[int] | None:
+    """The token positions to drop: the middle of the context, then the middle of the longest items."""
+    spans = tokens_of(pieces, row)
+    users = [inside for piece, inside in spans if piece.role == "context"]
+    users += sorted((inside for piece, inside in spans if piece.role == "item"), key=len, reverse=True)
+    dropped: set[int] = set()
+    for inside in users:
+        # Keep the first and last tokens: they may overlap the adjacent words, and an item must keep its end.
+        spare = inside[1:-1]
+        count = min(surplus - len(dropped), max(0, len(spare) - 8))
+        start = (len(spare) - count) // 2
+        dropped.update(spare[start : start + count])
+        if len(dropped) >= surplus:
+            return dropped
+    return None
+
+
+TOKENIZE = {
+    "causal": tokenize_causal,
+    "masked": tokenize_masked,
+    "encoder_decoder": tokenize_two_sides,
+}
+"""Form of model → the layout and the tokens of each prompt."""

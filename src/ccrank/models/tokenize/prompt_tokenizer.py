@@ -6,30 +6,23 @@ when an answer follows: each candidate is tokenized after the whole prompt and c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from ccrank.errors import CcrankError, needs_extra
 from ccrank.models.load.chat_template import render_chat
 from ccrank.models.tokenize.by_form import (
-    tokenize_causal,
-    tokenize_filling,
-    tokenize_masked,
-    tokenize_translation,
-)
-from ccrank.models.tokenize.splice import splice
-from ccrank.models.tokenize.tokenized import (
-    EncodedPrompt,
-    TokenizedPrompt,
-    TokenizedPrompts,
-    check_answers,
+    TOKENIZE,
+    Layout,
     cut_middle,
+    text_of,
     token_rows,
     without_last_blanks,
 )
-from ccrank.models.tokenize.word_tokens import WordTokens
+from ccrank.models.tokenize.splice import WordTokens, splice
+from ccrank.models.tokenize.tokenized import TokenizedPrompt, TokenizedPrompts
 from ccrank.prompts import Form, Piece, Prompt, broken_up, plain_answers, plain_prompts
 
 MIN_SPLICED = 16
@@ -57,54 +50,31 @@ class PromptTokenizer:
 
     def encode(
         self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
-    ) -> list[TokenizedPrompt]:
-        """One TokenizedPrompt per prompt; see `encode_batch`."""
-        return list(self.encode_batch(prompts, candidates, items))
-
-    def encode_batch(
-        self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool = False
     ) -> TokenizedPrompts:
-        """The tokens of all prompts."""
-        # Most prompts have the very same list of candidates, and most open slots.
+        """The tokens of all prompts; `items` asks for the positions of their last items."""
+        # Most prompts have the very same list of candidates.
         lists = {id(answers): index for index, answers in enumerate(candidates)}
         for index in lists.values():
             _refuse_blanks(prompts[index], candidates[index])
-        for prompt in prompts:
-            if prompt.answer is not None:
-                _refuse_blanks(prompt, (prompt.answer,))
-        candidates = plain_answers(candidates, self._break_up)
-        prepared = plain_prompts(prompts, self._break_up)
-        if self.chat:
-            prepared = list(map(self._framed, prepared))
         longest = max((len(candidates[index]) for index in lists.values()), default=0)
-        many = max(len(prompts), longest) >= MIN_SPLICED
-        if self.form == "causal" and many and self._words.separable:
-            spliced = splice(
-                prepared, candidates, self._words, self.bos, items, partial(check_answers, self.tokenizer)
-            )
+        plain = plain_answers(candidates, self._break_up)
+        prompts = plain_prompts(prompts, self._break_up)
+        for index, prompt in enumerate(prompts):
+            if prompt.answer is not None:  # no slot is left for candidates
+                _refuse_blanks(prompt, (prompt.answer,))
+                plain[index] = ()
+        if self.chat:
+            prompts = list(map(self._framed, prompts))
+        if self.form == "causal" and max(len(prompts), longest) >= MIN_SPLICED and self._words.separable:
+            spliced = splice(prompts, plain, self._words, self.bos, items)
             if spliced is not None and self._fits(spliced):
                 return spliced
-        encoded = self._encoded(prepared, candidates, items)
-        return TokenizedPrompts.of([self._fit(*pair) for pair in zip(prepared, encoded, strict=True)])
-
-    def _encoded(
-        self, prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], items: bool
-    ) -> Iterator[EncodedPrompt]:
-        if self.form == "causal":
-            return tokenize_causal(self.tokenizer, self.bos, prompts, candidates, items)
-        if self.form == "masked":
-            return tokenize_masked(self.tokenizer, prompts, candidates)
-        if self.translates:
-            return tokenize_translation(
-                self.tokenizer, self.decoder_start, self.window, prompts, candidates, items
-            )
-        return tokenize_filling(self.tokenizer, self.decoder_start, prompts, candidates, items)
+        encoded = TOKENIZE[self.form](self, prompts, plain, items)
+        return TokenizedPrompts.of([self._fit(*each) for each in zip(prompts, encoded, strict=True)])
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """The number of tokens of each text, without special tokens."""
-        rows = token_rows(
-            self.tokenizer, [self._break_up(text) for text in texts], special=False, offsets=False
-        )
+        rows = token_rows(self.tokenizer, map(self._break_up, texts), special=False, offsets=False)
         return [len(row.ids) for row in rows]
 
     @cached_property
@@ -126,13 +96,8 @@ class PromptTokenizer:
     def _break_up(self, text: str) -> str:
         """User text without names of special tokens."""
         # Looking for the few characters that special tokens start with is much faster than for all tokens.
-        for start in self._special_starts:
-            if start in text:
-                break
-        else:
-            return text
-        for token in self._special_tokens:
-            if token in text:
+        if any(start in text for start in self._special_starts):
+            for token in self._special_tokens:
                 text = text.replace(token, broken_up(token))
         return text
 
@@ -146,7 +111,7 @@ class PromptTokenizer:
     @cached_property
     def _special_starts(self) -> tuple[str, ...]:
         """The first characters of all special tokens."""
-        return tuple(sorted({name[0] for name in self._special_tokens}))
+        return tuple({name[0] for name in self._special_tokens})
 
     @cached_property
     def _chat_frame(self) -> tuple[str, str]:
@@ -160,32 +125,33 @@ class PromptTokenizer:
         marker = "\ue000ccrank\ue001"  # private-use characters, which no template contains
         # Models with a thinking mode (Qwen3) would otherwise continue with their thoughts, not with the answer.
         framed = render_chat(self.tokenizer, [{"role": "user", "content": marker}], enable_thinking=False)
-        head, found, tail = framed.partition(marker)
-        if not found:
+        head, kept, tail = framed.partition(marker)
+        if not kept:
             raise CcrankError("this model's chat template drops the user message; remove --chat")
         return head.removeprefix(self.tokenizer.bos_token) if self.bos else head, tail
 
-    def _fit(self, prompt: Prompt, whole: EncodedPrompt) -> TokenizedPrompt:
+    def _fit(self, prompt: Prompt, laid_out: tuple[Layout, TokenizedPrompt]) -> TokenizedPrompt:
         """Raise an error for prompts longer than the model's window, or cut them from the middle."""
-        encoded = whole.tokenized
+        layout, encoded = laid_out
         # All but the last token of an answer are input too: after the slot, or as further masks.
         more = max(map(len, encoded.answers), default=1) - 1 if self.form != "encoder_decoder" else 0
         length = len(encoded.tokens) + more
         if self.window is None or length <= self.window:
             return encoded
+        too_long = (
+            f"task {prompt.task!r}: a prompt of {length:,} tokens does not fit the model's window of "
+            f"{self.window:,}"
+        )
         if not self.truncate:
             raise CcrankError(
-                f"task {prompt.task!r}: a prompt of {length:,} tokens does not fit the model's window of "
-                f"{self.window:,}; shorten the context or the items, or have them cut with --truncate"
+                f"{too_long}; shorten the context or the items, or have them cut with --truncate"
             )
-        [row] = token_rows(self.tokenizer, [whole.text], special=self.form != "causal", offsets=True)
-        dropped = cut_middle(whole.pieces, row, length - self.window)
+        causal = self.form == "causal"
+        [row] = token_rows(self.tokenizer, [text_of(layout)], special=not causal, offsets=True)
+        dropped = cut_middle(layout, row, length - self.window)
         if dropped is None:
-            raise CcrankError(
-                f"task {prompt.task!r}: a prompt of {length:,} tokens does not fit the model's window of "
-                f"{self.window:,}, and there is too little context to cut"
-            )
-        shift = len(self.bos) if self.form == "causal" else 0
+            raise CcrankError(f"{too_long}, and there is too little context to cut")
+        shift = len(self.bos) if causal else 0
         kept = [index for index in range(len(encoded.tokens)) if index - shift not in dropped]
         new_index = {index: position for position, index in enumerate(kept)}
         return replace(

@@ -62,14 +62,8 @@ class Ragged:
         """
         if len(tails) == 1 and not len(tails.flat):
             return self
-        own, more = np.tile(self.lengths, len(tails)), np.repeat(tails.lengths, len(self))
-        starts = starts_of(own + more)
-        flat = np.empty(int(starts[-1]), np.int32)
-        flat[ranges(starts[:-1], own)] = np.tile(self.flat, len(tails))
-        flat[ranges(starts[1:] - more, more)] = tails.flat[
-            ranges(np.repeat(tails.starts[:-1], len(self)), more)
-        ]
-        return Ragged(flat, starts)
+        here, there = np.arange(len(self)), np.arange(len(tails))
+        return side_by_side((self, np.tile(here, len(tails))), (tails, np.repeat(there, len(self))))
 
     def padded(self) -> np.ndarray:
         """(n, longest) int64, 0 behind the end of each sequence."""
@@ -77,6 +71,33 @@ class Ragged:
         table = np.zeros((len(self), int(lengths.max(initial=0))), np.int64)
         table[np.arange(table.shape[1]) < lengths[:, None]] = self.flat
         return table
+
+
+def side_by_side(*columns: tuple[Ragged, np.ndarray]) -> Ragged:
+    """Row i is the concatenation of the sequences that index i of each column names.
+
+    >>> few, more = Ragged.of([(5, 6), (7,)]), Ragged.of([(8,)])
+    >>> [row.tolist() for row in side_by_side((few, np.array([1, 0])), (more, np.array([0, 0])))]
+    [[7, 8], [5, 6, 8]]
+    """
+    lengths = [ragged.lengths[indices] for ragged, indices in columns]
+    starts = starts_of(np.sum(lengths, axis=0))
+    flat, start = np.empty(int(starts[-1]), np.int32), starts[:-1]
+    for (ragged, indices), length in zip(columns, lengths, strict=True):
+        flat[ranges(start, length)] = ragged.flat[ranges(ragged.starts[:-1][indices], length)]
+        start = start + length
+    return Ragged(flat, starts)
+
+
+def common_prefix(rows: Sequence[Sequence[object]]) -> int:
+    """How many leading tokens all rows share."""
+    first = list(rows[0])
+    if all(list(row[: len(first)]) == first for row in rows):
+        return len(first)  # the usual case: an answer changes no token of its prompt
+    for count, column in enumerate(zip(*rows, strict=False)):
+        if any(token != column[0] for token in column):
+            return count
+    return min(map(len, rows))
 
 
 def joined(parts: Sequence[Ragged]) -> Ragged:

@@ -34,7 +34,7 @@ function fileName() {
 
 /** Rank, item and score; or all columns of the CSV that was given. @param {Ranking} ranking */
 export function csvOf(ranking) {
-  const doubt = ranking.items[0]?.deviation !== undefined && !ranking.confidence;
+  const doubt = ranking.items[0]?.deviation !== undefined;
   const more = doubt ? ["deviation", "rank_low", "rank_high"] : [];
   const of = (/** @type {import("./types.js").Row} */ row) => [row.rank, row.score, ...(doubt ? [row.deviation, row.rank_low, row.rank_high] : [])];
   const table = now.table;

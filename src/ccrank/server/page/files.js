@@ -1,4 +1,4 @@
-/** Files to items: CSV, JSON, JSON Lines and plain text, in UTF-8 as on the command line. */
+/** Files to items: CSV, JSON, JSON Lines and plain text, in UTF-8, or UTF-16 with a mark, as on the command line. */
 
 import { Trouble } from "./api.js";
 import { oneLine, parseCsv } from "./csv.js";
@@ -28,12 +28,14 @@ const lines = (text) => text.split(/\r?\n/).filter((line) => line.trim());
 /** @param {string} name @param {ArrayBuffer} bytes */
 function decoded(name, bytes) {
   const remedy = "Save it as CSV in UTF-8 (in Excel: “CSV UTF-8”), or use `ccrank rank --file`, which reads Excel and Parquet.";
+  const mark = [...new Uint8Array(bytes).subarray(0, 2)].join();
+  const encoding = mark === "255,254" ? "utf-16le" : mark === "254,255" ? "utf-16be" : "utf-8";
   /** @type {string} */
   let text;
   try {
-    text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    text = new TextDecoder(encoding, { fatal: true }).decode(bytes);
   } catch {
-    throw new Trouble(`${name} is not text in UTF-8.`, remedy);
+    throw new Trouble(`${name} is not text in UTF-8 or UTF-16.`, remedy);
   }
   if (text.includes("\0")) throw new Trouble(`${name} is not a text file.`, remedy);
   return text;

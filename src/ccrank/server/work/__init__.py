@@ -1,1 +1,1 @@
-"""How the server does its work: threads, shared forward passes, open models."""
+"""Threads, shared forward passes and open models."""

@@ -1,6 +1,6 @@
-"""Running requests in threads: who is let in, who waits, and how work ends early.
+"""Running requests in threads: admission, waiting, and how work ends early.
 
-A ticket is a flag that the work looks at: the scheduler between two passes, and every long loop of a method through
+A ticket is a flag that the work checks: the scheduler between two passes, and every long loop of a method through
 `ccrank.util.cancellation.check`. Nothing is interrupted from outside, so that no lock can be left behind.
 """
 
@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 from starlette.requests import Request
@@ -38,28 +38,37 @@ class TimedOut(Stopped):
 
 
 class Ticket:
-    """One request's right to be worked on: it ends at the deadline, or when it is cancelled."""
+    """Permission to work on one request, until its deadline or until it is cancelled; and what the work reports, which
+    the event loop polls."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, streamed: bool = False) -> None:
         self.deadline = time.monotonic() + seconds
+        self.streamed = streamed
+        """Whether reports are wanted."""
+        self.tokens = 0
+        """Tokens read so far."""
+        self.total: int | None = None
+        """About how many will be read, where that is known."""
+        self.scores: Mapping[str, float] | None = None
+        """Scores of the items read so far, where they were asked for."""
         self.begun = False
         """Whether a thread works on it, or did."""
-        self._cancelled_at = math.inf
+        self.cancelled_at = math.inf
+
+    def progress(self, tokens: int) -> None:
+        self.tokens += tokens
+
+    def partial(self, scores: Mapping[str, float]) -> None:
+        self.scores = scores
 
     def cancel(self, at: float | None = None) -> None:
         """Stop the work at its first check from now on, or from a later time on."""
-        self._cancelled_at = min(self._cancelled_at, time.monotonic() if at is None else at)
-
-    @property
-    def overdue(self) -> float:
-        """For how many seconds the work, if it has begun, has not ended although it must."""
-        late = time.monotonic() - min(self._cancelled_at, self.deadline)
-        return max(0.0, late) if self.begun else 0.0
+        self.cancelled_at = min(self.cancelled_at, time.monotonic() if at is None else at)
 
     def reason_to_stop(self) -> type[Stopped] | None:
         """Why the work must stop; None if it may go on."""
         now = time.monotonic()
-        if now >= self._cancelled_at:
+        if now >= self.cancelled_at:
             return Cancelled
         return TimedOut if now > self.deadline else None
 
@@ -76,28 +85,8 @@ class Ticket:
             return work()
 
 
-class Reports:
-    """Tokens and scores so far; the event loop looks at them from time to time."""
-
-    def __init__(self) -> None:
-        self.tokens = 0
-        """Tokens read so far."""
-        self.total: int | None = None
-        """About how many will be read, where that is known."""
-        self.scores: Mapping[str, float] | None = None
-        """Scores of the items read so far, where they were asked for."""
-
-    def __call__(self, tokens: int) -> None:
-        self.tokens += tokens
-
-    def progress(self) -> dict[str, int | None]:
-        """How far the work is."""
-        total = None if self.total is None else max(self.total, self.tokens)
-        return {"done": self.tokens, "total": total}
-
-    def partial(self, scores: Mapping[str, float]) -> None:
-        """Take the scores so far."""
-        self.scores = scores
+Work: TypeAlias = Callable[[Ticket], T]
+"""What a checked request asks for, in a thread."""
 
 
 class Workers:
@@ -107,22 +96,12 @@ class Workers:
         self.settings = settings
         self.tickets: set[Ticket] = set()
         """Requests that are worked on or wait; changed in the event loop only."""
-        self._drained_at: float | None = None
+        self._drained_at = math.inf
         # A forward pass uses all cores; what methods compute besides is small, and slower on several threads.
         self._threads = ThreadPoolExecutor(
             settings.concurrency, "ccrank-worker", initializer=torch.set_num_threads, initargs=(1,)
         )
         self._prepare_threads = ThreadPoolExecutor(PREPARE_THREADS, "ccrank-prepare")
-
-    @property
-    def active(self) -> int:
-        """Requests that are worked on."""
-        return min(len(self.tickets), self.settings.concurrency)
-
-    @property
-    def waiting(self) -> int:
-        """Requests that wait for a thread."""
-        return len(self.tickets) - self.active
 
     @property
     def full(self) -> bool:
@@ -131,9 +110,12 @@ class Workers:
 
     @property
     def stuck(self) -> bool:
-        """Whether a thread has died, or does not end work that must end, as one that waits for a lock for ever."""
+        """Whether a thread has died, or goes on with work that must end, such as one that waits for a lock for ever."""
         alive = all(thread.is_alive() for thread in [*self._threads._threads])
-        return not alive or any(ticket.overdue > MAX_OVERDUE_SECONDS for ticket in [*self.tickets])
+        most = time.monotonic() - MAX_OVERDUE_SECONDS
+        return not alive or any(
+            ticket.begun and min(ticket.cancelled_at, ticket.deadline) < most for ticket in [*self.tickets]
+        )
 
     def drain(self, seconds: float) -> None:
         """Cancel all work that takes longer than this; called when the server is about to stop."""
@@ -148,60 +130,55 @@ class Workers:
             raise RequestError(429, "too_many_requests", message, RETRY_AFTER)
 
     async def prepare(self, work: Callable[[], T]) -> T:
-        """The result of `work`, in a thread: what a request is checked for, and whatever else grows with its body."""
+        """The result of `work` in a thread, for checks and other steps whose time grows with the body."""
         return await asyncio.get_running_loop().run_in_executor(self._prepare_threads, work)
 
-    async def run(self, request: Request, work: Callable[[Ticket], T]) -> T:
+    async def run(self, request: Request, work: Work[T]) -> T:
         """The result of `work`, in a thread; a client that leaves, or the deadline, ends it."""
-        self.check_room()
         ticket = Ticket(self.settings.timeout)
         watch = asyncio.ensure_future(_cancel_when_gone(request, ticket))
         try:
             return await self._start(ticket, work)
         except asyncio.CancelledError:
             # The server cancels requests that are not finished when its time to drain is over.
-            raise _stopped() from None
+            raise self._refusal(Cancelled) from None
         finally:
             watch.cancel()
             ticket.cancel()
 
-    async def stream(self, work: Callable[[Ticket, Reports], T]) -> AsyncGenerator[tuple[str, Any], None]:
+    async def stream(self, work: Work[T]) -> AsyncGenerator[tuple[str, Any], None]:
         """Events of `work`: ("progress", {"done": tokens, "total": tokens or None}), a few in a second, then ("result",
         what it returned).
 
         Where the work reports scores while it reads, ("partial", scores) as well: the latest ones. Closing the
         iterator, as a client does that leaves, ends the work.
         """
-        ticket = Ticket(self.settings.timeout)
-        reports = Reports()
+        ticket = Ticket(self.settings.timeout, streamed=True)
         shown, scores = -1, None
-        future = asyncio.ensure_future(
-            self._start(ticket, lambda ticket_of_thread: work(ticket_of_thread, reports))
-        )
+        future = asyncio.ensure_future(self._start(ticket, work))
         future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it
         try:
             while not future.done():
-                if reports.tokens != shown:
-                    shown = reports.tokens
-                    yield "progress", reports.progress()
-                if reports.scores is not scores:
-                    scores = reports.scores
+                if ticket.tokens != shown:
+                    shown = ticket.tokens
+                    total = None if ticket.total is None else max(ticket.total, shown)
+                    yield "progress", {"done": shown, "total": total}
+                if ticket.scores is not scores:
+                    scores = ticket.scores
                     yield "partial", scores
                 await asyncio.wait([future], timeout=EVENT_SECONDS)
                 if not future.done() and (reason := ticket.reason_to_stop()) is not None:
-                    raise self._refusal(
-                        reason
-                    )  # at once, so that the client hears of it before the server closes
+                    # At once, so that the client hears of it before the server closes.
+                    raise self._refusal(reason)
             yield "result", await future
         finally:
             ticket.cancel()
 
-    async def _start(self, ticket: Ticket, work: Callable[[Ticket], T]) -> T:
-        """Run the work in a thread. Its place is taken until the thread is done, whatever becomes of the client."""
-        loop = asyncio.get_running_loop()
+    async def _start(self, ticket: Ticket, work: Work[T]) -> T:
+        """Run the work in a thread. The request is active until its thread is done, even if its client has left."""
         self.tickets.add(ticket)
-        if self._drained_at is not None:
-            ticket.cancel(self._drained_at)
+        ticket.cancel(self._drained_at)
+        loop = asyncio.get_running_loop()
         running = loop.run_in_executor(self._threads, lambda: ticket.run(lambda: work(ticket)))
         running.add_done_callback(lambda _: self.tickets.discard(ticket))
         try:
@@ -210,23 +187,16 @@ class Workers:
             raise self._refusal(type(reason)) from None
 
     def _refusal(self, reason: type[Stopped]) -> RequestError:
-        if reason is not TimedOut:
-            return _stopped()
-        message = (
-            f"the ranking took more than {self.settings.timeout:g} seconds and was stopped; send fewer items"
-        )
-        return RequestError(504, "timed_out", message)
+        if reason is TimedOut:
+            took = f"the ranking took more than {self.settings.timeout:g} seconds"
+            return RequestError(504, "timed_out", f"{took} and was stopped; send fewer items")
+        return RequestError(503, "stopped", "the server is stopping; try again later", RETRY_AFTER)
 
     def stop(self) -> None:
         """Cancel all work and end the threads."""
-        for ticket in [*self.tickets]:
-            ticket.cancel()
+        self.drain(0.0)
         self._prepare_threads.shutdown(wait=True, cancel_futures=True)
         self._threads.shutdown(wait=True, cancel_futures=True)
-
-
-def _stopped() -> RequestError:
-    return RequestError(503, "stopped", "the server is stopping; try again later", RETRY_AFTER)
 
 
 async def _cancel_when_gone(request: Request, ticket: Ticket) -> None:

@@ -14,14 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from ccrank.errors import CcrankError
-from ccrank.study.datasets.locate import DataFile, DataFolder
+from ccrank.study.datasets.locate import DataFile
 from ccrank.task import Criterion, Task
 from ccrank.util.text import did_you_mean
 
+Member = TypeVar("Member")
 MIN_ITEMS = 4
 """Published lists with fewer items, once ties are removed, are left out."""
 
@@ -47,14 +47,14 @@ class Dataset:
     read: Callable[..., list[Task]]
     """`read(data_dir, **options)`; use `load`, which validates the options by their annotations: bool, int | None for a
     number of words, else Literal."""
-    files: tuple[DataFile | DataFolder, ...] = ()
+    files: tuple[DataFile, ...] = ()
     """The required data files; empty for packaged datasets."""
 
     @property
     def options(self) -> Mapping[str, Any]:
         """The options of `load` with their defaults."""
         parameters = inspect.signature(self.read).parameters.values()
-        return MappingProxyType({p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY})
+        return {option.name: option.default for option in parameters if option.kind is option.KEYWORD_ONLY}
 
     def load(self, data_dir: str | Path | None = None, **options: Any) -> list[Task]:
         """The tasks; the same options give the same tasks in the same order."""
@@ -62,17 +62,16 @@ class Dataset:
 
     def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Options as a user wrote them, converted to the types of the defaults; no file is read for that."""
-        known = self.options
-        for name in given:
+        kinds, known = get_type_hints(self.read), self.options
+        parsed = {}
+        for name, value in given.items():
             if name not in known:
                 raise CcrankError(
                     f"dataset {self.name!r} has no option {name!r}; {did_you_mean(name, known)}its options: "
                     f"{', '.join(known) or 'none'}"
                 )
-        kinds = get_type_hints(self.read)
-        return {
-            name: _parse_option(f"{self.name}.{name}", kinds[name], value) for name, value in given.items()
-        }
+            parsed[name] = _parse_option(f"{self.name}.{name}", kinds[name], value)
+        return parsed
 
 
 def _parse_option(where: str, kind: Any, value: Any) -> Any:
@@ -102,8 +101,8 @@ def generator_of(task_id: str) -> random.Random:
     return random.Random(int.from_bytes(hashlib.sha256(task_id.encode("utf-8")).digest()[:8], "big"))
 
 
-def shuffled(order: Sequence[str], task_id: str) -> list[str]:
-    """The items of an order, shuffled until as many pairs are discordant with it as concordant (up to one)."""
+def shuffled(order: Sequence[Member], task_id: str) -> list[Member]:
+    """The members of an order, shuffled until as many pairs are discordant with it as concordant (up to one)."""
     places = list(range(len(order)))
     generator = generator_of(task_id)
     while True:

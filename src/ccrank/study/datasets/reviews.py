@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -44,13 +44,7 @@ _TRUSTPILOT = DataFile(
         f"{_PUBLISHED_NAME}.zip"
     ),
     sha256=None,
-    other_names=(
-        "trustpilot-us.jsonl.gz",
-        _PUBLISHED_NAME,
-        f"{_PUBLISHED_NAME}.tmp",
-        f"{_PUBLISHED_NAME}.gz",
-        f"{_PUBLISHED_NAME}.zip",
-    ),
+    other_names=("trustpilot-us.jsonl.gz", *(_PUBLISHED_NAME + end for end in ("", ".tmp", ".gz", ".zip"))),
 )
 _CRITERION = Criterion(
     "sentiment", comparative="more positive", poles=("negative", "positive"), category="review"
@@ -58,14 +52,13 @@ _CRITERION = Criterion(
 _STANCE = replace(_CRITERION, name="stance")
 _STARS = (1, 2, 3, 4, 5)
 
-Reviews = Iterable[tuple[str, int, str]]
-"""(product, stars, text) of each review."""
+Source = Literal["auto", "clothing", "trustpilot"]
 
 
 def read(
     data_dir: str | Path | None = None,
     *,
-    source: Literal["auto", "clothing", "trustpilot"] = "auto",
+    source: Source = "auto",
     form: Literal["inline", "context"] = "inline",
     disjoint: bool = False,
     words: int | None = 60,
@@ -79,13 +72,12 @@ def read(
 def read_letters(
     data_dir: str | Path | None = None,
     *,
-    source: Literal["auto", "clothing", "trustpilot"] = "auto",
+    source: Source = "auto",
     disjoint: bool = False,
     words: int | None = 60,
 ) -> list[Task]:
-    return [
-        _lettered(_STANCE, "{}: {}", *task) for task in _stars_by_product(data_dir, source, disjoint, words)
-    ]
+    tasks = _stars_by_product(data_dir, source, disjoint, words)
+    return [_lettered(_STANCE, "{}: {}", *task) for task in tasks]
 
 
 def _stars_by_product(
@@ -94,24 +86,22 @@ def _stars_by_product(
     """(text → stars, id, about) of each task."""
     if source == "auto":
         source = "clothing" if find(_TRUSTPILOT, data_dir) is None else "trustpilot"
-    path = locate(_TRUSTPILOT if source == "trustpilot" else CLOTHING, data_dir)
-    for product, by_stars in _by_product(_OPEN[source](path), words).items():
-        for k in range(min(map(len, by_stars)) if disjoint else 1):
-            task_id = f"{source}-{product}-{k + 1}" if disjoint else f"{source}-{product}"
-            gold = {texts[k]: float(stars) for stars, texts in zip(_STARS, by_stars, strict=True)}
-            yield gold, task_id, {"source": source, "product": product, "unit": "stars"}
-
-
-def _by_product(reviews: Reviews, words: int | None) -> dict[str, list[list[str]]]:
-    """The texts of each product that has reviews of every star, grouped by stars."""
-    texts: dict[str, list[list[str]]] = defaultdict(lambda: [[] for _ in _STARS])
-    seen: set[tuple[str, str]] = set()
+    reviews = (
+        _clothing(locate(CLOTHING, data_dir))
+        if source == "clothing"
+        else _trustpilot(locate(_TRUSTPILOT, data_dir))
+    )
+    stars_of: dict[str, dict[str, int]] = defaultdict(dict)  # product → text → stars
     for product, stars, text in reviews:
-        shown = normal_form(first_words(text, words))
-        if shown and (product, shown) not in seen:
-            seen.add((product, shown))
-            texts[product][stars - 1].append(shown)
-    return {product: by_stars for product, by_stars in texts.items() if all(by_stars)}
+        if shown := normal_form(first_words(text, words)):
+            stars_of[product].setdefault(shown, stars)
+    for product, stars_by_text in stars_of.items():
+        texts = [[text for text, given in stars_by_text.items() if given == stars] for stars in _STARS]
+        complete = min(map(len, texts))
+        for k in range(complete if disjoint else min(complete, 1)):
+            task_id = f"{source}-{product}-{k + 1}" if disjoint else f"{source}-{product}"
+            gold = {of_stars[k]: float(stars) for stars, of_stars in zip(_STARS, texts, strict=True)}
+            yield gold, task_id, {"source": source, "product": product, "unit": "stars"}
 
 
 def _lettered(
@@ -131,6 +121,7 @@ def _lettered(
 
 
 def _clothing(path: Path) -> Iterator[tuple[str, int, str]]:
+    """(product, stars, text) of each review."""
     rows = csv.DictReader(io.StringIO(read_text(path), newline=""))
     for row in rows:
         stars = _stars(row.get("Rating"))
@@ -143,7 +134,7 @@ def _clothing(path: Path) -> Iterator[tuple[str, int, str]]:
 
 
 def _trustpilot(path: Path) -> Iterator[tuple[str, int, str]]:
-    """The reviews of a file of users, one user per line."""
+    """(company, stars, text) of each review in a file of users, one user per line."""
     try:
         with _lines_of(path) as lines:
             for number, line in enumerate(lines, start=1):
@@ -155,7 +146,12 @@ def _trustpilot(path: Path) -> Iterator[tuple[str, int, str]]:
 
 def _reviews_of_user(line: str, where: str) -> Iterator[tuple[str, int, str]]:
     try:
-        for review in _user(line).get("reviews") or ():
+        try:
+            user = json.loads(line)
+        except ValueError:
+            # The published file is called JSON lines, but its lines are Python literals.
+            user = ast.literal_eval(line)
+        for review in user.get("reviews") or ():
             text = review.get("text") or review.get("title") or ""
             text = text if isinstance(text, str) else " ".join(map(str, text))
             stars = _stars(review.get("rating"))
@@ -166,14 +162,6 @@ def _reviews_of_user(line: str, where: str) -> Iterator[tuple[str, int, str]]:
         raise CcrankError(
             f"{where}: not a TrustPilot user with reviews ({error}); take the file from {_TRUSTPILOT.url}"
         ) from None
-
-
-def _user(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        # The published file is called JSON lines, but its lines are Python literals.
-        return ast.literal_eval(line)
 
 
 def _stars(value: object) -> int | None:
@@ -188,19 +176,14 @@ def _stars(value: object) -> int | None:
 @contextmanager
 def _lines_of(path: Path) -> Iterator[Iterable[str]]:
     """The lines of a file that may be compressed; a few bytes of the published file are not valid UTF-8."""
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
+    with ExitStack() as stack:
+        stream: Any = stack.enter_context(path.open("rb"))
+        if path.suffix == ".zip":
+            archive = stack.enter_context(zipfile.ZipFile(stream))
             names = [name for name in archive.namelist() if Path(name).name.startswith(_PUBLISHED_NAME)]
             if not names:
                 raise CcrankError(f"{path} contains no {_PUBLISHED_NAME}; take it from {_TRUSTPILOT.url}")
-            with archive.open(names[0]) as packed:
-                yield io.TextIOWrapper(packed, encoding="utf-8-sig", errors="replace")
-    elif path.suffix == ".gz":
-        with gzip.open(path, "rt", encoding="utf-8-sig", errors="replace") as lines:
-            yield lines
-    else:
-        with path.open(encoding="utf-8-sig", errors="replace") as lines:
-            yield lines
-
-
-_OPEN = {"clothing": _clothing, "trustpilot": _trustpilot}
+            stream = stack.enter_context(archive.open(names[0]))
+        elif path.suffix == ".gz":
+            stream = stack.enter_context(gzip.open(stream))
+        yield io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace")

@@ -9,13 +9,13 @@ from functools import cache
 from importlib import resources
 from math import prod
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 from urllib.request import urlopen
 
 from ccrank.models.capacity import expected_speed, matmul_rate
-from ccrank.models.load.catalog import BYTES, ROOM, hub_models, named_models
+from ccrank.models.load.catalog import BYTES, ROOM, choices_of, hub_models, named_models
 from ccrank.models.load.hub import on_disk
-from ccrank.models.load.known_models import choices_of
 from ccrank.models.load.transformers_settings import choose_device, choose_dtype
 from ccrank.models.remote import is_remote
 from ccrank.reader_options import ReaderOptions
@@ -56,29 +56,19 @@ def estimate(study: Study, sets: Mapping[str, TaskSet], out: str | Path) -> list
     precision = options.quantize if options.quantize in BYTES else str(dtype).removeprefix("torch.")
     units = [unit for unit in plan_units(study, sets) if not folder.is_done(unit, study.save_probes)]
     weights = weights_of(units, sets)
-    found = []
+    estimates = []
     for name in study.addresses:
-        own = [unit for unit in units if unit.model == name]
-        tokens = round(sum(weights[unit] for unit in own) / CHARACTERS_PER_TOKEN)
+        of_model = [weight for unit, weight in weights.items() if unit.model == name]
+        tokens = round(sum(of_model) / CHARACTERS_PER_TOKEN)
+        needs: dict[str, Any] = {"download": 0} if is_remote(name) or on_disk(name) is not None else {}
         if is_remote(name):
-            found.append(ModelEstimate(name, len(own), tokens, memory=0, download=0))
-            continue
-        parameters, stored = parameters_of(name), on_disk(name) is not None
-        if parameters is None:
-            found.append(ModelEstimate(name, len(own), tokens, download=0 if stored else None))
-            continue
-        found.append(
-            ModelEstimate(
-                name,
-                len(own),
-                tokens,
-                parameters,
-                int(ROOM * parameters * BYTES[precision]),
-                0 if stored else HUB_BYTES * parameters,
-                tokens / expected_speed(parameters, rate),
-            )
-        )
-    return found
+            needs["memory"] = 0
+        elif (parameters := parameters_of(name)) is not None:
+            needs.setdefault("download", HUB_BYTES * parameters)
+            needs["parameters"], needs["memory"] = parameters, int(ROOM * parameters * BYTES[precision])
+            needs["seconds"] = tokens / expected_speed(parameters, rate)
+        estimates.append(ModelEstimate(name, len(of_model), tokens, **needs))
+    return estimates
 
 
 def parameters_of(name: str) -> int | None:
@@ -112,9 +102,8 @@ def _stated_by_hub(name: str) -> int | None:
 @cache
 def paper_models() -> Mapping[str, int]:
     """The paper's models, with their numbers of weights."""
-    return {str(name): int(count) for name, count in parse_toml(
-        resources.files("ccrank.study.experiment") / "paper_models.toml"
-    ).items()}  # fmt: skip
+    table = parse_toml(resources.files("ccrank.study.experiment") / "paper_models.toml")
+    return {name: int(count) for name, count in table.items()}
 
 
 def _counted(folder: Path) -> int | None:

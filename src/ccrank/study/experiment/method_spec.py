@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccrank.errors import CcrankError
-from ccrank.methods.probe_pipeline.fitting import PROTOCOLS
+from ccrank.methods.probe_pipeline.rankers import PROTOCOLS
 from ccrank.methods.probing.objectives import OBJECTIVES, Settings
-from ccrank.methods.probing.sub_batches import SUB_BATCHES
 from ccrank.methods.registry import Method, get_method
 
 SETTINGS = tuple(Settings.__dataclass_fields__)
@@ -24,10 +23,10 @@ DEFAULT_SPLITS = ("same-task", "leave-one-out", "across-tasks")
 def option_variants() -> dict[str, dict[str, dict[str, Any]]]:
     """Method → its other variants, each with the options that it sets, so that a study can have a method twice."""
     variants: dict[str, dict[str, dict[str, Any]]] = {"prompt-point": {"expected": {"score": "expected"}}}
-    for name in OBJECTIVES:
+    for name, objective in OBJECTIVES.items():
         variants[name] = {"rbf": {"features": "rbf"}}
-        if name in SUB_BATCHES:
-            variants[name][SUB_BATCHES[name].name] = {"sub_batch": SUB_BATCHES[name].name}
+        if objective.sub_batch != "none":
+            variants[name][objective.sub_batch] = {"sub_batch": objective.sub_batch}
     return variants
 
 
@@ -55,50 +54,23 @@ class MethodSpec:
         return f"{self.name}@{self.variant}" if self.variant else self.name
 
     @property
-    def embeddings(self) -> bool:
-        """Whether it probes the input embeddings."""
-        return self.variant == EMBEDDINGS
-
-    @property
     def method(self) -> Method:
         """The method's entry in the registry."""
         return get_method(self.name)
 
     @property
-    def probe(self) -> bool:
-        """Whether states are read once and shared with other probes."""
-        return self.method.objective is not None
-
-    @property
-    def paired(self) -> bool:
-        """Whether it reads ItemPair prompts, with both answers filled in."""
+    def states(self) -> str | None:
+        """Which states a probe reads, once for all probes that share them: single, pair or embeddings; None for other
+        methods."""
         objective = self.method.objective
-        return objective is not None and objective.prompt == "pair"
-
-    @property
-    def states(self) -> str:
-        """Which states a probe reads: single, pair or embeddings."""
-        return "pair" if self.paired else "embeddings" if self.embeddings else "single"
-
-    @property
-    def protocol(self) -> str:
-        """The evaluation protocol of a probe: its split."""
-        return "same-task" if self.split == "none" else self.split
+        if objective is None:
+            return None
+        return EMBEDDINGS if self.variant == EMBEDDINGS else objective.prompt
 
     @property
     def family(self) -> str:
         """The method's family; a probe of the embeddings is a baseline."""
-        return "baseline" if self.embeddings else self.method.family
-
-    @property
-    def directed(self) -> bool:
-        """Whether it gives the direction: higher scores mean more."""
-        return self.method.directed
-
-    def seeds(self, count: int) -> tuple[int, ...]:
-        """The seeds to run; a single one if results do not depend on it."""
-        objective = self.method.objective
-        return tuple(range(count)) if objective is not None and objective.seeded else (0,)
+        return "baseline" if self.variant == EMBEDDINGS else self.method.family
 
     def parse_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """A user's options of the method, converted to their types."""
@@ -120,16 +92,16 @@ class MethodSpec:
         probe = method.objective
         embeddings = variant == EMBEDDINGS and probe is not None and probe.prompt == "single"
         if at and variant not in option_variants().get(name, {}) and not embeddings:
-            raise CcrankError(
-                f"{text!r}: a suffix with @ is @rbf, for probes, @{EMBEDDINGS}, for probes on single items, or "
-                + ", ".join(
-                    f"{known}@{other}"
-                    for known, others in option_variants().items()
-                    for other in others
-                    if other != "rbf"
-                )
+            others = ", ".join(
+                f"{known}@{other}"
+                for known, others in option_variants().items()
+                for other in others
+                if other != "rbf"
             )
-        if name in SUB_BATCHES and variant == SUB_BATCHES[name].name and colon and split != "same-task":
+            raise CcrankError(
+                f"{text!r}: a suffix with @ is @rbf, for probes, @{EMBEDDINGS}, for probes on single items, or {others}"
+            )
+        if probe is not None and variant == probe.sub_batch and colon and split != "same-task":
             raise CcrankError(f"{text!r}: sub-batches are for the split same-task")
         if split == SINGLE and method.repeats_option is not None:
             return [cls(name, SINGLE)]

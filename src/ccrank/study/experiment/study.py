@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib import resources
@@ -57,33 +58,39 @@ class Study:
     """What is disjoint between the folds of across-tasks training: tasks; items, so that held-out tasks share no item
     with those trained on (split across-items); or both, one after the other."""
     save_probes: bool = False
-    """Store the directions of all probes but those of leave-one-out."""
+    """Store the directions of all probes except leave-one-out ones."""
+    jury: bool = False
+    """Add the jury of all models, as one more model."""
     plugins: tuple[str, ...] = ()
     """Python files that register methods or objectives of the study."""
     skip_unsupported: bool = False
     """Leave out methods that need hidden states where a model is behind a server, instead of refusing the study."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "plugins", tuple(self.plugins))
+        for name in ("models", "datasets", "methods", "template", "plugins"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         for path in self.plugins:
             load_plugin(path)
         for name in ("models", "datasets", "methods"):
-            values = tuple(getattr(self, name))
-            if not values:
+            entries = getattr(self, name)
+            if not entries:
                 raise CcrankError(f"a study needs at least one entry in {name}")
-            shown = [shown_name(value) for value in values] if name == "models" else values
-            if repeated := sorted({value for value in shown if shown.count(value) > 1}):
+            shown = [shown_name(entry) for entry in entries] if name == "models" else entries
+            if repeated := sorted({entry for entry in shown if shown.count(entry) > 1}):
                 raise CcrankError(f"{name} contains {repeated[0]!r} twice")
-            object.__setattr__(self, name, values)
         if "auto" in self.models:
             raise CcrankError(
                 "a study names its models; 'auto' is another one on each machine (see `ccrank models list`)"
             )
-        object.__setattr__(self, "template", tuple(self.template))
         object.__setattr__(self, "layers", _checked_layers(self.layers))
         for name, value in (("seeds", self.seeds), ("limit", self.limit)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise CcrankError(f"{name} must be at least 1, got {value!r}")
+        judged = any(choice.method.directed and not choice.states for choice in self.choices)
+        if self.jury and (len(self.models) < 2 or not judged):
+            raise CcrankError(
+                "a jury needs two or more models, and a method with a direction that is no probe, such as auto"
+            )
         if self.folds not in ("tasks", "items", "both"):
             raise CcrankError(f"folds must be tasks, items or both, not {self.folds!r}")
         if unknown := sorted(set(self.reader) - set(READER_DEFAULTS)):
@@ -96,21 +103,22 @@ class Study:
             if name not in names:
                 raise CcrankError(f"there are options for {name!r}, which is not one of the study's methods")
         for choice in self.choices:
-            choice.parse_options(self.options.get(choice.name, {}))
-        object.__setattr__(self, "dataset_options", self._parse_dataset_options())
-        check_named(self.load_templates(), self.template, self.options.values())
-
-    def _parse_dataset_options(self) -> dict[str, dict[str, Any]]:
-        """The options of the datasets, converted to their types and checked before anything is read."""
-        parsed = {}
-        for name, table in self.dataset_options.items():
+            self.options_of(choice)
+        for name in self.dataset_options:
             if name not in self.datasets:
                 raise CcrankError(
                     f"there are options for the dataset {name!r}, which the study does not have; "
                     f"{did_you_mean(name, self.datasets)}its datasets: {', '.join(self.datasets)}"
                 )
-            parsed[name] = get_dataset(name).parse_options(table)
-        return parsed
+        parsed = {
+            name: get_dataset(name).parse_options(table) for name, table in self.dataset_options.items()
+        }
+        object.__setattr__(self, "dataset_options", parsed)
+        check_named(self.load_templates(), self.template, self.options.values())
+
+    def options_of(self, choice: MethodSpec) -> dict[str, Any]:
+        """The options of a method, converted to their types."""
+        return choice.parse_options(self.options.get(choice.name, {}))
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -120,13 +128,14 @@ class Study:
     @property
     def choices(self) -> tuple[MethodSpec, ...]:
         """The methods, parsed; a method with several splits is several choices."""
-        parsed = (choice for text in self.methods for choice in MethodSpec.parse(text))
-        found: list[MethodSpec] = []
-        for choice in parsed:
+        choices: dict[MethodSpec, None] = {}
+        for choice in (choice for text in self.methods for choice in MethodSpec.parse(text)):
             across = choice.split == "across-tasks"
-            found += [choice] if not across or self.folds != "items" else []
-            found += [replace(choice, split="across-items")] if across and self.folds != "tasks" else []
-        return tuple(dict.fromkeys(found))
+            if not across or self.folds != "items":
+                choices[choice] = None
+            if across and self.folds != "tasks":
+                choices[replace(choice, split="across-items")] = None
+        return tuple(choices)
 
     @classmethod
     def parse(cls, value: Mapping[str, Any], where: str = "the study") -> Study:
@@ -146,7 +155,7 @@ class Study:
         for name in ("options", "dataset_options", "reader"):
             if not isinstance(given.get(name, {}), Mapping):
                 raise CcrankError(f"{where}: {name} must be a table, got {given[name]!r}")
-        for name in ("skip_unsupported", "save_probes"):
+        for name in ("skip_unsupported", "save_probes", "jury"):
             if not isinstance(given.get(name, False), bool):
                 raise CcrankError(f"{where}: {name} must be true or false")
         for kind in ("options", "dataset_options"):
@@ -167,13 +176,8 @@ class Study:
     def to_toml(self) -> str:
         """The study as a file that `Study.load` reads; addresses have no secrets there."""
         entries = {**asdict(self), "models": tuple(self.addresses)}
-        return to_toml(
-            {
-                key: value
-                for key, value in entries.items()
-                if value not in (None, (), {}) and value is not False
-            }
-        )
+        empty: tuple[Any, ...] = (None, (), {}, False)
+        return to_toml({key: value for key, value in entries.items() if value not in empty})
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that results depend on, as plain values by name, so that two studies can be compared entry by
@@ -189,14 +193,11 @@ class Study:
         for name, template in sorted(self.load_templates().by_name.items()):
             entries[f"template {name}"] = digest(asdict(template))
         entries |= {f"plugin {Path(path).name}": load_plugin(path) for path in self.plugins}
-        for method, table in self.options.items():
-            entries |= {f"options.{method}.{name}": value for name, value in table.items()}
-        for dataset, table in self.dataset_options.items():
-            entries |= {f"dataset_options.{dataset}.{name}": value for name, value in table.items()}
-        entries |= {
-            f"reader.{name}": value for name, value in self.reader.items() if name not in NOT_IN_RESULTS
-        }
-        return entries
+        for kind, tables in (("options", self.options), ("dataset_options", self.dataset_options)):
+            for owner, table in tables.items():
+                entries |= {f"{kind}.{owner}.{name}": value for name, value in table.items()}
+        in_results = {name: value for name, value in self.reader.items() if name not in NOT_IN_RESULTS}
+        return entries | {f"reader.{name}": value for name, value in in_results.items()}
 
 
 def preset(name: str) -> dict[str, Any]:
@@ -233,18 +234,12 @@ def to_toml(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> str:
 
 
 def _key(text: str) -> str:
-    return text if text.replace("-", "").replace("_", "").isalnum() and text.isascii() else _value(text)
+    return text if re.fullmatch("[A-Za-z0-9_-]+", text) else _value(text)
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_value, value))}]"
-    if value is None:
-        return '"none"'  # TOML has no null; options read the word
-    if isinstance(value, str):
-        # JSON's escapes are valid in TOML, which also requires DEL to be escaped.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return json.dumps(value)
+    # TOML has no null: options read the word. JSON's escapes are valid in TOML, which also requires DEL to be escaped.
+    return json.dumps("none" if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _checked_layers(layers: Any) -> str:

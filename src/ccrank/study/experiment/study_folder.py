@@ -6,16 +6,17 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime, timezone
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from ccrank.errors import CcrankError
+from ccrank.jury import parameters_of
 from ccrank.models.remote import OpenModel
 from ccrank.study.experiment.execute import Outcome
-from ccrank.study.experiment.servers import LeftOutMethod
 from ccrank.study.experiment.study import Study
 from ccrank.study.experiment.units import TaskSet, Unit
 from ccrank.study.results.load import (
@@ -30,7 +31,7 @@ from ccrank.study.results.load import (
     load_environment,
 )
 from ccrank.study.results.schema import join_units, save_unit, unit_failures
-from ccrank.util.files import folder_errors, locked_folder, write_atomically
+from ccrank.util.files import expanded, folder_errors, locked_folder, write_atomically
 from ccrank.version import __version__
 
 LIBRARIES = ("torch", "transformers", "numpy", "scipy", "tokenizers")
@@ -58,19 +59,15 @@ class StudyFolder:
 
     def begin(self, study: Study, sets: Mapping[str, TaskSet], force_new: bool) -> None:
         """Record a new study, or verify that the folder contains the same one."""
-        wanted = study.fingerprint() | {
-            f"tasks of {name}": task_set.digest for name, task_set in sets.items()
-        }
+        wanted = study.fingerprint() | {f"tasks of {name}": tasks.digest for name, tasks in sets.items()}
         wanted = json.loads(json.dumps(wanted))
         with folder_errors(self.path):
             known = self._known()
         if known is not None and (changes := _changes(known, wanted)):
             if not force_new:
-                study_kind = (
-                    f"study with another configuration: {'; '.join(changes)}" if known else "damaged study"
-                )
+                kind = f"study with another configuration: {'; '.join(changes)}" if known else "damaged study"
                 raise CcrankError(
-                    f"{self.path} contains a {study_kind}. Use another folder, or --force-new to move the old results "
+                    f"{self.path} contains a {kind}. Use another folder, or --force-new to move the old results "
                     "aside and start over"
                 )
             with folder_errors(self.path):
@@ -80,24 +77,21 @@ class StudyFolder:
             self.write(TASKS, _task_lines(sets))
             self.write(CONFIG, study.to_toml().encode())
             for path in study.plugins:
-                self.write(f"plugin-{Path(path).name}", Path(path).expanduser().read_bytes())
+                self.write(f"plugin-{Path(path).name}", expanded(path).read_bytes())
             # Last, since it marks the other files as complete.
             self.write(FINGERPRINT, json.dumps(wanted, indent=1).encode())
 
     def _known(self) -> dict[str, Any] | None:
-        path = self.path / FINGERPRINT
         if not self.exists():
             return None
         try:
-            known = json.loads(path.read_text(encoding="utf-8"))
+            known = json.loads((self.path / FINGERPRINT).read_text(encoding="utf-8"))
         except (ValueError, RecursionError):
             return {}  # a damaged fingerprint matches no study
         return known if isinstance(known, dict) else {}
 
     def _move_aside(self) -> None:
-        number = 1
-        while (aside := self.path / f"before-{number}").exists():
-            number += 1
+        aside = next(path for number in count(1) if not (path := self.path / f"before-{number}").exists())
         aside.mkdir()
         for name in STUDY_FILES:
             if (self.path / name).exists():
@@ -108,15 +102,14 @@ class StudyFolder:
         """The file of a unit's rows."""
         return self.path / UNITS / f"{unit.digest}.parquet"
 
+    def _directions_path(self, unit: Unit) -> Path:
+        return self.path / DIRECTIONS / f"{unit.digest}.safetensors"
+
     def is_done(self, unit: Unit, save_probes: bool = False) -> bool:
         """Whether a unit's file exists and is readable, with the directions of its probes if they are to be stored."""
         done = unit_failures(self.unit_path(unit)) is not None
-        stored = unit.choice.probe and unit.choice.split != "leave-one-out" and save_probes
-        return done and (not stored or self.directions_path(unit).exists())
-
-    def directions_path(self, unit: Unit) -> Path:
-        """The file of a unit's directions."""
-        return self.path / DIRECTIONS / f"{unit.digest}.safetensors"
+        stored = save_probes and unit.choice.states and unit.choice.split != "leave-one-out"
+        return done and (not stored or self._directions_path(unit).exists())
 
     def failures_of(self, unit: Unit) -> dict[str, str]:
         """The tasks that failed in a unit, with reasons."""
@@ -127,19 +120,15 @@ class StudyFolder:
         if save_probes and outcome.directions is not None:
             with folder_errors(self.path):
                 (self.path / DIRECTIONS).mkdir(exist_ok=True)
-            outcome.directions.save(self.directions_path(unit))
+            outcome.directions.save(self._directions_path(unit))
         save_unit(self.unit_path(unit), outcome.rows, outcome.failures)
 
-    def forget(self, units: Iterable[Unit]) -> None:
-        """Delete units, so that they are run again."""
+    def forget(self, units: Iterable[Unit] = ()) -> None:
+        """Delete units, so that they are run again, and the joint table, which exists only when the study is
+        complete."""
         with folder_errors(self.path):
             for unit in units:
                 self.unit_path(unit).unlink(missing_ok=True)
-        self.forget_results()
-
-    def forget_results(self) -> None:
-        """Delete the joint table, which exists only when the study is complete."""
-        with folder_errors(self.path):
             (self.path / RESULTS).unlink(missing_ok=True)
 
     def join(self, units: Sequence[Unit]) -> int:
@@ -159,7 +148,7 @@ def _task_lines(sets: Mapping[str, TaskSet]) -> bytes:
         for task in task_set.tasks:
             line = task.to_json()
             line["about"] = {**line.get("about", {}), "dataset": name, "kind": task_set.kind}
-            lines.append(json.dumps(line, ensure_ascii=True, default=str) + "\n")
+            lines.append(json.dumps(line, default=str) + "\n")
     return "".join(lines).encode()
 
 
@@ -183,55 +172,30 @@ def _changes(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     return changes
 
 
-def _now() -> str:
-    """The current UTC time, to the second."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _machine_facts() -> dict[str, Any]:
-    """Versions and hardware."""
-    facts: dict[str, Any] = {"ccrank": __version__, "python": platform.python_version()}
-    for name in LIBRARIES:
-        try:
-            facts[name] = version(name)
-        except PackageNotFoundError:
-            facts[name] = None
-    return facts | {
-        "system": platform.platform(),
-        "cpu": _cpu_name(),
-        "cores": os.cpu_count(),
-        "memory_gib": _memory(),
-        "gpu": _gpu_names(),
-    }
-
-
 def record_environment(folder: StudyFolder) -> None:
     """Record the environment of a study; a later run in another one is recorded separately."""
     known, facts = load_environment(folder.path), _machine_facts()
+    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
     if not known:
-        folder.write(ENVIRONMENT, _text({**facts, "date": _now(), "models": {}, "later_runs": []}))
-        return
-    differences = {key: value for key, value in facts.items() if known.get(key) != value}
-    if differences:
-        known["later_runs"].append({"date": _now(), **differences})
+        folder.write(ENVIRONMENT, _text({**facts, "date": date, "models": {}, "later_runs": []}))
+    elif differences := {key: value for key, value in facts.items() if known.get(key) != value}:
+        known["later_runs"].append({"date": date, **differences})
         folder.write(ENVIRONMENT, _text(known))
 
 
-def record_model(
-    folder: StudyFolder, name: str, reader: OpenModel, left_out: Sequence[LeftOutMethod] = ()
-) -> None:
+def record_model(folder: StudyFolder, name: str, reader: OpenModel, left_out: Sequence[str] = ()) -> None:
     """Record the weights behind a model name, and what is left out for it; raise an error if the weights differ from
     those recorded before."""
     known = load_environment(folder.path)
     before = known["models"].get(name)
-    if before is not None and (change := _change(before, reader)):
+    if before is None:
+        known["models"][name] = {**_model_facts(reader), "left_out": [*left_out]}
+        folder.write(ENVIRONMENT, _text(known))
+    elif change := _change(before, reader):
         raise CcrankError(
             f"the model {name} differs from the one in {folder.path}: {change}; give another folder, or --force-new "
             "to start over"
         )
-    if before is None:
-        known["models"][name] = {**_model_facts(reader), "left_out": [str(method) for method in left_out]}
-        folder.write(ENVIRONMENT, _text(known))
 
 
 def _model_facts(reader: OpenModel) -> dict[str, Any]:
@@ -256,7 +220,7 @@ def _model_facts(reader: OpenModel) -> dict[str, Any]:
         "form": loaded.form,
         "layers": reader.depth,
         "width": reader.width,
-        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+        "parameters": parameters_of(reader),
         "dtype": str(loaded.model.dtype).removeprefix("torch."),
         "device": str(loaded.model.device),
     }
@@ -272,28 +236,30 @@ def _change(before: dict[str, Any], reader: OpenModel) -> str:
 
 
 def _text(value: Any) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=True) + "\n").encode()
+    return (json.dumps(value, indent=2) + "\n").encode()
 
 
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def _memory() -> float | None:
-    try:
-        return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 30), 1)
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
-def _gpu_names() -> list[str]:
+def _machine_facts() -> dict[str, Any]:
+    """Versions and hardware."""
     import torch
 
-    if not torch.cuda.is_available():
-        return []
-    return [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    cpu, memory = None, None
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    with suppress(OSError):
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        cpu = next(
+            (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")),
+            None,
+        )
+    with suppress(AttributeError, ValueError, OSError):
+        memory = round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / (1 << 30), 1)
+    return {
+        "ccrank": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in LIBRARIES},
+        "system": platform.platform(),
+        "cpu": cpu or platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "memory_gib": memory,
+        "gpu": [torch.cuda.get_device_name(index) for index in range(gpus)],
+    }

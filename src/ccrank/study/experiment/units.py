@@ -1,30 +1,35 @@
-"""The grid of units of a study, in an order that shares readings."""
+"""The grid of units of a study, in an order that shares readings, and what models behind servers cannot run of it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import chain, product
 from pathlib import Path
+from typing import NamedTuple
 
 from ccrank.errors import CcrankError
 from ccrank.io.taskfiles import read_tasks
-from ccrank.methods.probe_pipeline.fitting import ACROSS
+from ccrank.methods.probe_pipeline.rankers import ACROSS
+from ccrank.methods.registry import methods_without_states
+from ccrank.models.remote import Address, Client, is_remote
+from ccrank.models.remote.server import served_model
 from ccrank.study.datasets import datasets
-from ccrank.study.experiment.method_spec import MethodSpec
+from ccrank.study.experiment.method_spec import EMBEDDINGS, MethodSpec
 from ccrank.study.experiment.study import Study, digest
 from ccrank.task import Task
 from ccrank.util.text import did_you_mean
 
+CHARACTERS_PER_TOKEN = 4.3
+"""Of the weights of all units of the paper's study on the default model."""
 
-@dataclass(frozen=True)
-class TaskSet:
+
+class TaskSet(NamedTuple):
     """A dataset as used by a study."""
 
-    name: str
     kind: str
-    """facts, context, or other for a task file."""
+    """facts, context, relevance, or other for a task file."""
     tasks: tuple[Task, ...]
 
     @property
@@ -51,9 +56,8 @@ class Unit:
     @property
     def group(self) -> tuple[str, ...]:
         """Units of one group probe the same states."""
-        if not self.choice.probe:
-            return (self.model, self.dataset, str(self.choice))
-        return (self.model, self.dataset, self.choice.states, self.layers)
+        states = self.choice.states
+        return (self.model, self.dataset, *((states, self.layers) if states else (str(self.choice),)))
 
     def __str__(self) -> str:
         return f"{self.model} · {self.dataset} · {self.choice}"
@@ -77,11 +81,10 @@ def load_task_sets(study: Study, data_dir: str | Path | None = None) -> dict[str
             )
         if label in sets:
             raise CcrankError(f"two datasets of the study are named {label!r}; rename the file {name}")
-        if repeated := [
-            task_id for task_id, times in Counter(task.id for task in tasks).items() if times > 1
-        ]:
+        counts = Counter(task.id for task in tasks)
+        if repeated := [task_id for task_id, count in counts.items() if count > 1]:
             raise CcrankError(f"{name}: two tasks have the id {min(repeated)!r}; results are stored by id")
-        sets[label] = TaskSet(label, kind, tuple(spread(tasks, study.limit)))
+        sets[label] = TaskSet(kind, tuple(spread(tasks, study.limit)))
     return sets
 
 
@@ -98,45 +101,88 @@ def plan_units(study: Study, sets: Mapping[str, TaskSet]) -> list[Unit]:
     Training across tasks needs two tasks: a dataset of one task has no such units.
     """
     units: list[Unit] = []
-    for model in study.addresses:
-        for name, task_set in sets.items():
-            groups: dict[tuple[str, ...], list[Unit]] = {}
-            for choice in study.choices:
-                if choice.split in ACROSS and len(task_set.tasks) < 2:
-                    continue
-                layers = "-" if not choice.probe else "0" if choice.embeddings else study.layers
-                unit = Unit(model, name, choice, layers)
-                groups.setdefault(unit.group, []).append(unit)
-            units += chain.from_iterable(groups.values())
+    for model, (name, task_set) in product(study.addresses, sets.items()):
+        groups: dict[tuple[str, ...], list[Unit]] = {}
+        for choice in study.choices:
+            if choice.split in ACROSS and len(task_set.tasks) < 2:
+                continue
+            layers = "-" if choice.states is None else "0" if choice.states == EMBEDDINGS else study.layers
+            unit = Unit(model, name, choice, layers)
+            groups.setdefault(unit.group, []).append(unit)
+        units += chain.from_iterable(groups.values())
     return units
 
 
-CHARACTERS_PER_TOKEN = 4.3
-"""Of `weight`, over all units of the paper's study on the default model."""
-
-
-def weight(unit: Unit, tasks: Sequence[Task], first_of_group: bool) -> float:
-    """An estimate of a unit's cost in characters read, for the remaining time only."""
-    total = 0.0
-    for task in tasks:
-        count = len(task.items)
-        item = sum(map(len, task.items)) / count + 20
-        prompts = unit.choice.method.prompts(count)
-        if unit.choice.probe:
-            fitting = {"leave-one-out": count}.get(unit.choice.split, 1) * count
-            total += 2.0 * fitting * (count if unit.choice.paired else 1)
-            prompts = prompts if first_of_group else 0
-            if first_of_group and unit.layers == "auto":
-                prompts += 3 * count
-        total += len(task.context or "") * (prompts > 0) + prompts * item
-    return total + 50.0
-
-
 def weights_of(units: Sequence[Unit], sets: Mapping[str, TaskSet]) -> dict[Unit, float]:
-    """`weight` of each unit; the first of a group reads for all of it."""
+    """An estimate of each unit's cost in characters read, for the remaining time only; the first of a group reads for
+    all of it."""
     weights: dict[Unit, float] = {}
     groups: set[tuple[str, ...]] = set()
     for unit in units:
-        weights[unit] = weight(unit, sets[unit.dataset].tasks, unit.group not in groups)
+        first_of_group = unit.group not in groups
         groups.add(unit.group)
+        total = 0.0
+        for task in sets[unit.dataset].tasks:
+            count = len(task.items)
+            item = sum(map(len, task.items)) / count + 20
+            prompts = unit.choice.method.prompts(count)
+            if unit.choice.states:
+                fitting = {"leave-one-out": count}.get(unit.choice.split, 1) * count
+                total += 2.0 * fitting * (count if unit.choice.states == "pair" else 1)
+                prompts = prompts if first_of_group else 0
+                if first_of_group and unit.layers == "auto":
+                    prompts += 3 * count
+            total += len(task.context or "") * (prompts > 0) + prompts * item
+        weights[unit] = total + 50.0
     return weights
+
+
+def supported_units(study: Study, sets: Mapping[str, TaskSet]) -> tuple[list[Unit], dict[str, list[str]]]:
+    """The units that can be run, and model → methods that are left out because they need hidden states, which a server
+    does not give.
+
+    A study with such methods is refused unless it says that they are left out; something must remain.
+    """
+    units = plan_units(study, sets)
+    unsupported = [
+        unit
+        for unit in units
+        if is_remote(unit.model)
+        and unit.choice.method.reads_states(sets[unit.dataset].tasks, study.options_of(unit.choice))
+    ]
+    left_out: dict[str, list[str]] = {}
+    for model, choice in product(study.addresses, study.choices):
+        names = [unit.dataset for unit in unsupported if (unit.model, unit.choice) == (model, choice)]
+        if names:
+            where = "" if len(names) == len(sets) else f" (on {', '.join(names)})"
+            left_out.setdefault(model, []).append(f"{choice}{where}")
+    for model, methods in left_out.items():
+        everything = all(unit in unsupported for unit in units if unit.model == model)
+        if everything or not study.skip_unsupported:
+            remedy = ", or add --skip-unsupported (skip_unsupported = true in a study's file)"
+            raise CcrankError(
+                f"{model} is behind a server, which gives no hidden states, and {', '.join(methods)} "
+                f"need{'s' if len(methods) == 1 else ''} them; give --methods of {', '.join(methods_without_states())}"
+                f"{'' if everything else remedy}"
+            )
+    return [unit for unit in units if unit not in unsupported], left_out
+
+
+def with_names(study: Study) -> Study:
+    """The study with every model named: results are stored under a model's name, and tomorrow the same address may lead
+    to another model."""
+    return replace(study, models=tuple(map(_named, study.models)))
+
+
+def _named(model: str) -> str:
+    """The address with the model's name; a server whose address names no model is asked."""
+    if not is_remote(model) or Address.parse(model).model is not None:
+        return model
+    address = Address.parse(model)
+    try:
+        name, _ = served_model(Client(address))
+    except CcrankError as error:
+        raise CcrankError(
+            f"{address.name} names no model, and its server was asked which one it has: {error}"
+        ) from None
+    return f"{model.removesuffix('#')}#{name}"

@@ -13,93 +13,69 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from ccrank.study.report.figures_style import (
-    CEILING_COLOUR,
-    CHANCE_COLOUR,
-    CHANCE_LINE,
-    GRID_COLOUR,
-    Panel,
-    chance_patch,
-    drawn,
-    families_in,
-    family_markers,
-    legend,
-    look_of,
-    panels,
-    panels_by_model,
-    side_title,
-    title,
-)
-from ccrank.study.results.tables import kind_summary, main_setting, method_order, one_layer, summary
+from ccrank.study.report import figures_style as style
+from ccrank.study.results.summary import main_setting, method_order, one_layer, summarise
 from ccrank.util.text import one_line
 
 KIND_NAMES = {"facts": "fact-based", "context": "context-based", "other": "other"}
 MAX_DATASETS_ACROSS = 6
-
-_FREE = {"abs_tau": "Kendall's |τ|", "free_accuracy": "pairwise accuracy"}
-_SIGN_MARK: dict[str, Any] = {"ls": "", "marker": "D", "ms": 2.6, "mfc": "white", "mec": "0.1", "mew": 0.6}
-_ANSWER_MARK: dict[str, Any] = {
-    "ls": "",
-    "marker": "s",
-    "ms": 3.2,
-    "mfc": "white",
-    "mec": "#c2005b",
-    "mew": 0.9,
-}
-_RUN_MARK: dict[str, Any] = {"ls": "", "marker": "o", "ms": 2.2, "mfc": "#c2005b", "mec": "white", "mew": 0.3}
 SINGLE_RUNS = "single"
 """The split of single runs of a method that joins several."""
+
+Look = dict[str, Any]
+_FREE = {"abs_tau": "Kendall's |τ|", "free_accuracy": "pairwise accuracy"}
 _SIGNED = {"abs_tau": "tau", "free_accuracy": "accuracy"}
+_SIGN_MARK: Look = {"ls": "", "marker": "D", "ms": 2.6, "mfc": "white", "mec": "0.1", "mew": 0.6}
+_ANSWER_MARK: Look = {"ls": "", "marker": "s", "ms": 3.2, "mfc": "white", "mec": "#c2005b", "mew": 0.9}
+_RUN_MARK: Look = {"ls": "", "marker": "o", "ms": 2.2, "mfc": "#c2005b", "mec": "white", "mew": 0.3}
+_CEILING: Look = {"color": style.CEILING_COLOUR, "lw": 1.4, "ls": (0, (2, 1))}
 
 
-@drawn
 def figure_main(results: pd.DataFrame) -> Figure | None:
     """Mean over the datasets of each kind, for every model: accuracy and |τ| by method, with the deviation over seeds,
     chance, and the supervised counterparts as upper bounds."""
-    table = kind_summary(results)
-    if table.empty:
+    return _figure_of_bars(results, "kind", ("free_accuracy", "abs_tau"))
+
+
+def figure_datasets(results: pd.DataFrame, metric: str = "abs_tau") -> Figure | None:
+    """Every dataset and method, for every model; `metric` is "abs_tau" or "free_accuracy"."""
+    return _figure_of_bars(results, "dataset", (metric,))
+
+
+@style.drawn
+def _figure_of_bars(results: pd.DataFrame, by: str, metrics: tuple[str, ...]) -> Figure | None:
+    rows = main_setting(results[results["tau"].notna()])
+    if rows.empty:
         return None
+    table = summarise(rows, by, intervals=False)
     methods = _bar_methods(table, method_order(results))
-    kinds = [kind for kind in KIND_NAMES if (table["kind"] == kind).any()]
-    models = list(dict.fromkeys(results["model"]))
-    singles = single_values(results, ["model", "kind", "method"])
-    rest, line_height = _heights(methods)
-    figure, grid = panels(len(models), 2 * len(kinds), rest + line_height * len(models), sharey=True)
-    for row, model in enumerate(models):
-        for column, (kind, metric) in enumerate(product(kinds, ("free_accuracy", "abs_tau"))):
-            axes = grid[row, column]
-            rows = table[(table["model"] == model) & (table["kind"] == kind)]
-            _bars(axes, rows, methods, metric)
-            _singles(axes, singles[(singles["model"] == model) & (singles["kind"] == kind)], methods, metric)
-            if row == 0:
-                title(axes, KIND_NAMES[kind] if metric == "free_accuracy" else "")
-            if row == len(models) - 1:
-                axes.set_xlabel(_FREE[metric])
-        side_title(grid[row, -1], model)
+    singles = single_values(results, ["model", by, "method"])
+    singles = singles[singles["metric"].isin(metrics)]
+    models = rows["model"].unique()
+    names = (
+        [kind for kind in KIND_NAMES if (table["kind"] == kind).any()] if by == "kind" else rows[by].unique()
+    )
+    across = len(names) * len(metrics) if by == "kind" else MAX_DATASETS_ACROSS
+    figure, grid = style.panels_by_model(
+        models, [*product(names, metrics)], across, _heights(methods), sharey=True
+    )
+    for panel in grid:
+        axes, (name, metric) = panel.axes, panel.name
+        _bars(axes, _rows_of(table, panel.model, by, name), methods, metric)
+        _singles(axes, _rows_of(singles, panel.model, by, name), methods, metric)
+        if by == "dataset":
+            style.title(axes, one_line(name, 18))
+        elif panel.model == models[0] and metric == metrics[0]:
+            style.title(axes, KIND_NAMES[name])
+        if panel.right:
+            style.side_title(axes, panel.model)
+        if panel.bottom:
+            axes.set_xlabel(_FREE[metric])
     _bar_legend(figure, table, singles)
     return figure
 
 
-@drawn
-def figure_datasets(results: pd.DataFrame, metric: str = "abs_tau") -> Figure | None:
-    """Every dataset and method, for every model; `metric` is "abs_tau" or "free_accuracy"."""
-    rows = main_setting(results[results["tau"].notna()])
-    if rows.empty:
-        return None
-    table = summary(rows)
-    methods = _bar_methods(table, method_order(results))
-    singles = single_values(results, ["model", "dataset", "method"])
-    figure, grid = _panels_by_dataset(rows, _heights(methods), sharey=True)
-    for panel in grid:
-        _bars(panel.axes, _of_panel(table, panel), methods, metric)
-        _singles(panel.axes, _of_panel(singles, panel), methods, metric)
-        if panel.bottom:
-            panel.axes.set_xlabel(_FREE[metric])
-    _bar_legend(figure, table, singles[singles["metric"] == metric])
-    return figure
-
-
-@drawn
+@style.drawn
 def figure_across(results: pd.DataFrame) -> Figure | None:
     """Probes trained on other tasks (across-tasks): each label-free probe with its supervised counterpart, per
     dataset."""
@@ -107,16 +83,22 @@ def figure_across(results: pd.DataFrame) -> Figure | None:
     rows = one_layer(results[(results["split"] == split) & results["tau"].notna()])
     if rows.empty or not (rows["family"] != "supervised").any():
         return None
-    table = summary(rows)
+    table = summarise(rows, intervals=False)
     counterparts = list(dict.fromkeys(_counterpart(method) for method in method_order(rows)))
-    figure, grid = _panels_by_dataset(rows, _heights(counterparts), sharey=True, sharex=True)
+    models, datasets = rows["model"].unique(), rows["dataset"].unique()
+    labels = (_FREE["abs_tau"], "")
+    figure, grid = style.panels_by_model(
+        models, datasets, MAX_DATASETS_ACROSS, _heights(counterparts), labels, sharey=True, sharex=True
+    )
     for panel in grid:
-        _dumbbells(panel.axes, _of_panel(table, panel), counterparts)
+        style.title(panel.axes, one_line(panel.name, 18))
+        if panel.right:
+            style.side_title(panel.axes, panel.model)
+        _dumbbells(panel.axes, _rows_of(table, panel.model, "dataset", panel.name), counterparts)
         if panel.bottom:
-            panel.axes.set_xlabel("Kendall's |τ|")
             panel.axes.tick_params(labelbottom=True)
     signed = [_signed_handle("signed τ of the supervised")] if (table["family"] == "supervised").any() else []
-    legend(figure, [*family_markers(table), chance_patch(), *signed])
+    style.legend(figure, [*style.family_markers(table), style.chance_patch(), *signed])
     return figure
 
 
@@ -125,21 +107,8 @@ def _heights(methods: Sequence[str]) -> tuple[float, float]:
     return 0.75, max(1.3, 0.42 + 0.16 * len(methods))
 
 
-def _panels_by_dataset(
-    rows: pd.DataFrame, heights: tuple[float, float], **options: Any
-) -> tuple[Figure, list[Panel]]:
-    """A titled panel for each model and dataset."""
-    models, datasets = (list(dict.fromkeys(rows[column])) for column in ("model", "dataset"))
-    figure, grid = panels_by_model(models, datasets, MAX_DATASETS_ACROSS, heights, **options)
-    for panel in grid:
-        title(panel.axes, one_line(panel.name, 18))
-        if panel.right:
-            side_title(panel.axes, panel.model)
-    return figure, grid
-
-
-def _of_panel(table: pd.DataFrame, panel: Panel) -> pd.DataFrame:
-    return table[(table["model"] == panel.model) & (table["dataset"] == panel.name)]
+def _rows_of(table: pd.DataFrame, model: str, by: str, name: str) -> pd.DataFrame:
+    return table[(table["model"] == model) & (table[by] == name)]
 
 
 def _counterpart(method: str) -> str:
@@ -159,25 +128,20 @@ def _bars(axes: Axes, table: pd.DataFrame, methods: Sequence[str], metric: str) 
     halved = metric == "free_accuracy"
     start = 0.5 if halved else 0.0
     ceiling = table["family"] == "supervised"
-    row_of = table["method"].where(
-        ~ceiling | table["method"].isin(methods), table["method"].map(_counterpart)
-    )
+    row_of = table["method"].mask(ceiling & ~table["method"].isin(methods), table["method"].map(_counterpart))
     table = table.assign(y=row_of.map(_positions(methods)), ceiling=ceiling).dropna(subset="y")
-    chance = table[["chance_low", "chance", "chance_high"]]
+    chance = table[["chance_low", "chance_abs_tau", "chance_high"]]
     _chance_bands(axes, table["y"], (1 + chance) / 2 if halved else chance)
     bars = table[~table["ceiling"]]
     for family, rows in bars.groupby("family", sort=False):
-        look = look_of(family)
+        look = style.look_of(family)
         axes.barh(
             rows["y"], rows[metric] - start, 0.62, start, color=look.colour, hatch=look.hatch, edgecolor="0.15", lw=0.4,
             zorder=2,
         )  # fmt: skip
     _whiskers(axes, bars[metric], bars["y"] + 0.1, bars[f"{metric}_sd"])
     ceilings = table[table["ceiling"]]
-    axes.vlines(
-        ceilings[metric], ceilings["y"] - 0.48, ceilings["y"] + 0.48, color=CEILING_COLOUR, lw=1.4, ls=(0, (2, 1)),
-        zorder=5,
-    )  # fmt: skip
+    axes.vlines(ceilings[metric], ceilings["y"] - 0.48, ceilings["y"] + 0.48, zorder=5, **_CEILING)
     directed = bars[bars["directed"].astype(bool)]
     _method_rows(axes, methods)
     if halved:
@@ -191,24 +155,17 @@ def single_values(results: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     |τ| and accuracy of each single listwise run. Means over datasets of their means over tasks."""
     graded = results[results["tau"].notna()]
     answers = main_setting(graded[graded["free_pair_accuracy"].notna()])
-    runs = graded[graded["split"] == SINGLE_RUNS]
     by = [*dict.fromkeys([*keys, "dataset"])]
 
-    def means(rows: pd.DataFrame, value: str, metric: str, *more: str) -> pd.DataFrame:
-        columns = [value, "chance_free_pair_accuracy"]
-        table = (
-            rows.groupby([*by, *more], sort=False)[columns].mean().groupby([*keys, *more], sort=False).mean()
-        )
-        table.columns = ["value", "chance"]
-        return table.reset_index().assign(metric=metric, run=bool(more))
+    def means(rows: pd.DataFrame, value: str, metric: str, *run: str) -> pd.DataFrame:
+        columns = {value: "value", "chance_free_pair_accuracy": "chance"}
+        datasets = rows.groupby([*by, *run], sort=False)[[*columns]].mean()
+        table = datasets.groupby([*keys, *run], sort=False).mean().rename(columns=columns)
+        return table.reset_index().assign(metric=metric, run=bool(run))
 
-    return pd.concat(
-        [
-            means(answers, "free_pair_accuracy", "free_accuracy"),
-            *(means(runs.assign(chance_free_pair_accuracy=math.nan), name, name, "seed") for name in _FREE),
-        ],
-        ignore_index=True,
-    )
+    runs = graded[graded["split"] == SINGLE_RUNS].assign(chance_free_pair_accuracy=math.nan)
+    tables = [means(answers, "free_pair_accuracy", "free_accuracy")]
+    return pd.concat([*tables, *(means(runs, name, name, "seed") for name in _FREE)], ignore_index=True)
 
 
 def _singles(axes: Axes, singles: pd.DataFrame, methods: Sequence[str], metric: str) -> None:
@@ -226,7 +183,7 @@ def _singles(axes: Axes, singles: pd.DataFrame, methods: Sequence[str], metric: 
 
 def _dumbbells(axes: Axes, table: pd.DataFrame, counterparts: Sequence[str]) -> None:
     y = table["method"].map(_counterpart).map(_positions(counterparts))
-    _chance_bands(axes, y, table[["chance_low", "chance", "chance_high"]])
+    _chance_bands(axes, y, table[["chance_low", "chance_abs_tau", "chance_high"]])
     # Supervised ones a little below, so that the whiskers of both can be seen.
     table = table.assign(row=y, y=y + 0.2 * (table["family"] == "supervised"))
     ends = table.groupby("row")["abs_tau"].agg(["min", "max"])
@@ -235,7 +192,7 @@ def _dumbbells(axes: Axes, table: pd.DataFrame, counterparts: Sequence[str]) -> 
     supervised = table[table["family"] == "supervised"]
     _sign_marks(axes, supervised["tau"], supervised["y"], 0.0)
     for family, rows in table.groupby("family", sort=False):
-        axes.plot(rows["abs_tau"], rows["y"], zorder=5, **look_of(family).point(4.5))
+        axes.plot(rows["abs_tau"], rows["y"], zorder=5, **style.look_of(family).point(4.5))
     _method_rows(axes, counterparts)
     axes.set_xlim(0, 1.02)
 
@@ -245,9 +202,9 @@ def _positions(methods: Sequence[str]) -> dict[str, int]:
 
 
 def _chance_bands(axes: Axes, y: pd.Series, chance: pd.DataFrame) -> None:
-    low, mean, high = (chance[name] for name in ("chance_low", "chance", "chance_high"))
-    axes.barh(y, high - low, 1.0, low, color=CHANCE_COLOUR, zorder=1)
-    axes.vlines(mean, y - 0.5, y + 0.5, color=CHANCE_LINE, lw=0.9, zorder=3.5)
+    low, mean, high = (chance[name] for name in ("chance_low", "chance_abs_tau", "chance_high"))
+    axes.barh(y, high - low, 1.0, low, color=style.CHANCE_COLOUR, zorder=1)
+    axes.vlines(mean, y - 0.5, y + 0.5, color=style.CHANCE_LINE, lw=0.9, zorder=3.5)
 
 
 def _whiskers(axes: Axes, value: pd.Series, y: pd.Series, deviation: pd.Series) -> None:
@@ -275,18 +232,17 @@ def _method_rows(axes: Axes, methods: Sequence[str]) -> None:
     axes.set_ylim(len(methods) - 0.4, -0.6)
     axes.set_yticks(range(len(methods)), [one_line(name, 24) for name in methods], parse_math=False)
     axes.tick_params(axis="y", length=0)
-    axes.grid(axis="x", color=GRID_COLOUR, lw=0.5)
+    axes.grid(axis="x", color=style.GRID_COLOUR, lw=0.5)
 
 
 def _bar_legend(figure: Figure, table: pd.DataFrame, singles: pd.DataFrame) -> None:
     handles: list[Patch | Line2D] = []
-    for family in families_in(table[table["family"] != "supervised"]):
-        look = look_of(family)
+    for family in style.families_in(table[table["family"] != "supervised"]):
+        look = style.look_of(family)
         handles.append(Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="0.15", lw=0.5, label=family))
-    handles.append(chance_patch())
+    handles.append(style.chance_patch())
     if (table["family"] == "supervised").any():
-        ceiling = Line2D([], [], color=CEILING_COLOUR, lw=1.4, ls=(0, (2, 1)), label="supervised, same task")
-        handles.append(ceiling)
+        handles.append(Line2D([], [], label="supervised, same task", **_CEILING))
     if table["directed"].any():
         handles.append(_signed_handle("signed, for directed methods"))
     runs = singles["run"].astype(bool)
@@ -294,7 +250,7 @@ def _bar_legend(figure: Figure, table: pd.DataFrame, singles: pd.DataFrame) -> N
         handles.append(Line2D([], [], label="single answers; line: coin flips", **_ANSWER_MARK))
     if runs.any():
         handles.append(Line2D([], [], label="single listwise runs", **_RUN_MARK))
-    legend(figure, handles, columns=7 if len(handles) < 6 else 3)
+    style.legend(figure, handles, columns=7 if len(handles) < 6 else 3)
 
 
 def _signed_handle(label: str) -> Line2D:

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from scipy import stats
 
-from ccrank.study.report.figures_style import (
-    CHANCE_COLOUR,
-    GRID_COLOUR,
-    chance_level,
-    chance_patch,
-    drawn,
-    family_markers,
-    legend,
-    look_of,
-    panels_by_model,
-    spread,
-    title,
-)
+from ccrank.study.report import figures_style as style
 from ccrank.study.results.load import StudyTasks
-from ccrank.study.results.tables import floor_of, main_setting, method_order, one_layer, summary
+from ccrank.study.results.summary import main_setting, method_order, one_layer, summarise
 from ccrank.util.text import one_line
 
 MAX_EXAMPLES = 6
@@ -43,6 +33,7 @@ OBJECTIVE_COLOURS = ("#08519c", "#e69f00", "#1b9e77", "#c44e00", "#a8459b", "#56
 """Of the objectives in the order of their methods; neighbours differ in lightness."""
 LABEL_DECADES, SAME_COLUMN_DECADES = 0.6, 0.2
 """The width of a label on the axis of cost, and how close the points of a column of labels are."""
+Key = tuple[str, ...]
 
 
 def example_rows(results: pd.DataFrame, tasks: StudyTasks) -> pd.DataFrame:
@@ -62,14 +53,14 @@ def example_rows(results: pd.DataFrame, tasks: StudyTasks) -> pd.DataFrame:
     return pd.DataFrame(chosen[:MAX_EXAMPLES])
 
 
-@drawn
+@style.drawn
 def figure_scales(results: pd.DataFrame, tasks: StudyTasks) -> Figure | None:
     """Items of a typical task of each dataset at their scores, shaded by gold rank."""
     rows = example_rows(results, tasks)
     if rows.empty:
         return None
     line_height = 0.55 + 0.145 * int(rows["n_items"].max())
-    figure, grid = panels_by_model([""], list(rows["dataset"]), 3, (0.2, line_height))
+    figure, grid = style.panels_by_model([""], list(rows["dataset"]), 3, (0.2, line_height))
     for panel, row in zip(grid, rows.to_dict("records"), strict=True):
         axes = panel.axes
         task = tasks[row["dataset"], row["task"]]
@@ -90,27 +81,18 @@ def figure_scales(results: pd.DataFrame, tasks: StudyTasks) -> Figure | None:
         axes.set_xticks([])
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", length=0)
-        sign = "τ" if row["directed"] else "|τ|"
-        value = row["tau"] if row["directed"] else row["abs_tau"]
-        title(axes, one_line(f"{one_line(row['dataset'], 18)}, by {task.criterion.name}", 30))
+        sign, value = ("τ", row["tau"]) if row["directed"] else ("|τ|", row["abs_tau"])
+        style.title(axes, one_line(f"{one_line(row['dataset'], 18)}, by {task.criterion.name}", 30))
         axes.set_xlabel(f"{one_line(row['method'], 20)} score, {sign} = {value:.2f}", parse_math=False)
     # Below the panels: beside them the bar would reach into the titles.
-    bar = figure.colorbar(
-        points,
-        ax=figure.axes,
-        ticks=[0, 1],
-        location="bottom",
-        aspect=50,
-        pad=0.06,
-        fraction=0.03,
-        shrink=0.4,
-    )
+    place: Any = {"location": "bottom", "aspect": 50, "pad": 0.06, "fraction": 0.03, "shrink": 0.4}
+    bar = figure.colorbar(points, ax=figure.axes, ticks=[0, 1], **place)
     bar.ax.set_xticklabels(["lowest", "highest"])
     bar.set_label("gold rank", labelpad=-8)
     return figure
 
 
-@drawn
+@style.drawn
 def figure_layers(results: pd.DataFrame) -> Figure | None:
     """|τ| by layer for the methods read at several layers, and dotted signed τ for directed methods."""
     rows = results[results["tau"].notna() & (results["layer"] >= 0)]
@@ -119,12 +101,12 @@ def figure_layers(results: pd.DataFrame) -> Figure | None:
     # Use the same runs at every layer: extra seeds at one layer would shift that point only.
     layers_of_seed = rows.groupby([*keys, "seed"])["layer"].transform("nunique")
     rows = rows[(layers > 1) & (layers_of_seed == layers)]
-    rows = rows[rows["dataset"].isin(list(dict.fromkeys(rows["dataset"]))[:MAX_DATASETS_BY_LAYER])]
+    rows = rows[rows["dataset"].isin(rows["dataset"].unique()[:MAX_DATASETS_BY_LAYER])]
     if rows.empty:
         return None
-    table = summary(rows)
-    models, datasets = list(dict.fromkeys(rows["model"])), list(dict.fromkeys(rows["dataset"]))
-    figure, grid = panels_by_model(models, datasets, 3, (0.6, 1.75), sharey=True)
+    table = summarise(rows, intervals=False)
+    models, datasets = rows["model"].unique(), rows["dataset"].unique()
+    figure, grid = style.panels_by_model(models, datasets, 3, (0.6, 1.75), ("", "Kendall's |τ|"), sharey=True)
     styles = _line_styles(table, method_order(results))
     signed = table.loc[table["directed"].astype(bool), "tau"]
     low = min(0.0, float(signed.min()) - 0.03) if len(signed) else 0.0
@@ -133,10 +115,8 @@ def figure_layers(results: pd.DataFrame) -> Figure | None:
         axes.set_ylim(low, 1.02)
         lines = table[(table["model"] == panel.model) & (table["dataset"] == panel.name)]
         _layer_lines(axes, lines, styles, labelled=panel.right)
-        title(axes, panel.name)
+        style.title(axes, panel.name)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-        if panel.left:
-            axes.set_ylabel("Kendall's |τ|")
         if panel.last_line:
             axes.set_xlabel("layer")
         if panel.right:
@@ -147,49 +127,25 @@ def figure_layers(results: pd.DataFrame) -> Figure | None:
     handles = [Line2D([], [], label=one_line(" ".join(key), 28), **look) for key, look in styles.items()]
     if len(signed):
         handles.append(Line2D([], [], color="0.4", lw=0.8, ls=":", label="thin dots: signed τ"))
-    legend(figure, [*handles, chance_patch()], columns=5)
+    style.legend(figure, [*handles, style.chance_patch()], columns=5)
     return figure
-
-
-Key = tuple[str, ...]
 
 
 def _line_styles(table: pd.DataFrame, order: list[str]) -> dict[Key, dict[str, Any]]:
     """A colour by objective, which a probe shares with its supervised counterpart; a dash pattern by family; and a
     hollow marker for a split other than the main one."""
-    keys: dict[Key, str] = {}
-    for method in order:
-        for row in table[table["method"] == method].itertuples():
-            keys[_line_key(row.method, row.split)] = row.family
-    objectives = dict.fromkeys(
-        key[0].removeprefix("sup-") for key, family in keys.items() if family != "baseline"
-    )
-    colours = {
-        name: OBJECTIVE_COLOURS[place % len(OBJECTIVE_COLOURS)] for place, name in enumerate(objectives)
-    }
-    greys = iter(("0.6", "0.25") * len(keys))
-    return {
-        key: {
-            "color": next(greys)
-            if family == "baseline"
-            else (colour := colours[key[0].removeprefix("sup-")]),
-            **{
-                "lw": 1.2,
-                "ls": _LINE_STYLES.get(family, "-"),
-                "marker": look_of(family).marker,
-                "ms": 3,
-                "mew": 0.5,
-            },
-            **({"mfc": "white", "mec": colour} if len(key) > 1 and family != "baseline" else {"mec": "0.15"}),
-        }
-        for key, family in keys.items()
-    }
-
-
-def _shade(colour: str, number: int) -> str:
-    """The colour itself, then alternately darker and lighter shades, to distinguish the lines of one family."""
-    mix, share = ((0.0, 0.0), (0.0, 0.45), (1.0, 0.4), (0.0, 0.25), (1.0, 0.2))[number % 5]
-    return to_hex(tuple((1 - share) * part + share * mix for part in to_rgb(colour)))  # type: ignore[arg-type]
+    lines = table.sort_values("method", key=lambda names: names.map(order.index), kind="stable")
+    colours, greys = cycle(OBJECTIVE_COLOURS), cycle(("0.6", "0.25"))
+    of_objective: dict[str, str] = defaultdict(lambda: next(colours))
+    styles: dict[Key, dict[str, Any]] = {}
+    for row in lines.drop_duplicates(["method", "split"]).itertuples():
+        key, baseline = _line_key(row.method, row.split), row.family == "baseline"
+        colour = next(greys) if baseline else of_objective[row.method.removeprefix("sup-")]
+        fill, edge = ("white", colour) if len(key) > 1 and not baseline else (colour, "0.15")
+        line = {"color": colour, "lw": 1.2, "ls": _LINE_STYLES.get(row.family, "-")}
+        point = {"marker": style.look_of(row.family).marker, "ms": 3, "mew": 0.5, "mfc": fill, "mec": edge}
+        styles[key] = line | point
+    return styles
 
 
 def _line_key(method: str, split: str) -> Key:
@@ -200,8 +156,8 @@ def _layer_lines(
     axes: Axes, table: pd.DataFrame, styles: Mapping[Key, dict[str, Any]], labelled: bool
 ) -> None:
     first = table.iloc[0]
-    axes.axhspan(first["chance_low"], first["chance_high"], color=CHANCE_COLOUR, lw=0, zorder=0)
-    chance_level(axes, first["chance"])
+    axes.axhspan(first["chance_low"], first["chance_high"], color=style.CHANCE_COLOUR, lw=0, zorder=0)
+    style.chance_level(axes, first["chance_abs_tau"])
     ends: list[tuple[float, str, str]] = []
     for (method, split), line in table.groupby(["method", "split"], sort=False):
         look = styles[_line_key(method, split)]
@@ -214,63 +170,54 @@ def _layer_lines(
     # Direct labels at the right end of a row of panels, where there is room; the legend is complete.
     if labelled and len(ends) <= 12:
         low, high = axes.get_ylim()
-        heights = spread([end[0] for end in ends], 0.083 * (high - low))
+        heights = style.spread([end[0] for end in ends], 0.083 * (high - low))
         for (_, name, colour), height in zip(ends, heights, strict=True):
             axes.text(
-                1.02, height, one_line(name, 20), ha="left", va="center", fontsize=5.5, color=_shade(colour, 1),
+                1.02, height, one_line(name, 20), ha="left", va="center", fontsize=5.5,
+                color=[0.55 * part for part in to_rgb(colour)],  # darker than the line
                 parse_math=False, clip_on=False, transform=axes.get_yaxis_transform(),
             )  # fmt: skip
-    axes.grid(axis="y", color=GRID_COLOUR, lw=0.5)
+    axes.grid(axis="y", color=style.GRID_COLOUR, lw=0.5)
 
 
-@drawn
+@style.drawn
 def figure_cost(results: pd.DataFrame) -> Figure | None:
     """|τ| against the distinct tokens per task, mean over datasets; methods that read none are at the left."""
     rows = main_setting(results[results["tau"].notna() & (results["family"] != "supervised")])
     rows = rows[rows["distinct_tokens"].notna()]
     if rows.empty or not (rows["distinct_tokens"] > 0).any():
         return None
-    by_dataset = rows.groupby(["model", "method", "dataset"], sort=False)[
-        ["distinct_tokens", "abs_tau", "tau"]
-    ].mean()
-    table = by_dataset.groupby(["model", "method"], sort=False).mean()
-    table = table.join(
-        rows.drop_duplicates(["model", "method"]).set_index(["model", "method"])["family"]
-    ).reset_index()
-    models = list(dict.fromkeys(rows["model"]))
-    figure, grid = panels_by_model([""], models, 2, (0.55, 2.6), sharex=True, sharey=True)
-    cheapest = float(table.loc[table["distinct_tokens"] > 0, "distinct_tokens"].min())
+    keys = ["model", "method", "family"]
+    by_dataset = rows.groupby([*keys, "dataset"], sort=False)[["distinct_tokens", "abs_tau"]].mean()
+    table = by_dataset.groupby(keys, sort=False).mean().reset_index()
+    models = rows["model"].unique()
+    labels = ("distinct tokens per task (log)", "Kendall's |τ|")
+    figure, grid = style.panels_by_model([""], models, 2, (0.55, 2.6), labels, sharex=True, sharey=True)
+    tokens = table["distinct_tokens"]
+    cheapest, free = float(tokens[tokens > 0].min()), bool((tokens <= 0).any())
     nothing = cheapest / 3
     top = min(1.02, float(table["abs_tau"].max()) + 0.12)
-    free = bool((table["distinct_tokens"] <= 0).any())
     for panel in grid:
         axes, model = panel.axes, panel.name
         methods = table[table["model"] == model]
         sizes = rows[rows["model"] == model].drop_duplicates(["dataset", "task"])
-        floor = float(np.mean([floor_of(part["n_items"]).mean for _, part in sizes.groupby("dataset")]))
-        chance_level(axes, floor)
+        floor = float(sizes.groupby("dataset")["chance_abs_tau"].mean().mean())
+        style.chance_level(axes, floor)
         axes.annotate("chance", (0.99, floor), xycoords=("axes fraction", "data"), ha="right", va="bottom",
                       fontsize=6.5, color="#96694b")  # fmt: skip
         shown = methods["distinct_tokens"].where(methods["distinct_tokens"] > 0, nothing)
         axes.set_xscale("log")
         for x, row in zip(shown, methods.itertuples(), strict=True):
-            axes.plot(x, row.abs_tau, **look_of(row.family).point(5))
-        _label_points(
-            axes, shown.to_numpy(), methods["abs_tau"].to_numpy(), list(methods["method"]), 0.05 * top
-        )
-        title(axes, model)
+            axes.plot(x, row.abs_tau, **style.look_of(row.family).point(5))
+        _label_points(axes, shown.to_numpy(), methods["abs_tau"].to_numpy(), [*methods["method"]], 0.05 * top)
+        style.title(axes, model)
         axes.set_ylim(0, top)
-        axes.grid(color=GRID_COLOUR, lw=0.5)
-        if panel.bottom:
-            axes.set_xlabel("distinct tokens per task (log)")
-        if panel.left:
-            axes.set_ylabel("Kendall's |τ|")
+        axes.grid(color=style.GRID_COLOUR, lw=0.5)
         if free:
             axes.annotate("no model", (nothing, 0.02), xycoords=("data", "axes fraction"), rotation=90,
                           ha="center", va="bottom", fontsize=6.5, color="0.4")  # fmt: skip
-    right = float(table["distinct_tokens"].max())
-    grid[0].axes.set_xlim((nothing if free else cheapest) / 1.6, right * 6)
-    legend(figure, family_markers(table))
+    grid[0].axes.set_xlim((nothing if free else cheapest) / 1.6, float(tokens.max()) * 6)
+    style.legend(figure, style.family_markers(table))
     return figure
 
 
@@ -285,7 +232,7 @@ def _label_points(axes: Axes, x: np.ndarray, y: np.ndarray, names: list[str], ga
         members = np.flatnonzero(column == number)
         right = place[members].max()
         covered = np.flatnonzero((column > number) & (place < right + LABEL_DECADES))
-        heights = spread([*y[members], *y[covered]], gap)[: len(members)]
+        heights = style.spread([*y[members], *y[covered]], gap)[: len(members)]
         for index, height in zip(members, heights, strict=True):
             axes.annotate(
                 one_line(names[index], 20), (x[index], y[index]), (float(x[members].max()) * 1.18, height),
@@ -295,7 +242,7 @@ def _label_points(axes: Axes, x: np.ndarray, y: np.ndarray, names: list[str], ga
             )  # fmt: skip
 
 
-@drawn
+@style.drawn
 def figure_consistency(results: pd.DataFrame) -> Figure | None:
     """Whether consistent answers are accurate: accuracy against consistency, one point per task, with a
     line through quintiles of tasks. Accuracy is direction-free for methods without direction."""
@@ -309,12 +256,12 @@ def figure_consistency(results: pd.DataFrame) -> Figure | None:
             kept[method] = by_task
     if not kept:
         return None
-    figure, grid = panels_by_model(
-        [""], list(kept)[:MAX_METHODS_OF_CONSISTENCY], 4, (0.45, 1.55), sharey=True
-    )
+    shown = list(kept)[:MAX_METHODS_OF_CONSISTENCY]
+    labels = ("consistency", "pairwise accuracy")
+    figure, grid = style.panels_by_model([""], shown, 4, (0.45, 1.55), labels, sharey=True)
     for panel in grid:
         axes, table = panel.axes, kept[panel.name]
-        look = look_of(table["family"].iloc[0])
+        look = style.look_of(table["family"].iloc[0])
         directed = bool(table["directed"].iloc[0])
         x = table["consistency"].to_numpy(dtype=float)
         y = table["accuracy" if directed else "free_accuracy"].to_numpy(dtype=float)
@@ -326,7 +273,7 @@ def figure_consistency(results: pd.DataFrame) -> Figure | None:
         centres = np.asarray([(x[part].mean(), y[part].mean()) for part in fifths])
         axes.plot(centres[:, 0], centres[:, 1], color="0.1", lw=1.2, marker="o", ms=3)
         correlation = float(stats.spearmanr(x, y).statistic) if np.ptp(y) > 0 else float("nan")
-        title(axes, panel.name)
+        style.title(axes, panel.name)
         note = "signed" if directed else "direction-free"
         axes.annotate(
             f"ρ = {correlation:+.2f}, {note}" if np.isfinite(correlation) else note, (0.03, 0.03),
@@ -334,9 +281,5 @@ def figure_consistency(results: pd.DataFrame) -> Figure | None:
         )  # fmt: skip
         axes.set_ylim(-0.02, 1.04)
         axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
-        axes.axhline(0.5, color=GRID_COLOUR, lw=0.8, zorder=0)
-        if panel.bottom:
-            axes.set_xlabel("consistency")
-        if panel.left:
-            axes.set_ylabel("pairwise accuracy")
+        axes.axhline(0.5, color=style.GRID_COLOUR, lw=0.8, zorder=0)
     return figure

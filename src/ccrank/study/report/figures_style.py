@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from pathlib import Path
+from itertools import product
 from typing import Any, TypeVar, cast
 
 import matplotlib
@@ -21,15 +21,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from scipy.optimize import isotonic_regression
 
-from ccrank.errors import CcrankError
 from ccrank.ranking_plot import _fonts
-from ccrank.study.results.tables import FAMILIES
-from ccrank.util.files import write_atomically
+from ccrank.study.results.summary import FAMILIES
 from ccrank.util.text import one_line
 
 TEXT_WIDTH = 7.1
 """The text width of a two-column page, in inches."""
-FORMATS = ("png", "pdf", "svg")
 CHANCE_COLOUR = "#efdcd0"
 CHANCE_LINE = "#b98b6e"
 CEILING_COLOUR = "#c95a00"
@@ -126,8 +123,7 @@ class Panel:
 
     axes: Axes
     model: str
-    name: str
-    left: bool
+    name: Any
     right: bool
     """The last panel of its line."""
     last_line: bool
@@ -137,11 +133,17 @@ class Panel:
 
 
 def panels_by_model(
-    models: Sequence[str], names: Sequence[str], across: int, heights: tuple[float, float], **options: Any
+    models: Sequence[str],
+    names: Sequence[Any],
+    across: int,
+    heights: tuple[float, float],
+    labels: tuple[str, str] = ("", ""),
+    **options: Any,
 ) -> tuple[Figure, list[Panel]]:
     """A panel for each model and name: the names of a model are in even lines of up to `across`.
 
-    `heights`: of the rest of the figure and of one line of panels, in inches.
+    `heights`: of the rest of the figure and of one line of panels, in inches. `labels`: of the axes at the bottom and
+    at the left.
     """
     lines = -(-len(names) // across)
     across = -(-len(names) // lines)  # seven are four and three, not six and one
@@ -150,15 +152,16 @@ def panels_by_model(
     for axes in grid.flat:
         axes.set_visible(False)
     made = []
-    for number, model in enumerate(models):
-        for index, name in enumerate(names):
-            line, column = divmod(index, across)
-            axes = grid[number * lines + line, column]
-            axes.set_visible(True)
-            right = column == across - 1 or index == len(names) - 1
-            last_line = index + across >= len(names)
-            bottom = last_line and (line < lines - 1 or number == len(models) - 1)
-            made.append(Panel(axes, model, name, column == 0, right, last_line, bottom))
+    for (number, model), (index, name) in product(enumerate(models), enumerate(names)):
+        line, column = divmod(index, across)
+        axes = grid[number * lines + line, column]
+        axes.set_visible(True)
+        right = column == across - 1 or index == len(names) - 1
+        last_line = index + across >= len(names)
+        bottom = last_line and (line < lines - 1 or number == len(models) - 1)
+        axes.set_xlabel(labels[0] if bottom else "")
+        axes.set_ylabel(labels[1] if column == 0 else "")
+        made.append(Panel(axes, model, name, right, last_line, bottom))
     return figure, made
 
 
@@ -173,16 +176,9 @@ def side_title(axes: Axes, text: str) -> None:
     rows = {panel.get_position().y0 for panel in figure.axes}
     height = 72 * (figure.get_figheight() - 0.75) / len(rows) - 36
     axes.annotate(
-        one_line(text, max(6, int(height / 5.5)), keep_end=True),
-        (1.03, 0.5),
-        xycoords="axes fraction",
-        rotation=-90,
-        va="center",
-        ha="left",
-        fontsize=8,
-        fontweight="bold",
-        parse_math=False,
-    )
+        one_line(text, max(6, int(height / 5.5)), keep_end=True), (1.03, 0.5), xycoords="axes fraction", rotation=-90,
+        va="center", ha="left", fontsize=8, fontweight="bold", parse_math=False,
+    )  # fmt: skip
 
 
 def legend(figure: Figure, handles: Sequence[Patch | Line2D], columns: int = 6) -> None:
@@ -225,22 +221,10 @@ def spread(places: Sequence[float], gap: float) -> list[float]:
 
 
 def image_bytes(figure: Figure, form: str, dpi: int = 200) -> bytes:
-    """The figure in one of `FORMATS`; the same figure gives the same bytes."""
+    """The figure as png, pdf or svg; the same figure gives the same bytes."""
     buffer = io.BytesIO()
     # No program and no date, so that the bytes are the same.
     undated = {"png": "Software", "pdf": "CreationDate", "svg": "Date"}
     with common_look():
         figure.savefig(buffer, format=form, dpi=dpi, metadata={undated[form]: None})
     return buffer.getvalue()
-
-
-def save_figure(figure: Figure, folder: Path, name: str) -> dict[str, Path]:
-    """Write NAME.png, NAME.pdf and NAME.svg into the folder."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CcrankError(f"cannot write {folder}: {error.strerror or error}") from None
-    paths = {form: folder / f"{name}.{form}" for form in FORMATS}
-    for form, path in paths.items():
-        write_atomically(path, image_bytes(figure, form))
-    return paths

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from ccrank.errors import CcrankError, needs_extra
-from ccrank.metrics import detectable_difference, holm
-from ccrank.metrics.tasks import macro_mean_with_interval, sign_flip_p
+from ccrank.metrics.tasks import detectable_difference, holm, macro_mean_with_interval, sign_flip_p
 from ccrank.study.results.directions import SPLITS
-from ccrank.study.results.tables import one_layer
+from ccrank.study.results.summary import one_layer
 from ccrank.util.text import did_you_mean
 
 with needs_extra("report", "a table of results"):
@@ -28,75 +26,17 @@ MIN_TASKS = 6
 LEVEL = 0.05
 
 
-@dataclass
-class _Pair:
-    """Two methods on one model, or two models by one method, and their values on the tasks of each dataset."""
-
-    model: str
-    first: str
-    second: str
-    values: dict[str, np.ndarray] = field(default_factory=dict)
-    """Dataset → (T, 2)"""
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """One row per dataset, and one of the mean over all datasets that have enough tasks for a test."""
-        for dataset, values in self.values.items():
-            yield self._row(dataset, [values])
-        tested = [values for values in self.values.values() if len(values) >= MIN_TASKS]
-        if len(tested) > 1:
-            yield self._row(f"mean of {len(tested)}", tested)
-
-    def _row(self, dataset: str, parts: Sequence[np.ndarray]) -> dict[str, Any]:
-        differences = [part[:, 0] - part[:, 1] for part in parts]
-        tasks = sum(map(len, parts))
-        # Each test has its own generator, so that its result does not depend on what else is compared.
-        interval = macro_mean_with_interval(differences, np.random.default_rng(0))
-        # Datasets weigh the same whatever their number of tasks.
-        weighted = np.concatenate([part / len(part) for part in differences])
-        p_value, error = math.nan, math.nan
-        if min(map(len, parts)) >= MIN_TASKS:
-            p_value = sign_flip_p(weighted, np.random.default_rng(0))
-            variances = [part.var(ddof=1) / len(part) for part in differences]
-            error = math.sqrt(sum(variances)) / len(parts)
-        first, second = np.mean([part.mean(axis=0) for part in parts], axis=0)
-        return {
-            "model": self.model,
-            "first": self.first,
-            "second": self.second,
-            "dataset": dataset,
-            "tasks": tasks,
-            "first_mean": float(first),
-            "second_mean": float(second),
-            "difference": interval.mean,
-            "low": interval.low,
-            "high": interval.high,
-            "p": p_value,
-            "holm": math.nan,
-            "detectable": error * math.sqrt(tasks),
-        }
-
-
 def compare(
     results: pd.DataFrame, methods: Sequence[str], models: Sequence[str] = (), measure: str = "abs_tau"
 ) -> list[dict[str, Any]]:
-    """Paired differences between methods, per dataset and over all datasets with equal weights.
+    """Paired differences between all pairs of methods within each model, and if several `models` are given between
+    these too, by each method; per dataset, and over all datasets with equal weights.
 
-    A value is a task's mean over seeds. The interval is a bootstrap over tasks, p is from a two-sided sign-flip test
-    over tasks, `holm` is p after Holm's correction for all tests of this call, and `detectable` the difference that a
-    test of this call finds in 80 % of cases even if it has to survive the whole correction. Datasets with fewer than
-    `MIN_TASKS` tasks are shown without a test.
-
-    Parameters
-    ----------
-    results
-        From `load_results`.
-    methods
-        Each NAME[@VARIANT][:SPLIT]; without a split the method's main one: same-task for probes. All pairs are
-        compared, within each model.
-    models
-        Only these models. If there are several, they are compared too, by each method.
-    measure
-        One of `MEASURES`.
+    A method is NAME[@VARIANT][:SPLIT]; without a split the main one: same-task for probes. `measure` is one of
+    `MEASURES`. A value is a task's mean over seeds. The interval is a bootstrap over tasks, p is from a two-sided
+    sign-flip test over tasks, `holm` is p after Holm's correction for all tests of this call, and `detectable` the
+    difference that a test of this call finds in 80 % of cases even if it has to survive the whole correction. Datasets
+    with fewer than `MIN_TASKS` tasks are shown without a test.
     """
     if measure not in MEASURES:
         raise CcrankError(f"unknown measure {measure!r}; choose one of {', '.join(MEASURES)}")
@@ -115,17 +55,13 @@ def compare(
         for model in models or known
         for method in methods
     }
-    pairs = [
-        _pair(model, (first, second), (runs[model, first], runs[model, second]))
-        for model in models or known
-        for first, second in combinations(methods, 2)
-    ]
-    pairs += [
-        _pair(method, (first, second), (runs[first, method], runs[second, method]))
-        for method in methods
-        for first, second in combinations(models, 2)
-    ]
-    rows = [row for pair in pairs for row in pair.rows()]
+    rows: list[dict[str, Any]] = []
+    for model in models or known:
+        for first, second in combinations(methods, 2):
+            rows += _rows_of(model, (first, second), (runs[model, first], runs[model, second]))
+    for method in methods:
+        for first, second in combinations(models, 2):
+            rows += _rows_of(method, (first, second), (runs[first, method], runs[second, method]))
     if not rows:
         raise CcrankError(
             "nothing to compare: give two or more methods, or one method and two or more models"
@@ -161,12 +97,47 @@ def _values(results: pd.DataFrame, model: str, method: str, measure: str) -> pd.
     return rows.groupby(["dataset", "task"], sort=False)[measure].mean()
 
 
-def _pair(model: str, names: tuple[str, str], values: tuple[pd.Series, pd.Series]) -> _Pair:
+def _rows_of(
+    model: str, names: tuple[str, str], values: tuple[pd.Series, pd.Series]
+) -> Iterator[dict[str, Any]]:
+    """Two methods on one model, or two models by one method: a row for each dataset, and one for the mean over all
+    datasets that have enough tasks for a test."""
+    first, second = names
     both = pd.concat(values, axis=1, join="inner")
     if both.empty:
-        raise CcrankError(f"{model}: {names[0]} and {names[1]} have no task in common")
-    parts = {str(dataset): part.to_numpy() for dataset, part in both.groupby(level="dataset", sort=False)}
-    return _Pair(model, *names, parts)
+        raise CcrankError(f"{model}: {first} and {second} have no task in common")
+    parts = {str(dataset): [part.to_numpy()] for dataset, part in both.groupby(level="dataset", sort=False)}
+    tested = [part for [part] in parts.values() if len(part) >= MIN_TASKS]
+    if len(tested) > 1:
+        parts[f"mean of {len(tested)}"] = tested
+    for dataset, tables in parts.items():
+        yield {"model": model, "first": first, "second": second, "dataset": dataset, **_difference(tables)}
+
+
+def _difference(parts: Sequence[np.ndarray]) -> dict[str, float]:
+    """What a row says of the values (T, 2) on the tasks of each dataset."""
+    differences = [part[:, 0] - part[:, 1] for part in parts]
+    tasks = sum(map(len, parts))
+    # Each test has its own generator, so that its result does not depend on what else is compared.
+    interval = macro_mean_with_interval(differences, np.random.default_rng(0))
+    p_value, error = math.nan, math.nan
+    if min(map(len, parts)) >= MIN_TASKS:
+        # Datasets weigh the same whatever their number of tasks.
+        weighted = np.concatenate([part / len(part) for part in differences])
+        p_value = sign_flip_p(weighted, np.random.default_rng(0))
+        error = math.sqrt(sum(part.var(ddof=1) / len(part) for part in differences)) / len(parts)
+    first, second = np.mean([part.mean(axis=0) for part in parts], axis=0)
+    return {
+        "tasks": tasks,
+        "first_mean": float(first),
+        "second_mean": float(second),
+        "difference": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "p": p_value,
+        "holm": math.nan,
+        "detectable": error * math.sqrt(tasks),
+    }
 
 
 def tests_of(rows: Sequence[Mapping[str, Any]]) -> int:

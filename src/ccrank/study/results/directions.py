@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
@@ -72,44 +73,39 @@ class Directions:
 
 def load_directions(folder: str | Path) -> list[Directions]:
     """The directions that a study stored (`ccrank bench --save-probes`)."""
-    found = [Directions.load(path) for path in sorted((Path(folder) / DIRECTIONS).glob("*.safetensors"))]
-    if not found:
+    paths = sorted((Path(folder) / DIRECTIONS).glob("*.safetensors"))
+    if not paths:
         raise CcrankError(
             f"{folder} has no directions of probes; `ccrank bench --out {folder} --save-probes` stores them"
         )
-    return found
+    return [Directions.load(path) for path in paths]
 
 
 def compare_directions(directions: Sequence[Directions], methods: Sequence[str]) -> list[dict[str, Any]]:
-    """Mean |cosine| between directions, by model, dataset and layer, beside that of random directions.
+    """Mean |cosine| between directions, by model, dataset and layer, and its expectation for random directions.
 
     Within a method: between seeds of the same task (or fold), and between tasks (folds) of different seeds, since equal
-    seeds share their start. Between two methods: on the same task (fold), with equal and with different seeds.
-
-    Parameters
-    ----------
-    directions
-        From `load_directions`.
-    methods
-        Each NAME[@VARIANT][:SPLIT]; without a split the method's main one: same-task.
+    seeds share their start. Between two methods: on the same task (fold), with equal and with different seeds. A method
+    is NAME[@VARIANT][:SPLIT]; without a split the main one: same-task.
     """
-    places = list(dict.fromkeys((one.model, one.dataset) for one in directions))
+    groups: dict[tuple[str, str], list[Directions]] = {}
+    for unit in directions:
+        groups.setdefault((unit.model, unit.dataset), []).append(unit)
     rows: list[dict[str, Any]] = []
-    for model, dataset in places:
-        own = [one for one in directions if (one.model, one.dataset) == (model, dataset)]
-        chosen = [_find(own, method) for method in methods]
-        for index, first in enumerate(chosen):
-            for second in chosen[index:]:
-                rows += ({"model": model, "dataset": dataset, **row} for row in _between(first, second))
+    for (model, dataset), units in groups.items():
+        chosen = [_unit_of(method, units) for method in methods]
+        for first, second in combinations_with_replacement(chosen, 2):
+            rows += ({"model": model, "dataset": dataset, **row} for row in _between(first, second))
     return rows
 
 
-def _find(directions: Sequence[Directions], method: str) -> Directions:
-    for one in sorted(directions, key=lambda one: SPLITS.index(one.split)):
-        if method in (one.name, one.method):
-            return one
-    known = ", ".join(sorted(one.name for one in directions))
-    raise CcrankError(f"there are no directions of {method!r}; there are those of {known}")
+def _unit_of(method: str, units: Sequence[Directions]) -> Directions:
+    """The directions of a method, in the main setting if it has several."""
+    for unit in sorted(units, key=lambda unit: SPLITS.index(unit.split)):
+        if method in (unit.name, unit.method):
+            return unit
+    known = ", ".join(sorted(unit.name for unit in units))
+    raise CcrankError(f"there are no directions of {method!r}; the study stored {known}")
 
 
 def _between(first: Directions, second: Directions) -> Iterator[dict[str, Any]]:
@@ -119,11 +115,11 @@ def _between(first: Directions, second: Directions) -> Iterator[dict[str, Any]]:
     for layer in first.weights:
         if layer not in second.weights or not shared:
             continue
-        one, other = (
-            _unit(each.weights[layer][[each.owners.index(owner) for owner in shared]])
-            for each in (first, second)
+        rows, columns = (
+            _unit(unit.weights[layer][[unit.owners.index(owner) for owner in shared]])
+            for unit in (first, second)
         )
-        cosines = np.abs(np.einsum("asd,btd->abst", one, other))
+        cosines = np.abs(np.einsum("asd,btd->abst", rows, columns))
         same_owner = np.eye(len(shared), dtype=bool)[:, :, None, None]
         same_seed = np.array([[a == b for b in second.seeds] for a in first.seeds])[None, None]
         single = len(first.seeds) == 1 or len(second.seeds) == 1
@@ -141,7 +137,7 @@ def _between(first: Directions, second: Directions) -> Iterator[dict[str, Any]]:
                     "second": second.name,
                     "relation": relation,
                     "cosine": float(cosines[mask].mean()),
-                    "random": random_cosine(one.shape[-1]),
+                    "random": random_cosine(rows.shape[-1]),
                     "pairs": int(mask.sum()) // (2 if first is second else 1),
                 }
 

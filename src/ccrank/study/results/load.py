@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccrank.errors import CcrankError, check_kind, needs_extra
 from ccrank.task import Task
+from ccrank.util.files import json_lines
 from ccrank.util.text import encodable
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def load_results(folder: str | Path) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row for each task, seed and layer of a model, method and split; the columns are those of
+        One row for each task, seed and layer of a model, method and split, with the columns of
         `ccrank.study.results.schema.SCHEMA`.
     """
     check_kind("folder", folder, (str, Path), "the folder of a study")
@@ -90,12 +91,8 @@ def load_studies(folders: Sequence[str | Path]) -> tuple[pd.DataFrame, dict[tupl
     twice = set(places.loc[places.duplicated(), "model"])
     names = [Path(folder).resolve().name for folder in folders]
     labels = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
-    frames = [
-        frame.assign(
-            model=frame["model"].map(lambda name, at=label: f"{name}@{at}" if name in twice else name)
-        )
-        for frame, label in zip(frames, labels, strict=True)
-    ]
+    for frame, label in zip(frames, labels, strict=True):
+        frame["model"] = frame["model"].where(~frame["model"].isin(twice), frame["model"] + f"@{label}")
     return pd.concat(frames, ignore_index=True), tasks
 
 
@@ -103,7 +100,7 @@ def load_tasks(folder: str | Path) -> dict[tuple[str, str], Task]:
     """The tasks of a study by (dataset, id); empty if the folder has no task file."""
     path = Path(folder) / TASKS
     tasks = {}
-    for number, value in _json_lines(path):
+    for number, _, value in json_lines(read_text_file(path), str(path)):
         try:
             task = Task.parse(value, default_id=f"line-{number}")
         except CcrankError as error:
@@ -114,10 +111,9 @@ def load_tasks(folder: str | Path) -> dict[tuple[str, str], Task]:
 
 def load_failures(folder: str | Path) -> list[dict[str, Any]]:
     """The failures of a study: model, dataset, method, split, task (None for a whole unit), reason."""
-    return [
-        value if isinstance(value, dict) else {"failure": value}
-        for _, value in _json_lines(Path(folder) / FAILURES)
-    ]
+    path = Path(folder) / FAILURES
+    values = [value for _, _, value in json_lines(read_text_file(path), str(path))]
+    return [value if isinstance(value, dict) else {"failure": value} for value in values]
 
 
 def load_environment(folder: str | Path) -> dict[str, Any]:
@@ -139,12 +135,3 @@ def read_text_file(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     except OSError as error:
         raise CcrankError(f"cannot read {path}: {error.strerror or error}") from None
-
-
-def _json_lines(path: Path) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(read_text_file(path).split("\n"), start=1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise CcrankError(f"{path}, line {number} is not JSON: {error}") from None

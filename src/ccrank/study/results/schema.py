@@ -75,6 +75,12 @@ def unit_failures(path: Path) -> dict[str, str] | None:
     return failures
 
 
+def unit_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a unit's file."""
+    rows: list[dict[str, Any]] = pq.read_table(path, schema=SCHEMA).to_pylist()
+    return rows
+
+
 def join_units(paths: Sequence[Path], target: Path) -> int:
     """Write one table of all units, in their order; returns its number of rows."""
     table = pa.concat_tables([pq.read_table(path, schema=SCHEMA) for path in paths] or [table_of([])])

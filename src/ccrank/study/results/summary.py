@@ -1,35 +1,30 @@
-"""Summaries of results: mean over seeds first, then over tasks, with bootstrap intervals over tasks.
-
-Metrics of retrieval are computed from the stored scores and the tasks' grades.
-"""
+"""Choosing rows of results, and summaries: mean over seeds first, then over tasks, with bootstrap intervals over tasks
+and chance levels. Metrics of retrieval are computed from the stored scores and the tasks' grades."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ccrank.errors import CcrankError
-from ccrank.metrics.retrieval import CUT, NAMES, RetrievalMetrics, chance_relevance, evaluate_relevance
-from ccrank.metrics.tasks import (
-    RESAMPLES,
-    common_direction,
-    macro_mean_with_interval,
-    mean_with_interval,
-)
+from ccrank.errors import CcrankError, needs_extra
+from ccrank.metrics.chance import Interval, chance_floor, p_value_abs_tau, p_value_tau
+from ccrank.metrics.retrieval import CUT, NAMES, chance_relevance, evaluate_relevance
+from ccrank.metrics.tasks import RESAMPLES, common_direction, macro_mean_with_interval, mean_with_interval
+from ccrank.study.results.directions import SPLITS
 from ccrank.study.results.load import StudyTasks
 
-if TYPE_CHECKING:
+with needs_extra("report", "a table of results"):
     import pandas as pd
 
+FAMILIES = ("label-free", "prompting", "probing", "supervised", "baseline")
+"""The order of families in tables and figures."""
 UNIT = ["model", "dataset", "kind", "family", "directed", "method", "split", "layer"]
+METRICS = ["tau", "abs_tau", "accuracy", "free_accuracy"]
 MEASURES = [
-    "tau",
-    "abs_tau",
-    "accuracy",
-    "free_accuracy",
+    *METRICS,
     "chance_abs_tau",
     "chance_free_accuracy",
     "pair_accuracy",
@@ -38,6 +33,7 @@ MEASURES = [
 ]
 COSTS = ["consistency", "seconds", "distinct_tokens"]
 COMMON = ("common_tau", "common_tau_sd", "common_tau_chance", "common_tau_p")
+INTERVALS = ["tau_low", "tau_high", "abs_tau_low", "abs_tau_high"]
 _METRICS = [f"{name}_{CUT}" if name in ("ndcg", "recall") else name for name in NAMES]
 RELEVANCE_FIELDS = (
     "queries",
@@ -46,69 +42,6 @@ RELEVANCE_FIELDS = (
     f"ndcg_{CUT}_high",
     *(f"chance_{name}" for name in _METRICS),
 )
-
-
-def summarise_results(frame: pd.DataFrame, by: str = "dataset") -> list[dict[str, Any]]:
-    """One entry for each model, dataset, method, split and layer; with `by="kind"` one per kind instead of dataset.
-
-    The mean of a kind is the unweighted mean of its datasets' means, as in the paper; its interval comes from
-    resampling tasks within each dataset. Tasks without gold count in `tasks` but in no metric. If each dataset has its
-    own layer, as chosen by `auto`, the mean of a kind is over those, and its layer is −1.
-
-    `tau_sd` and `abs_tau_sd` are standard deviations over seeds of the mean over tasks; NaN for a single seed. Of
-    probes trained across tasks, `common_tau` is |mean τ| over the held-out tasks of a fold, `common_tau_sd` its
-    deviation over seeds, `common_tau_chance` its expectation and `common_tau_p` its p-value if every task's direction
-    were random (see `common_direction`).
-    """
-    if by not in ("dataset", "kind"):
-        raise CcrankError(f"by must be 'dataset' or 'kind', not {by!r}")
-    keys = UNIT if by == "dataset" else [name for name in UNIT if name != "dataset"]
-    if by == "kind":
-        frame = frame.assign(layer=_kind_layers(frame))
-    runs = dict(iter(frame.groupby(keys, sort=False, observed=True)))
-    by_task = frame.groupby([*UNIT, "task", "n_items"], sort=False, observed=True)
-    means = by_task[[*MEASURES, *COSTS]].mean().reset_index()
-    return [
-        _entry(dict(zip(keys, key, strict=True)), group)
-        | _seed_deviations(runs[key])
-        | (held_out_direction(runs[key]) if by == "dataset" else {})
-        for key, group in means.groupby(keys, sort=False)
-    ]
-
-
-def _kind_layers(frame: pd.DataFrame) -> pd.Series:
-    """The layer of each row, −1 for methods that have one layer on each dataset, but not the same."""
-    method = [frame[name] for name in ("model", "method", "split")]
-    layers = frame["layer"]
-    most = layers.groupby([*method, frame["dataset"]]).transform("nunique").groupby(method).transform("max")
-    differ = layers.groupby(method).transform("nunique") > 1
-    return layers.mask((most == 1) & differ, -1)
-
-
-def _seed_deviations(runs: pd.DataFrame) -> dict[str, float]:
-    """The deviation over seeds of the mean over tasks (and datasets) of τ and |τ|, as `tau_sd` and `abs_tau_sd`.
-
-    A dataset on which the method has a single run counts with that run in every seed.
-    """
-    graded = runs[runs["tau"].notna()]
-    deviations = {}
-    for name in ("tau", "abs_tau"):
-        means = graded.groupby(["dataset", "seed"], observed=True)[name].mean().unstack("seed")
-        by_seed = means.T.fillna(means.mean(axis=1)).mean(axis=1)
-        deviations[f"{name}_sd"] = float(by_seed.std(ddof=1)) if len(by_seed) > 1 else math.nan
-    return deviations
-
-
-def held_out_direction(runs: pd.DataFrame, resamples: int = RESAMPLES) -> dict[str, float]:
-    """The common direction of a probe trained across the tasks of one dataset; NaN for other rows."""
-    held_out = runs[(runs["fold"] >= 0) & runs["tau"].notna()]
-    if held_out.empty:
-        return dict.fromkeys(COMMON, math.nan)
-    table = held_out.pivot_table(index="seed", columns=["task", "fold"], values="tau", sort=False)
-    folds = table.columns.get_level_values("fold").to_numpy()
-    common = common_direction(table.to_numpy(), folds, np.random.default_rng(0), resamples)
-    deviation = float(np.std(common.seeds, ddof=1)) if len(common.seeds) > 1 else math.nan
-    return dict(zip(COMMON, (common.value, deviation, common.expected, common.p_value), strict=True))
 
 
 def choose(frame: pd.DataFrame, **wanted: Sequence[str]) -> pd.DataFrame:
@@ -127,36 +60,187 @@ def choose(frame: pd.DataFrame, **wanted: Sequence[str]) -> pd.DataFrame:
     return frame
 
 
-def _entry(key: dict[str, Any], tasks: pd.DataFrame) -> dict[str, Any]:
-    """The mean over datasets of their means over tasks."""
-    entry = {name: value.item() if isinstance(value, np.generic) else value for name, value in key.items()}
-    parts = [part for _, part in tasks.groupby("dataset", sort=False)]
-    graded = [part for part in (part[part["tau"].notna()] for part in parts) if len(part)]
-    if "dataset" not in entry:
-        entry["datasets"] = len(parts)
-    entry |= {"tasks": len(tasks), "graded": sum(map(len, graded))}
+def one_layer(results: pd.DataFrame) -> pd.DataFrame:
+    """The rows of one layer per method: the one with the most runs, of several the last. The choice uses no gold.
 
-    def mean(name: str, parts: list[pd.DataFrame]) -> float:
-        return float(np.mean([part[name].mean() for part in parts])) if parts else math.nan
+    A dataset with a single layer for a method keeps it: it may have been selected for that dataset.
+    """
+    keys = ["model", "method", "split"]
+    runs = results.groupby([*keys, "layer"]).size().reset_index(name="runs")
+    chosen = runs.sort_values(["runs", "layer"]).drop_duplicates(keys, keep="last").set_index(keys)["layer"]
+    wanted = chosen.reindex(pd.MultiIndex.from_frame(results[keys])).to_numpy()
+    alone = results.groupby([*keys, "dataset"])["layer"].transform("nunique") == 1
+    return results[(results["layer"].to_numpy() == wanted) | alone.to_numpy()]
 
-    def with_interval(name: str) -> dict[str, float]:
-        if not graded:
-            return dict.fromkeys((name, f"{name}_low", f"{name}_high"), math.nan)
-        # Each entry has its own generator, so that an interval does not depend on the rest of the table.
-        samples = [part[name].to_numpy() for part in graded]
-        found = macro_mean_with_interval(samples, np.random.default_rng(0), resamples=RESAMPLES)
-        return {name: found.mean, f"{name}_low": found.low, f"{name}_high": found.high}
 
-    return entry | {
-        **with_interval("tau"),
-        **with_interval("abs_tau"),
-        **{name: mean(name, graded) for name in MEASURES[2:]},
-        **{name: mean(name, parts) for name in COSTS},
-    }
+def main_setting(results: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the main comparison: one layer, each label-free method in its simplest split, and supervised
+    probes trained and tested on the same task, as upper bounds."""
+    rows = one_layer(results)
+    rank = rows["split"].map({split: index for index, split in enumerate(SPLITS)}).fillna(len(SPLITS))
+    simplest = rank.groupby([rows["model"], rows["method"]], sort=False).transform("min")
+    supervised = rows["family"] == "supervised"
+    return rows[((rank == simplest) & ~supervised) | (supervised & (rows["split"] == "same-task"))]
+
+
+def method_order(results: pd.DataFrame) -> list[str]:
+    """Methods by family, within a family in order of appearance."""
+    first = results.drop_duplicates("method")
+    ordered = first.sort_values("family", key=lambda families: families.map(family_rank), kind="stable")
+    return [*ordered["method"]]
+
+
+def family_rank(family: str) -> int:
+    """The index of a family in `FAMILIES`; unknown families come last."""
+    return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
+
+
+def summarise(results: pd.DataFrame, by: str = "dataset", intervals: bool = True) -> pd.DataFrame:
+    """One row for each model, dataset, method, split and layer; with `by="kind"` one per kind instead of dataset.
+
+    The mean of a kind is the unweighted mean of its datasets' means, as in the paper. Tasks without gold count in
+    `tasks` but in no metric. If each dataset has its own layer, as chosen by `auto`, the mean of a kind is over those,
+    and its layer is −1.
+
+    `…_sd` is the standard deviation over seeds of the mean over tasks; NaN for a single seed. A dataset on which a
+    method has a single run counts with that run in every seed. `…_low` and `…_high` bound a bootstrap interval over
+    tasks, resampled within each dataset; `chance_low` and `chance_high` the mean |τ| of random orders. By dataset,
+    `p_value` is the probability that random orders do as well, in τ for directed methods, else in |τ|.
+
+    Of probes trained across tasks, `common_tau` is |mean τ| over the held-out tasks of a fold, `common_tau_sd` its
+    deviation over seeds, `common_tau_chance` its expectation and `common_tau_p` its p-value if every task's direction
+    were random (see `common_direction`).
+    """
+    if by not in ("dataset", "kind"):
+        raise CcrankError(f"by must be 'dataset' or 'kind', not {by!r}")
+    keys = [name for name in UNIT if name != "dataset" or by == "dataset"]
+    unit = [*dict.fromkeys([*keys, "dataset"])]
+    if by == "kind":
+        results = results.assign(layer=_kind_layers(results))
+    tasks = results.groupby([*unit, "task", "n_items"], sort=False)[[*MEASURES, *COSTS]].mean().reset_index()
+    graded = tasks[tasks["tau"].notna()]
+    rows = tasks.groupby(keys, sort=False)
+    table = pd.DataFrame(index=rows.size().index)
+    if by == "kind":
+        table["datasets"] = rows["dataset"].nunique()
+    table["tasks"] = rows.size()
+    table["graded"] = graded.groupby(keys, sort=False).size().reindex(table.index, fill_value=0)
+    table["seeds"] = results.groupby(keys, sort=False)["seed"].nunique()
+    table = table.join(_macro_means(graded, unit, keys, MEASURES))
+    table = table.join(_macro_means(tasks, unit, keys, COSTS))
+    table = table.join(_seed_deviations(results[results["tau"].notna()], unit, keys))
+    table = table.join(_chance_bounds(graded, unit, keys))
+    if by == "dataset":
+        sizes = graded.groupby(keys, sort=False)["n_items"].agg(lambda column: tuple(sorted(column)))
+        table["n_items"] = sizes.reindex(table.index)
+        table["p_value"] = [
+            _p_value(directed, *row)
+            for directed, *row in zip(
+                table.index.get_level_values("directed"),
+                *(table[name] for name in ("tau", "abs_tau", "n_items")),
+                strict=True,
+            )
+        ]
+        runs = dict(iter(results.groupby(keys, sort=False)))
+        table[[*COMMON]] = pd.DataFrame([held_out_direction(runs[key]) for key in table.index], table.index)
+    if intervals:
+        table = table.join(_intervals(graded, keys))
+    return table.reset_index()
+
+
+def summarise_results(results: pd.DataFrame, by: str = "dataset") -> list[dict[str, Any]]:
+    """The rows of `summarise` as dictionaries."""
+    table = summarise(results, by)
+    entries: list[dict[str, Any]] = table.drop(columns="n_items", errors="ignore").to_dict("records")
+    return entries
+
+
+def _kind_layers(frame: pd.DataFrame) -> pd.Series:
+    """The layer of each row, −1 for methods that have one layer on each dataset, but not the same."""
+    method = [frame[name] for name in ("model", "method", "split")]
+    layers = frame["layer"]
+    most = layers.groupby([*method, frame["dataset"]]).transform("nunique").groupby(method).transform("max")
+    differ = layers.groupby(method).transform("nunique") > 1
+    return layers.mask((most == 1) & differ, -1)
+
+
+def _macro_means(tasks: pd.DataFrame, unit: list[str], keys: list[str], names: list[str]) -> pd.DataFrame:
+    """Means over datasets of their means over tasks; NaN where a dataset has no number."""
+    datasets = tasks.groupby(unit, sort=False)[names].mean().groupby(keys, sort=False)
+    return datasets.mean().where(datasets.count().eq(datasets.size(), axis=0))
+
+
+def _seed_deviations(graded: pd.DataFrame, unit: list[str], keys: list[str]) -> pd.DataFrame:
+    """Deviations over seeds of the means over tasks and datasets."""
+    runs = graded.groupby([*unit, "seed"], sort=False)[METRICS].mean()
+    if unit != keys:
+        wide = runs.unstack("dataset")
+        wide = wide.fillna(wide.groupby(keys).transform("mean"))
+        runs = wide.stack("dataset", future_stack=True).groupby([*keys, "seed"]).mean()
+    return runs.groupby(keys).std(ddof=1).add_suffix("_sd")
+
+
+def _intervals(graded: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    bounds = {}
+    for key, tasks in graded.groupby(keys, sort=False):
+        datasets = [part for _, part in tasks.groupby("dataset", sort=False)]
+        row: list[float] = []
+        for name in ("tau", "abs_tau"):
+            # Each interval has its own generator, so that it does not depend on the rest of the table.
+            generator = np.random.default_rng(0)
+            samples = [part[name].to_numpy() for part in datasets]
+            interval = macro_mean_with_interval(samples, generator, resamples=RESAMPLES)
+            row += [interval.low, interval.high]
+        bounds[key] = row
+    return _indexed(bounds, keys, INTERVALS)
+
+
+def _chance_bounds(graded: pd.DataFrame, unit: list[str], keys: list[str]) -> pd.DataFrame:
+    sizes = graded.groupby(unit, sort=False)["n_items"].agg(list)
+    bounds = {}
+    for key, datasets in sizes.groupby(keys, sort=False):
+        floor = macro_floor([chance_floor(n_items) for n_items in datasets])
+        bounds[key] = [floor.low, floor.high]
+    return _indexed(bounds, keys, ["chance_low", "chance_high"])
+
+
+def _indexed(rows: dict[Any, list[float]], keys: list[str], names: list[str]) -> pd.DataFrame:
+    index = pd.MultiIndex.from_tuples(list(rows), names=keys)
+    return pd.DataFrame(list(rows.values()), index, names, dtype=float)
+
+
+def macro_floor(floors: Sequence[Interval]) -> Interval:
+    """The floor of a mean over datasets of their means over tasks.
+
+    Datasets are independent, so the half-widths of their intervals add in quadrature, separately on each side.
+    """
+    count = len(floors)
+    mean = math.fsum(floor.mean for floor in floors) / count
+    below = math.sqrt(math.fsum((floor.mean - floor.low) ** 2 for floor in floors)) / count
+    above = math.sqrt(math.fsum((floor.high - floor.mean) ** 2 for floor in floors)) / count
+    return Interval(mean, mean - below, mean + above)
+
+
+def _p_value(directed: bool, tau: float, abs_tau: float, n_items: tuple[int, ...]) -> float:
+    if math.isnan(tau):
+        return math.nan
+    return p_value_tau(tau, n_items) if directed else p_value_abs_tau(abs_tau, n_items)
+
+
+def held_out_direction(runs: pd.DataFrame, resamples: int = RESAMPLES) -> dict[str, float]:
+    """The common direction of a probe trained across the tasks of one dataset; NaN for other rows."""
+    held_out = runs[(runs["fold"] >= 0) & runs["tau"].notna()]
+    if held_out.empty:
+        return dict.fromkeys(COMMON, math.nan)
+    table = held_out.pivot_table(index="seed", columns=["task", "fold"], values="tau", sort=False)
+    folds = table.columns.get_level_values("fold").to_numpy()
+    common = common_direction(table.to_numpy(), folds, np.random.default_rng(0), resamples)
+    deviation = float(np.std(common.seeds, ddof=1)) if len(common.seeds) > 1 else math.nan
+    return dict(zip(COMMON, (common.value, deviation, common.expected, common.p_value), strict=True))
 
 
 def add_relevance(
-    entries: Sequence[Mapping[str, Any]], frame: pd.DataFrame, tasks: StudyTasks
+    entries: Sequence[Mapping[str, Any]], results: pd.DataFrame, tasks: StudyTasks
 ) -> list[dict[str, Any]]:
     """The entries of `summarise_results` by dataset, with the metrics of tasks that have a query and gold.
 
@@ -167,21 +251,17 @@ def add_relevance(
     if not grades:
         return [dict(entry) for entry in entries]
     chance = {key: chance_relevance(values) for key, values in grades.items()}
-    groups = dict(iter(frame.groupby(UNIT, sort=False, observed=True)))
+    groups = dict(iter(results.groupby(UNIT, sort=False)))
     with_relevance = []
     for entry in entries:
         unit = groups[tuple(entry[name] for name in UNIT)]
         per_query: dict[tuple[str, str], list[list[float]]] = {}
         for key, scores in zip(zip(unit["dataset"], unit["task"], strict=True), unit["scores"], strict=True):
             if key in grades and not math.isnan(chance[key].ndcg):
-                per_query.setdefault(key, []).append(_values(evaluate_relevance(scores, grades[key])))
-        levels = [_values(chance[key]) for key in per_query]
+                per_query.setdefault(key, []).append(list(evaluate_relevance(scores, grades[key])))
+        levels = [list(chance[key]) for key in per_query]
         with_relevance.append({**entry, **_relevance_fields(list(per_query.values()), levels)})
     return with_relevance
-
-
-def _values(metrics: RetrievalMetrics) -> list[float]:
-    return [getattr(metrics, name) for name in NAMES]
 
 
 def _relevance_fields(per_query: list[list[list[float]]], chance: list[list[float]]) -> dict[str, Any]:

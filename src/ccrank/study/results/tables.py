@@ -1,245 +1,204 @@
-"""Tables from rows of results: means over tasks, deviation over seeds, and chance levels.
-
-A results table has one row for each (model, dataset, task, method, layer, split, seed); see
-docs/how-to/read-a-report.md.
-"""
+"""Tables of results: their columns, and the forms that other tools read: CSV, LaTeX, TREC runs and judgements."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-
-import numpy as np
-from scipy import stats
+from typing import Any
 
 from ccrank.errors import needs_extra
-from ccrank.metrics import Estimate, Floor, chance_floor, chance_tau_sd, p_value_abs_tau, p_value_tau
-from ccrank.metrics.tasks import RESAMPLES, macro_mean_with_interval
-from ccrank.study.results.directions import SPLITS
+from ccrank.io.trec import document_ids, query_id, safe
+from ccrank.study.results.load import StudyTasks
+from ccrank.task import normal_form
+from ccrank.util.text import Column, p_text
 
 with needs_extra("report", "a table of results"):
     import pandas as pd
 
-FAMILIES = ("label-free", "prompting", "probing", "supervised", "baseline")
-"""The order of families in tables and figures."""
-GROUP = ["model", "dataset", "method", "layer", "split"]
-METRICS = ["tau", "abs_tau", "accuracy", "free_accuracy"]
-
-_MEANS = [*METRICS, "consistency", "distinct_tokens", "seconds"]
-
-
-def floor_of(n_items: Iterable[int]) -> Floor:
-    """`chance_floor` of tasks of these sizes, cached by sizes."""
-    return _floor(tuple(sorted(map(int, n_items))))
-
-
-@lru_cache(maxsize=4096)
-def _floor(sizes: tuple[int, ...]) -> Floor:
-    return chance_floor(sizes)
+Row = Mapping[str, Any]
+NO_NUMBER = "–"
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{char: f"\\{char}" for char in "&%$#_{}"},
+    "−": "$-$",
+    "–": "--",
+    "<": "$<$",
+    "|": "$|$",
+    "τ": r"$\tau$",
+    "±": r"$\pm$",
+}
 
 
-@lru_cache(maxsize=16384)
-def _p_value(tau: float, mean_abs_tau: float, sizes: tuple[int, ...], directed: bool) -> float:
-    return p_value_tau(tau, sizes) if directed else p_value_abs_tau(mean_abs_tau, sizes)
+@dataclass(frozen=True)
+class Field(Column):
+    """A column of texts, which shows an entry of each row."""
+
+    key: str = ""
+
+    def text(self, row: Row) -> str:
+        """The cell of a row."""
+        return "" if row[self.key] == "none" else str(row[self.key])
+
+    def empty(self, row: Row) -> bool:
+        """Whether a row has nothing to show."""
+        return not self.text(row)
 
 
-def signed_floor(n_items: Sequence[int], level: float = 0.95) -> Floor:
-    """The floor of the mean signed τ: 0, with interval ± z √(Σ sd²) / tasks."""
-    deviation = math.sqrt(sum(chance_tau_sd(int(n)) ** 2 for n in n_items)) / len(n_items)
-    half = float(stats.norm.ppf((1 + level) / 2)) * deviation
-    return Floor(0.0, -half, half)
+@dataclass(frozen=True)
+class Measure(Field):
+    """A column of numbers."""
+
+    number: bool = True
+    form: str = ".3f"
+    """How a number is written; "p" for a p-value."""
+    high: str = ""
+    """The entry of the upper end, for an interval whose lower end is `key`."""
+    signed: bool = False
+    """Whether it is without a meaning for a method that does not give the direction."""
+    least: float = -math.inf
+    """Smaller values stand for no number."""
+
+    def value(self, row: Row) -> float:
+        """The number; NaN if there is none."""
+        value = row.get(self.key, math.nan)
+        return math.nan if (self.signed and not row["directed"]) or value < self.least else value
+
+    def text(self, row: Row) -> str:
+        """The cell of a row."""
+        value = self.value(row)
+        if math.isnan(value):
+            return NO_NUMBER
+        if self.high:
+            return f"[{value:{self.form}}, {row[self.high]:{self.form}}]"
+        return p_text(value) if self.form == "p" else format(value, self.form)
+
+    def empty(self, row: Row) -> bool:
+        """Whether a row has nothing to show."""
+        return math.isnan(self.value(row))
 
 
-def macro_floor(floors: Sequence[Floor]) -> Floor:
-    """The floor of a mean over datasets of their means over tasks.
+METHOD = Field("method", key="method")
+SPLIT, LAYER = Field("split", drop=1, key="split"), Measure("layer", drop=1, key="layer", form="d", least=0)
+RESULTS = (
+    METHOD,
+    SPLIT,
+    LAYER,
+    Measure("tasks", drop=3, key="graded", form="d", least=1),
+    Measure("queries", drop=3, key="queries", form="d", least=1),
+    Measure("nDCG@10", key="ndcg_10"),
+    Measure("95 % of nDCG", drop=2, key="ndcg_10_low", form=".2f", high="ndcg_10_high"),
+    Measure("chance nDCG", key="chance_ndcg_10"),
+    Measure("MRR", drop=4, key="mrr"),
+    Measure("MAP", drop=4, key="map"),
+    Measure("recall@10", drop=4, key="recall_10"),
+    Measure("τ", key="tau", form="+.3f", signed=True),
+    Measure("95 %", drop=2, key="tau_low", form="+.2f", high="tau_high", signed=True),
+    Measure("|τ|", key="abs_tau"),
+    Measure("95 % of |τ|", drop=2, key="abs_tau_low", form=".2f", high="abs_tau_high"),
+    Measure("± seeds", drop=5, key="abs_tau_sd"),
+    Measure("chance", key="chance_abs_tau"),
+    Measure("95 % of chance", drop=6, key="chance_low", form=".2f", high="chance_high"),
+    Measure("p", drop=6, key="p_value", form="p"),
+    Measure("common τ", drop=4, key="common_tau"),
+    Measure("by chance", drop=4, key="common_tau_chance"),
+    Measure("p of common τ", drop=4, key="common_tau_p", form="p"),
+    Measure("accuracy", drop=4, key="accuracy", form=".1%", signed=True),
+    Measure("free", drop=5, key="free_accuracy", form=".1%"),
+    Measure("chance free", drop=5, key="chance_free_accuracy", form=".1%"),
+    Measure("pairs", drop=5, key="free_pair_accuracy", form=".1%"),
+    Measure("coins", drop=5, key="chance_free_pair_accuracy", form=".1%"),
+    Measure("consistent", drop=6, key="consistency", form=".2f"),
+    Measure("s/task", drop=7, key="seconds", form=".2f"),
+    Measure("tokens/task", drop=7, key="distinct_tokens", form=",.0f"),
+)
+"""Of `summarise`, with the metrics of retrieval."""
+COMPARISONS = (
+    Field("dataset", key="dataset"),
+    Measure("tasks", drop=3, key="tasks", form="d"),
+    Measure("first", drop=2, key="first_mean"),
+    Measure("second", drop=2, key="second_mean"),
+    Measure("difference", key="difference", form="+.3f"),
+    Measure("95 %", key="low", form="+.3f", high="high"),
+    Measure("p", key="p", form="p"),
+    Measure("Holm", key="holm", form="p"),
+    Measure("detectable", drop=1, key="detectable"),
+)
+"""Of `compare`."""
+COSINES = (
+    Field("model", drop=3, key="model"),
+    Field("dataset", key="dataset"),
+    Measure("layer", drop=1, key="layer", form="d"),
+    Field("first", key="first"),
+    Field("second", key="second"),
+    Field("relation", key="relation"),
+    Measure("cosine", key="cosine"),
+    Measure("random", key="random"),
+    Measure("pairs", drop=2, key="pairs", form="d"),
+)
+"""Of `compare_directions`."""
 
-    Datasets are independent, so the half-widths of their intervals add in quadrature, separately on each side.
-    """
-    count = len(floors)
-    mean = math.fsum(floor.mean for floor in floors) / count
-    below = math.sqrt(math.fsum((floor.mean - floor.low) ** 2 for floor in floors)) / count
-    above = math.sqrt(math.fsum((floor.high - floor.mean) ** 2 for floor in floors)) / count
-    return Floor(mean, mean - below, mean + above)
+
+def used(columns: Sequence[Field], rows: Sequence[Row]) -> list[Field]:
+    """The columns that have something to show in some row."""
+    return [column for column in columns if not all(column.empty(row) for row in rows)]
 
 
-def one_layer(results: pd.DataFrame) -> pd.DataFrame:
-    """The rows of one layer per method: the one with the most runs, of several the last. The choice uses no gold.
-
-    A dataset with a single layer for a method keeps it: it may have been selected for that dataset.
-    """
-    keys = ["model", "method", "split"]
-    runs = results.groupby([*keys, "layer"]).size().reset_index(name="runs")
-    chosen = runs.sort_values(["runs", "layer"]).drop_duplicates(keys, keep="last").set_index(keys)["layer"]
-    wanted = chosen.reindex(pd.MultiIndex.from_frame(results[keys])).to_numpy()
-    alone = results.groupby([*keys, "dataset"])["layer"].transform("nunique") == 1
-    return results[(results["layer"].to_numpy() == wanted) | alone.to_numpy()]
+def to_csv(rows: Sequence[Row]) -> str:
+    """One line per row, with all its entries; NaN is an empty cell."""
+    return str(pd.DataFrame(rows).to_csv(index=False, lineterminator="\n"))
 
 
-def main_setting(results: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the main comparison: one layer, each label-free method in its simplest split, and supervised
-    probes trained and tested on the same task, as upper bounds."""
-    rows = one_layer(results)
-    rank = rows["split"].map({split: index for index, split in enumerate(SPLITS)}).fillna(len(SPLITS))
-    simplest = rank.groupby([rows["model"], rows["method"]], sort=False).transform("min")
-    supervised = rows["family"] == "supervised"
-    return rows[((rank == simplest) & ~supervised) | (supervised & (rows["split"] == "same-task"))]
-
-
-def method_order(results: pd.DataFrame) -> list[str]:
-    """Methods by family, within a family in order of appearance."""
-    first = results.drop_duplicates("method")
-    family = dict(zip(first["method"], first["family"], strict=True))
-    return sorted(family, key=lambda name: family_rank(family[name]))
-
-
-def family_rank(family: str) -> int:
-    """The index of a family in `FAMILIES`; unknown families come last."""
-    return FAMILIES.index(family) if family in FAMILIES else len(FAMILIES)
-
-
-def over_seeds(rows: pd.DataFrame, keys: list[str], values: list[str]) -> pd.DataFrame:
-    """Mean over tasks for each seed, then mean over seeds and, as `<value>_sd`, their standard deviation.
-
-    The deviation of a single seed is 0.
-    """
-    by_seed = rows.groupby([*keys, "seed"], sort=False, observed=True)[values].mean()
-    grouped = by_seed.groupby(keys, sort=False, observed=True)
-    spread = grouped.std(ddof=1).fillna(0.0).add_suffix("_sd")
-    return grouped.mean().join(spread)
-
-
-def summary(results: pd.DataFrame) -> pd.DataFrame:
-    """One row for each model, dataset, method, layer and split, with the chance level of the same tasks.
-
-    Chance: `chance`, `chance_low`, `chance_high` refer to the mean |τ| (those of free accuracy are (1 + chance) / 2);
-    `p_value` refers to the mean signed τ for directed methods, to the mean |τ| for others.
-    """
-    rows = results[results["tau"].notna()]
-    table = over_seeds(rows, GROUP, _MEANS)
-    main = one_layer(rows).drop_duplicates(GROUP).set_index(GROUP).index
-    table["main_layer"] = table.index.isin(main)
-    tasks = rows.drop_duplicates([*GROUP, "task"]).groupby(GROUP, sort=False)
-    table["tasks"] = tasks.size()
-    table["n_items"] = tasks["n_items"].agg(lambda column: tuple(sorted(map(int, column))))
-    for name in ("family", "kind", "directed"):
-        table[name] = tasks[name].first()
-    table["seeds"] = rows.groupby(GROUP, sort=False)["seed"].nunique()
-    table = table.reset_index()
-    _add_chance(table, [floor_of(sizes) for sizes in table["n_items"]])
-    table["p_value"] = [
-        _p_value(row.tau, row.abs_tau, row.n_items, bool(row.directed)) for row in table.itertuples()
+def to_latex(columns: Sequence[Field], rows: Sequence[Row]) -> str:
+    """A LaTeX table with booktabs rules of the columns that have something to show."""
+    kept = used(columns, rows)
+    cells = ([(column.text(row), column.number) for column in kept] for row in rows)
+    body = [[text.replace("-", "−") if number else text for text, number in row] for row in cells]
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        rf"\begin{{tabular}}{{{''.join('r' if column.number else 'l' for column in kept)}}}",
+        r"\toprule",
+        _latex_row([column.title for column in kept]),
+        r"\midrule",
+        *map(_latex_row, body),
+        r"\bottomrule",
+        r"\end{tabular}",
     ]
-    ranks = pd.DataFrame(
-        {
-            "model": pd.Categorical(table["model"], results["model"].unique()).codes,
-            "dataset": pd.Categorical(table["dataset"], results["dataset"].unique()).codes,
-            "family": table["family"].map(family_rank),
-        }
-    )
-    return table.loc[ranks.sort_values([*ranks], kind="stable").index].reset_index(drop=True)
+    return "\n".join(lines) + "\n"
 
 
-def with_intervals(table: pd.DataFrame, rows: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """The table with `abs_tau_low` and `abs_tau_high`, the bootstrap interval over the tasks of the rows with the same
-    keys; datasets weigh the same. Rows of the table without such rows have NaN."""
-    graded = rows[rows["tau"].notna()]
-    by_task = graded.groupby([*dict.fromkeys([*keys, "dataset"]), "task"], sort=False)["abs_tau"].mean()
-    bounds = {}
-    for key, values in by_task.groupby([*keys], sort=False):
-        samples = [part.to_numpy() for _, part in values.groupby("dataset", sort=False)]
-        bounds[key] = macro_mean_with_interval(samples, np.random.default_rng(0), resamples=RESAMPLES)
-    unknown = Estimate(math.nan, math.nan, math.nan)
-    found = [bounds.get(key, unknown) for key in table[[*keys]].itertuples(index=False, name=None)]
-    return table.assign(abs_tau_low=[one.low for one in found], abs_tau_high=[one.high for one in found])
+def _latex_row(cells: Sequence[str]) -> str:
+    escaped = ("".join(_LATEX.get(char, char) for char in cell) for cell in cells)
+    return " & ".join(escaped) + r" \\"
 
 
-def _add_chance(table: pd.DataFrame, floors: Sequence[Floor]) -> None:
-    table["chance"] = [floor.mean for floor in floors]
-    table["chance_low"] = [floor.low for floor in floors]
-    table["chance_high"] = [floor.high for floor in floors]
+def trec_run(frame: pd.DataFrame, tasks: StudyTasks) -> Iterator[str]:
+    """Lines `qid Q0 docid rank score tag`: a query per task, a document per item, a tag per run.
 
-
-def kind_summary(results: pd.DataFrame) -> pd.DataFrame:
-    """The main comparison: one row for each model, kind of dataset and method, with equal weights for datasets.
-
-    The mean over datasets is taken for each seed; `_sd` is the deviation over seeds. Without rows in the main setting,
-    such as those of supervised probes on other tasks alone, the table is empty.
+    The tag is model/method, with split, layer and seed if there are any.
     """
-    rows = main_setting(results[results["tau"].notna()])
-    keys = ["model", "kind", "method"]
-    if rows.empty:
-        return pd.DataFrame(columns=[*keys, *METRICS])
-    by_dataset = rows.groupby([*keys, "dataset", "seed"], sort=False)[METRICS].mean().reset_index()
-    # A deterministic method may have been run once on some datasets: its result is used for every seed.
-    wide = by_dataset.pivot_table(index=[*keys, "seed"], columns="dataset", values=METRICS, sort=False)
-    filled = wide.fillna(wide.groupby(keys, sort=False).transform("mean"))
-    long = filled.stack("dataset", future_stack=True).dropna(how="all").reset_index()
-    table = over_seeds(long, keys, METRICS)
-    floors: dict[tuple[str, str, str], list[Floor]] = {}
-    for key, tasks in rows.drop_duplicates([*keys, "dataset", "task"]).groupby(
-        [*keys, "dataset"], sort=False
-    ):
-        floors.setdefault(key[:3], []).append(floor_of(tasks["n_items"]))
-    _add_chance(table, [macro_floor(floors[key]) for key in table.index])
-    about = rows.drop_duplicates(keys).set_index(keys)[["family", "directed", "split"]]
-    return table.join(about).reset_index()
+    documents = {key: document_ids(task) for key, task in tasks.items()}
+    for row in frame.itertuples():
+        task, scores = tasks[row.dataset, row.task], row.scores
+        tag = [safe(row.model), safe(row.method)]
+        tag += [row.split] if row.split != "none" else []
+        tag += [f"layer-{row.layer}"] if row.layer >= 0 else []
+        tag += [f"seed-{row.seed}"] if row.layer >= 0 or row.split == "single" else []
+        order = sorted(range(len(scores)), key=lambda index: (-scores[index], normal_form(task.items[index])))
+        query, names = query_id(row.dataset, row.task), documents[row.dataset, row.task]
+        for rank, index in enumerate(order, start=1):
+            yield f"{query} Q0 {names[index]} {rank} {scores[index]:.9g} {'/'.join(tag)}\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The best of several methods on one dataset, with the chance level on the same tasks."""
-
-    method: str
-    split: str
-    family: str
-    value: float
-    chance: Floor
-    """Its interval is corrected for the choice, so that the best of as many random orders is above it in 2.5 % of cases
-    at most (Bonferroni)."""
-    methods: int
-    """The number of methods and splits that it is the best of."""
-
-    @property
-    def above_chance(self) -> bool:
-        """Whether it is above the corrected 95 % interval of chance."""
-        return self.value > self.chance.high
-
-
-@dataclass(frozen=True, slots=True)
-class Headline:
-    """The best results of one model on one dataset."""
-
-    model: str
-    dataset: str
-    tasks: int
-    directed: Best | None
-    """By signed τ, among directed methods."""
-    free: Best | None
-    """By |τ|, among all methods without labels."""
-    ceiling: Best | None
-    """By signed τ, among supervised probes: held-out ones if there are any."""
-
-
-def headlines(table: pd.DataFrame) -> list[Headline]:
-    """The best methods per dataset and model, from the main layers of a `summary`."""
-    best = []
-    for (dataset, model), rows in table[table["main_layer"]].groupby(["dataset", "model"], sort=False):
-        supervised = rows[rows["family"] == "supervised"]
-        held_out = supervised[supervised["split"] != "same-task"]
-        label_free = rows[rows["family"] != "supervised"]
-        directed = _best(label_free[label_free["directed"].astype(bool)], "tau")
-        ceiling = _best(held_out if len(held_out) else supervised, "tau")
-        tasks = int(rows["tasks"].max())
-        best.append(Headline(model, dataset, tasks, directed, _best(label_free, "abs_tau"), ceiling))
-    return best
-
-
-def _best(rows: pd.DataFrame, metric: str) -> Best | None:
-    if rows.empty:
-        return None
-    row = rows.loc[rows[metric].idxmax()]
-    floor = signed_floor if metric == "tau" else chance_floor
-    chance = floor(row["n_items"], 1 - 0.05 / len(rows))
-    return Best(row["method"], row["split"], row["family"], float(row[metric]), chance, len(rows))
+def trec_judgements(tasks: StudyTasks) -> Iterator[str]:
+    """Lines `qid 0 docid grade` for tasks with gold: the lowest item has grade 0, the next 1, and so on; grades of
+    relevance to a query are as they are."""
+    for (dataset, name), task in tasks.items():
+        if task.values is not None:
+            grades = {value: grade for grade, value in enumerate(sorted(task.values))}
+            if task.query is not None:
+                grades = {value: int(value) for value in task.values}
+            for document, value in zip(document_ids(task), task.values, strict=True):
+                yield f"{query_id(dataset, name)} 0 {document} {grades[value]}\n"

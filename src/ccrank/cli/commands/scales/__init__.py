@@ -1,1 +1,0 @@
-"""The commands that fit a scale, and that score items on one."""
