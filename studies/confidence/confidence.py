@@ -34,7 +34,7 @@ from ccrank import Reader, ReaderOptions, rank_tasks
 from ccrank.confidence import RIGHT, Features, confidence_of
 from ccrank.methods.labelfree.combine import Signals
 from ccrank.methods.labelfree.signals import wordings_of
-from ccrank.metrics import kendall_tau
+from ccrank.metrics.order import kendall_tau
 from studies.confidence import lists as confidence_lists
 from studies.confidence.lists import Listed
 
@@ -124,6 +124,7 @@ def read(half: str, out: Path, texts: Path | None, model: str, dtype: str) -> No
                 "signals": {
                     k: [v[item] for item in task.items] for k, v in ranking.details["signals"].items()
                 },
+                "bits": round(ranking.confidence.features.bits, 4),
                 "tokens": ranking.cost.computed_tokens,
             }
             file.write(json.dumps(row) + "\n")

@@ -1,10 +1,10 @@
 """The lists that the confidence of `auto` is fitted on (choose) and reported on (report): `lists(half)`.
 
 Each list is ranked alone, as a user would rank it, with all that is known of its criterion (full), with its name and
-category (category), with its name alone (name) and as if its name were not known (unknown). Shorter lists are drawn
-from longer ones, so that 4 to 30 items are covered. Whole criteria belong to one half in `everyday`, in the lists of
-`unseen.py` and in the task files with human ratings of texts; tasks alternate in the datasets of the paper, most of
-which have one criterion.
+category (category), with its name alone (name), as if its name were not known (unknown), and with poles that were
+chosen carelessly (careless). Shorter lists are drawn from longer ones, so that 4 to 200 items are covered. Whole
+criteria belong to one half in `everyday`, in the lists of `unseen.py` and in the task files with human ratings of
+texts; tasks alternate in the datasets of the paper, most of which have one criterion.
 """
 
 from __future__ import annotations
@@ -12,26 +12,35 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 
 from ccrank import Criterion, Task, load_dataset
-from ccrank.criteria.lexicon import FALLBACK
+from ccrank.criteria.lexicon import FALLBACK, poles_of
 from ccrank.io.taskfiles import read_tasks
 from ccrank.study.datasets.dataset import task_of_gold
 from studies.label_free import unseen
 
 HALVES = ("choose", "report")
-FULL, CATEGORY, NAME, UNKNOWN = "full", "category", "name", "unknown"
-LONGEST, CLOSEST = 20, 0.01
+FULL, CATEGORY, NAME, UNKNOWN, CARELESS = "full", "category", "name", "unknown", "careless"
+CARELESS_POLES = (
+    ("not {high}", "{high}"),
+    ("little {name}", "much {name}"),
+    ("normal", "{high}"),
+    ("low {name}", "high {name}"),
+    ("no {name}", "a lot of {name}"),
+)
+"""What people give as poles who do not think of adjectives; each criterion has one of them."""
+LONGEST, CLOSEST = 100, 0.002
 """Items of the longest list of names, and how near two values may be, as a share of the span."""
 TEXTS = {
     "choose": ("convincing", "difficulty", "headline-positive", "politeness"),
     "report": ("formality", "joke-funny", "offensive", "tweet-joy"),
 }
 """Task files with human ratings of texts; all tasks of a file are on one scale."""
-POOL, SMALL_POOL = 30, 12
-"""Texts of a file that are read, with all detail and with less."""
-DRAWN = ((5, 4), (8, 3), (12, 2), (20, 1), (30, 1))
+POOLS = {FULL: 200, NAME: 50, CARELESS: 35}
+"""How many texts of a file are read, by what is given of the criterion."""
+DRAWN = ((5, 4), (8, 3), (12, 3), (20, 3), (35, 3), (50, 2), (100, 2), (200, 1))
 """How many lists of which length are drawn from a pool of texts."""
 
 
@@ -42,22 +51,23 @@ class Listed:
     task: Task
     source: str
     detail: str
-    """full, category or name: what is given of the criterion; unknown: its name, as if no table knew poles for it."""
+    """full, category or name: what is given of the criterion; unknown: its name, as if no table knew poles for it;
+    careless: see `CARELESS_POLES`."""
 
 
 def lists(half: str, texts: Path | None) -> Iterator[Listed]:
     """All lists of one half; `texts` is the folder of the task files of `TEXTS`, which are left out without it."""
-    for number, task in enumerate(load_dataset("everyday", half=half)):
+    for task in load_dataset("everyday", half=half):
         yield from shorter(Listed(task, "everyday", FULL))
         yield Listed(with_detail(task, CATEGORY), "everyday", CATEGORY)
         yield from shorter(Listed(with_detail(task, NAME), "everyday", NAME))
-        if number % 2:
-            yield Listed(with_detail(task, UNKNOWN), "everyday", UNKNOWN)
-    for number, (short, long) in enumerate(unseen_lists(half)):
+        yield Listed(with_detail(task, CARELESS), "everyday", CARELESS)
+        yield Listed(with_detail(task, UNKNOWN), "everyday", UNKNOWN)
+    for short, long in unseen_lists(half):
         yield from shorter(Listed(long, "unseen", FULL))
         yield from shorter(Listed(with_detail(short, NAME), "unseen", NAME))
-        if number % 2:
-            yield Listed(with_detail(short, CATEGORY), "unseen", CATEGORY)
+        yield Listed(with_detail(long, CARELESS), "unseen", CARELESS)
+        yield Listed(with_detail(short, CATEGORY), "unseen", CATEGORY)
     for name, step in (("wikilists", 2), ("scalaradj", 1), ("entsalience", 12), ("reviews", 7)):
         for number, task in enumerate(_half_of(name, half)[::step]):
             yield Listed(task, name, FULL)
@@ -66,8 +76,8 @@ def lists(half: str, texts: Path | None) -> Iterator[Listed]:
     for name in TEXTS[half] if texts is not None else ():
         assert texts is not None
         tasks = read_tasks(texts / f"{name}.jsonl")
-        yield from drawn(pooled(tasks, POOL), name, FULL)
-        yield from drawn(with_detail(pooled(tasks, SMALL_POOL), NAME), name, NAME)
+        for detail, size in POOLS.items():
+            yield from drawn(with_detail(pooled(tasks, size), detail), name, detail)
 
 
 def with_detail(task: Task, detail: str) -> Task:
@@ -78,15 +88,23 @@ def with_detail(task: Task, detail: str) -> Task:
         CATEGORY: Criterion(own.name, category=own.category),
         NAME: Criterion(own.name),
         UNKNOWN: Criterion(own.name, poles=(FALLBACK.low[0], FALLBACK.high[0])),
+        CARELESS: Criterion(own.name, poles=careless(own), category=own.category),
     }
     return replace(task, criterion=known[detail])
 
 
+def careless(criterion: Criterion) -> tuple[str, str]:
+    """Poles that a person might give without much thought."""
+    low, high = random.Random(criterion.name).choice(CARELESS_POLES)
+    words = {"name": criterion.name, "high": poles_of(criterion).high[0]}
+    return low.format(**words), high.format(**words)
+
+
 def shorter(listed: Listed) -> Iterator[Listed]:
-    """The list, one of 5 to 7 of its items and, if it is long, one of 10 to 15."""
+    """The list, one of 5 to 7 of its items and, if it is long, some of 10 to 15 and of 25 to 40."""
     yield listed
     size, generator = len(listed.task.items), random.Random(f"{listed.task.id} {listed.detail}")
-    for low, high in ((5, 7), (10, 15)):
+    for low, high in ((5, 7), (10, 15), (25, 40)):
         if size > high:
             yield replace(listed, task=_some(listed.task, generator.randint(low, high), generator))
 
@@ -101,12 +119,9 @@ def drawn(pool: Task, source: str, detail: str) -> Iterator[Listed]:
 
 
 def pooled(tasks: Sequence[Task], size: int) -> Task:
-    """The first items of several tasks on one scale as one task; of items with the same value the first."""
-    first: dict[float, str] = {}
-    for task in tasks:
-        for item, value in zip(task.items, task.values or (), strict=True):
-            first.setdefault(value, item)
-    gold = {item: value for value, item in list(first.items())[:size]}
+    """The first items of several tasks on one scale as one task; equal values keep their order."""
+    pairs = [pair for task in tasks for pair in zip(task.items, task.values or (), strict=True)]
+    gold = [item for item, _ in sorted(dict(pairs[:size]).items(), key=itemgetter(1), reverse=True)]
     return task_of_gold(tasks[0].criterion, gold, f"{tasks[0].id} and others")
 
 

@@ -6,7 +6,8 @@ python -m studies.intervals.intervals fit choose.jsonl
 python -m studies.intervals.intervals report report.jsonl
 
 `read` ranks the lists of one half (`lists.py`) and keeps signals, scores and gold. `fit` chooses what predicts on
-left-out criteria and writes `src/ccrank/intervals.toml`; `report` prints how many ranks the intervals hold.
+left-out criteria and writes `src/ccrank/methods/labelfree/intervals.toml`; `report` prints how many ranks the intervals
+hold.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 
 import ccrank
-from ccrank import Reader, ReaderOptions, rank_tasks
+from ccrank import Reader, rank_tasks
 from ccrank.confidence import Features
-from ccrank.methods.labelfree.intervals import label_free_uncertainty, terms_of
+from ccrank.methods.labelfree.intervals import ScoreError, list_terms, spread_of, uncertainty_of
 from ccrank.methods.labelfree.signals import wordings_of
 from ccrank.models import ReadingCache
 from ccrank.util.zscores import z_scores
@@ -58,7 +59,7 @@ class Both(Memory):
 def read(half: str, out: Path, texts: Path, sources: list[str] | None = None) -> None:
     """Rank every list alone; one JSON line a list."""
     memory = Both()
-    reader = Reader.open("default", ReaderOptions(dtype="bfloat16"), cache=memory)
+    reader = Reader.open("default", cache=memory)
     with out.open("w", encoding="utf-8") as file:
         for source, members in itertools.groupby(lists(half, texts), key=lambda pair: pair[0]):
             if sources and source not in sources:
@@ -109,8 +110,9 @@ class Ranked:
 
     def held(self, model: Mapping[str, float] | None = None) -> np.ndarray:
         """Whether the interval of each item holds its gold rank, and how many ranks it has. (2, N)"""
-        found = label_free_uncertainty(self.signals, self.scores, self.features, model)
-        assert found is not None
+        error = ScoreError.fit(self.scores, self.features, model)
+        assert error is not None
+        found = uncertainty_of(self.scores, error(self.signals))
         inside = (found.rank_low <= self.gold) & (self.gold <= found.rank_high)
         return np.stack([inside, found.rank_high - found.rank_low + 1])
 
@@ -146,7 +148,7 @@ def coefficients(rows: Sequence[Ranked]) -> dict[str, float]:
     """The maximum of the likelihood g_i ~ N(ρ_i s_i, 1 − ρ_i²), ρ_i = 1 / √(1 + d_i²), of gold's normal scores g given
     Z-scores s, where each source and length of list weighs the same."""
     groups = Counter((row.source, size_of(row)) for row in rows)
-    terms = [terms_of(row.signals, row.features) for row in rows]
+    terms = [{**list_terms(row.features), "spread": spread_of(row.signals)} for row in rows]
     names = list(terms[0])
     counts = [len(row.gold) for row in rows]
     values = np.stack(

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from ccrank import CcrankWarning, Criterion, Reader, ReaderOptions, load_dataset, rank_tasks
-from ccrank.metrics import kendall_tau
+from ccrank.metrics.order import kendall_tau
 
 GIVEN = (
     ("comparative", "poles", "category"),

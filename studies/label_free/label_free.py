@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ccrank.metrics import holm, mean_with_interval, paired_test
-from ccrank.study.results import load_environment, load_results
+from ccrank.metrics.tasks import holm, mean_with_interval, paired_test
+from ccrank.study.results.load import load_environment, load_results
 from ccrank.util.files import parse_toml
 from studies.label_free.page import fill_page
 from studies.reproduction.numbers import data_text, rounded

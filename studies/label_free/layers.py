@@ -21,11 +21,12 @@ from itertools import groupby
 import numpy as np
 
 from ccrank import Reader, ReaderOptions, Task, load_dataset
-from ccrank.methods.probe_pipeline.fitting import ProbeSpec, closest_to_anchors, seed_scores
-from ccrank.methods.probe_pipeline.probe_rankers import TEMPLATES
+from ccrank.methods.probe_pipeline.rankers import TEMPLATES, closest_to_anchors, seed_scores
 from ccrank.methods.probe_pipeline.states import read_anchors, read_single_states
-from ccrank.methods.probing.objectives import Settings, objective_of
-from ccrank.metrics import chance_abs_tau, kendall_tau
+from ccrank.methods.probing.objectives import ProbeSpec, Settings, objective_of
+from ccrank.metrics.chance import chance_abs_tau
+from ccrank.metrics.order import kendall_tau
+from ccrank.models.prompter import Prompter
 from ccrank.models.reader_like import parse_layers
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import canonical
@@ -86,10 +87,10 @@ def measure_dataset(
     """The lines of one dataset: of each probe by template, then of template and layer together."""
     tasks = [canonical(task)[0] for task in tasks]
     layers = parse_layers("auto", reader)
-    anchors, _ = read_anchors(tasks, reader, templates)
+    anchors, _ = read_anchors(tasks, Prompter(reader, templates))
     found: dict[str, dict[tuple[str, int], Scores]] = {probe: {} for probe in probes}
     for template in TEMPLATES:
-        states, _ = read_single_states(tasks, reader, templates, layers, template)
+        states, _ = read_single_states(tasks, Prompter(reader, templates), layers, template)
         for probe in probes:
             say(f"{dataset}: {probe} on {template}")
             protocol = "leave-one-out" if objective_of(probe).supervised else "same-task"

@@ -11,8 +11,8 @@ import argparse
 import random
 import sys
 
-from ccrank.criteria.lexicon import are_opposite, known_adjectives
-from ccrank.methods.opposites import SHOTS, propose_opposite
+from ccrank.criteria.lexicon import known_adjectives, scale_between
+from ccrank.methods.adjectives import SHOTS, propose_opposite
 from ccrank.models import Reader
 
 
@@ -30,10 +30,10 @@ def main() -> None:
         other = propose_opposite(word, reader)
         if other is not None:
             proposed[word] = other
-            note = "" if are_opposite(word, other) else " (not on one scale)"
+            note = "" if scale_between(word, other) else " (not on one scale)"
             sys.stdout.write(f"{word}: {other}{note}\n")
             sys.stdout.flush()
-    right = sum(are_opposite(word, other) for word, other in proposed.items())
+    right = sum(scale_between(word, other) is not None for word, other in proposed.items())
     sys.stdout.write(f"{len(words)} adjectives, {len(proposed)} proposals, {right} right\n")
 
 

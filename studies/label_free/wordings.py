@@ -16,7 +16,8 @@ import numpy as np
 from ccrank import Reader, ReaderOptions, Task, load_dataset
 from ccrank.io.taskfiles import read_tasks
 from ccrank.methods.labelfree.rankers import likelihood, poles
-from ccrank.metrics import kendall_tau
+from ccrank.metrics.order import kendall_tau
+from ccrank.models.prompter import Prompter
 from ccrank.prompts import load_templates
 
 COMPARED = "Compared to other {categories} in terms of {name}, {item} is"
@@ -78,7 +79,7 @@ def main() -> None:
                     [
                         kendall_tau(answer.scores, task.values)
                         for answer, task in zip(
-                            method(part, reader, templates, template=name), part, strict=True
+                            method(part, Prompter(reader, templates), template=name), part, strict=True
                         )
                     ]
                 )

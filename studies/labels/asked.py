@@ -13,7 +13,7 @@ from ccrank.labels import LabelRow
 from ccrank.methods.labelled.observations import normal_scores
 from ccrank.methods.labelled.prior import Kernel, Setting
 from ccrank.methods.labelled.session import Session, SessionKind
-from ccrank.metrics import tau_b
+from ccrank.metrics.order import tau_b
 from ccrank.ranking import Ranking
 from ccrank.util.zscores import z_scores
 from studies.labels.lists import LongList

@@ -20,10 +20,10 @@ import numpy as np
 
 from ccrank.labels import Labels
 from ccrank.methods.labelled import settled
-from ccrank.methods.labelled.fit import fit_products
-from ccrank.methods.labelled.lists import observations_of
+from ccrank.methods.labelled.fit import fit
+from ccrank.methods.labelled.observations import observations_of
 from ccrank.methods.labelled.prior import Kernel, grid
-from ccrank.metrics import tau_b
+from ccrank.metrics.order import tau_b
 from studies.labels.asked import higher_first, session_of
 from studies.labels.lists import LongList
 from studies.labels.short_lists import load, read
@@ -41,18 +41,17 @@ class Replayed:
     def __init__(self, one: LongList) -> None:
         self.one, self.names = one, [str(place) for place in range(len(one.values))]
         kernel = Kernel([(one.slot, one.item)])
-        self.products = kernel.products(np.arange(len(self.names)), 128, np.random.default_rng(0))
+        self.products = kernel.products(np.arange(len(self.names)))
         self.start = order_of(one.auto)
 
     def scores(self, labels: Labels, settle: bool = True) -> np.ndarray:
         """The scores by these labels: those that users get, or the posterior means."""
-        seen = observations_of(labels, self.names)
-        fitted = fit_products(self.one.auto, self.products.at(seen.items), seen, grid(self.one.written))
+        seen = observations_of([labels], [self.names])
+        fitted = fit(self.one.auto, self.products, seen, grid(self.one.written))
         if not settle:
             return fitted.mean
-        said = settled.Said.of(labels, self.names)
         draws = fitted.draws(np.random.default_rng(0))
-        return settled.settle(self.one.auto, fitted.mean, fitted.deviation, draws, said).scores
+        return settled.settle(self.one.auto, *fitted.moments, draws, labels, self.names).scores
 
     def tau(self, order: Sequence[int]) -> float:
         """τ of an order, best first."""

@@ -25,11 +25,12 @@ from scipy.special import expit
 from scipy.stats import rankdata
 from sklearn.linear_model import LogisticRegression, RidgeCV
 
+from ccrank.labels import Labels
 from ccrank.methods.labelfree.anchored import smoothed
-from ccrank.methods.labelled.fit import Fitted, fit_products, rank_intervals
-from ccrank.methods.labelled.observations import normal_scores, observe
+from ccrank.methods.labelled.fit import Fitted, fit, rank_intervals
+from ccrank.methods.labelled.observations import normal_scores, observations_of
 from ccrank.methods.labelled.prior import Kernel, Setting, grid
-from ccrank.metrics import tau_b
+from ccrank.metrics.order import tau_b
 from ccrank.util.zscores import z_scores
 from studies.labels.asked import print_asked, varied
 from studies.labels.lists import TEXTS, LongList, embed, load, read
@@ -46,16 +47,17 @@ class Case:
     def __post_init__(self) -> None:
         count = len(self.read.values)
         kernel = Kernel([(self.read.slot, self.read.item)])
-        self.products = kernel.products(np.arange(count), 256, np.random.default_rng(0))
+        self.products = kernel.products(np.arange(count), 256)
         self.gram = self.products.kernels.mean(axis=0).astype(float)
         self.sentence = z_scores(self.read.sentence.astype(float), axis=0)
 
     def fit(self, items: np.ndarray, settings: tuple[Setting, ...] | None = None) -> Fitted:
         """The model on the gold values of some items; among these settings, or all."""
-        items = np.sort(items)
-        seen = observe([(int(item), float(self.read.values[item])) for item in items])
+        values = tuple((str(item), float(self.read.values[item])) for item in items)
+        names = [str(item) for item in range(len(self.read.values))]
+        seen = observations_of([Labels(values)], [names])
         settings = settings or grid(self.read.written)
-        return fit_products(self.read.auto, self.products.at(items), seen, settings)
+        return fit(self.read.auto, self.products, seen, settings)
 
     def tau_of_rest(self, scores: np.ndarray, items: np.ndarray) -> float:
         """τ of the items that have no label."""

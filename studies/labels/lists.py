@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ccrank.methods.labelfree.anchored import smoothed
+from ccrank.models.prompter import Prompter
 from ccrank.util.zscores import z_scores
 
 TEXTS = {
@@ -45,8 +46,7 @@ def read(folder: Path, half: str, device: str, model: str, exemplars: bool = Tru
     """Signals and states of every list of a half that is not in the folder yet."""
     from ccrank import Reader, ReaderOptions, Task
     from ccrank.criteria.exemplars import WRITTEN
-    from ccrank.methods.labelfree.combine import read_signals
-    from ccrank.prompts import load_templates
+    from ccrank.methods.labelfree.signals import read_signals
 
     options = ReaderOptions(device=device, dtype="float32")
     reader = Reader.open(model, options)
@@ -56,9 +56,9 @@ def read(folder: Path, half: str, device: str, model: str, exemplars: bool = Tru
         if path.exists():
             continue
         task = Task(criterion, tuple(gold), id=name)
-        found = read_signals([task], reader, load_templates(), with_states=True, written=exemplars)
-        slot, item = found.states[0]
-        signals = found.signals[0]
+        [raw], _ = read_signals([task], Prompter(reader), with_states=True, written=exemplars)
+        item, slot = raw.states or ()
+        signals = raw.signals
         np.savez(
             path,
             values=np.array([*gold.values()]),

@@ -12,9 +12,9 @@ from ccrank import Reader, ReaderOptions, Task
 from ccrank.criteria.exemplars import WRITTEN
 from ccrank.io.taskfiles import read_tasks
 from ccrank.methods.labelfree.rankers import label_free_states
-from ccrank.prompts import load_templates
+from ccrank.models.prompter import Prompter
 from ccrank.ranking import canonical
-from ccrank.study.datasets.packaged import read_everyday
+from ccrank.study.datasets.lists import read_everyday
 from ccrank.task import normal_form
 from ccrank.util.zscores import z_scores
 from studies.labels.lists import TEXTS, LongList
@@ -50,7 +50,7 @@ def read(folder: Path, half: str, model: str = "default") -> None:
         if path.exists():
             continue
         task, _ = canonical(given)
-        answer, (slot, item) = label_free_states(task, reader, load_templates(), None)
+        answer, (slot, item) = label_free_states(task, Prompter(reader))
         np.savez(
             path,
             values=np.array(task.values),

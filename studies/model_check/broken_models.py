@@ -23,6 +23,7 @@ import torch
 from ccrank.models import LoadedModel, Reader, load_model
 from ccrank.models.check.model_check import check_model
 from ccrank.models.load.hub import find_model
+from ccrank.reader_options import ReaderOptions
 
 Change = Callable[[str, torch.Tensor, int], torch.Tensor | None]
 """Name and values of a weight, size of a head → new values, or None to keep them."""
@@ -58,7 +59,7 @@ BASES = (1e-4, 1e-3, 0.01, 0.1, 10.0, 100.0)
 
 def with_weights(name: str, change: Change) -> LoadedModel:
     """A model some of whose weights are changed."""
-    loaded = load_model(name, device="cpu")
+    loaded = load_model(name, ReaderOptions(device="cpu"))
     config = loaded.model.config
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     with torch.no_grad():
@@ -80,7 +81,7 @@ def with_file(name: str, file: str, change: Callable[[dict[str, Any]], None]) ->
         change(stored)
         Path(folder, file).unlink()
         Path(folder, file).write_text(json.dumps(stored), encoding="utf-8")
-        yield load_model(folder, device="cpu")
+        yield load_model(folder, ReaderOptions(device="cpu"))
 
 
 def shuffle_vocabulary(tokenizer: dict[str, Any]) -> None:
@@ -98,7 +99,7 @@ def drop_merges(tokenizer: dict[str, Any]) -> None:
 
 def without_bos(name: str) -> Reader:
     """A reader that starts without the BOS token."""
-    reader = Reader(load_model(name, device="cpu"))
+    reader = Reader(load_model(name, ReaderOptions(device="cpu")))
     reader.prompt_tokenizer = replace(reader.prompt_tokenizer, bos=())
     return reader
 
@@ -130,8 +131,8 @@ def break_weights_and_tokenizer(name: str, has_bos: bool) -> None:
         show(short, "tokenizer without merges", Reader(loaded))
     if has_bos:
         show(short, "BOS dropped", without_bos(name))
-        show(short, "float16", Reader(load_model(name, device="cpu", dtype="float16")))
-    show(short, "none, bfloat16", Reader(load_model(name, device="cpu", dtype="bfloat16")))
+        show(short, "float16", Reader(load_model(name, ReaderOptions(device="cpu", dtype="float16"))))
+    show(short, "none, bfloat16", Reader(load_model(name, ReaderOptions(device="cpu", dtype="bfloat16"))))
 
 
 def damage_matrices(name: str) -> None:
@@ -141,7 +142,7 @@ def damage_matrices(name: str) -> None:
     def permuted(weight: torch.Tensor) -> torch.Tensor:
         return weight[torch.randperm(len(weight), generator=torch.Generator().manual_seed(0))]
 
-    loaded = load_model(name, device="cpu")
+    loaded = load_model(name, ReaderOptions(device="cpu"))
     ways = (
         ("10.", "permuted", permuted),
         ("3.", "reversed", lambda one: one.flip(0)),
@@ -177,7 +178,7 @@ def main() -> None:
             damage_matrices(name)
             continue
         short = Path(name).name
-        loaded = load_model(name, device="cpu")
+        loaded = load_model(name, ReaderOptions(device="cpu"))
         show(short, "none", Reader(loaded))
         has_bos, rotary = bool(loaded.bos), getattr(loaded.model.config, "rope_parameters", None)
         del loaded

@@ -18,11 +18,13 @@ import numpy as np
 import torch
 
 from ccrank.io.taskfiles import read_tasks
-from ccrank.metrics import kendall_tau, mean_with_interval
+from ccrank.metrics.order import kendall_tau
+from ccrank.metrics.tasks import mean_with_interval
 from ccrank.models import Reader
 from ccrank.models.load.loading import LoadedModel, load_model
 from ccrank.models.tokenize.tokenized import TokenizedPrompt
 from ccrank.prompts import Piece, Prompt, load_templates
+from ccrank.reader_options import ReaderOptions
 from ccrank.util.files import parse_toml
 
 HERE = Path(__file__).parent
@@ -38,7 +40,7 @@ def main() -> None:
     parser.add_argument("form", choices=["masked", "translation"])
     parser.add_argument("folder", help="the model's folder")
     arguments = parser.parse_args()
-    loaded = load_model(arguments.folder, allow_pickle=True, device="cpu")
+    loaded = load_model(arguments.folder, ReaderOptions(allow_pickle=True, device="cpu"))
     sentences = parse_toml(HERE / "real_forms.toml")
     if arguments.form == "masked":
         masked(loaded, sentences["cloze"])

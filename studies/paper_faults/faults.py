@@ -28,6 +28,7 @@ from ccrank.errors import CcrankError
 from ccrank.models import Reader, load_model
 from ccrank.models.load.transformers_settings import quiet_transformers
 from ccrank.prompts import Piece, Prompt
+from ccrank.reader_options import ReaderOptions
 from ccrank.study.datasets import load_dataset
 from studies.paper_faults.formulas import Finding, biases, chance, loss, rule
 from studies.paper_faults.states import Material, ceiling, direction, material, start
@@ -110,7 +111,7 @@ def loaded_twice(path: Path, inputs: int) -> tuple[str, int, str, str]:
     equal = f"{float((answers[0] == answers[1]).float().mean()):.0%}" if len(answers) == 2 else "–"
     try:
         prompt = Prompt((Piece("a b "), Piece("", "slot")))
-        Reader(load_model(str(path), device="cpu")).read([prompt], ["c", "d"])
+        Reader(load_model(str(path), ReaderOptions(device="cpu"))).read([prompt], ["c", "d"])
         ours = "answers"
     except CcrankError:
         ours = "refuses"

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccrank.metrics import chance_abs_tau, chance_free_accuracy
+from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,11 @@ from ccrank.api import rank_tasks
 from ccrank.methods.probe_pipeline.states import read_single_states
 from ccrank.methods.probing.fits import cross_validate, fit_each, held_out_scores, leave_one_item_out
 from ccrank.methods.probing.objectives import Settings
-from ccrank.metrics import abs_tau, chance_abs_tau, kendall_tau, mean_with_interval
+from ccrank.metrics.chance import chance_abs_tau
+from ccrank.metrics.order import abs_tau, kendall_tau
+from ccrank.metrics.tasks import mean_with_interval
 from ccrank.models import Reader
-from ccrank.prompts import load_templates
+from ccrank.models.prompter import Prompter
 from ccrank.ranking import canonical
 from ccrank.task import Task
 from studies.paper_faults.formulas import Finding
@@ -39,7 +41,7 @@ class Material:
 def material(tasks: Iterable[Task], reader: Reader, layer: int = -1, name: str = "") -> Material:
     """The states of these tasks' items."""
     kept = [canonical(task)[0] for task in tasks if task.values is not None]
-    states, _ = read_single_states(kept, reader, load_templates(), [layer])
+    states, _ = read_single_states(kept, Prompter(reader), [layer])
     about = f"{name or reader.name}, {len(kept)} tasks, layer {layer % (reader.depth + 1)} of {reader.depth}"
     return Material(kept, [own[:, 0] for own in states], reader, about)
 

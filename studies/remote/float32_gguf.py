@@ -20,6 +20,7 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.models.load.loading import LoadedModel, load_model
+from ccrank.reader_options import ReaderOptions
 
 SPLITS: Mapping[str, str] = {"ByteLevel": "gpt-2", "Digits ByteLevel": "smollm"}
 """How a tokenizer cuts a text before merging → llama.cpp's name for it."""
@@ -32,7 +33,7 @@ def main() -> None:
     parser.add_argument("out", type=Path, help="the file to write")
     parser.add_argument("--model", default="default", help="as ccrank's --model")
     arguments = parser.parse_args()
-    loaded = load_model(arguments.model, device="cpu", dtype="float32")
+    loaded = load_model(arguments.model, ReaderOptions(device="cpu", dtype="float32"))
     count = write_gguf(loaded, arguments.out)
     print(f"{arguments.out}: {count} tensors, {arguments.out.stat().st_size:,} bytes")
 

@@ -19,10 +19,10 @@ import numpy as np
 from scipy.stats import kendalltau
 
 from ccrank.api import rank_tasks
-from ccrank.methods.labelfree.signals import pole_prompts
+from ccrank.criteria.lexicon import poles_of
 from ccrank.metrics.retrieval import chance_relevance, evaluate_relevance, mean_relevance
+from ccrank.models.prompter import Prompter
 from ccrank.models.remote import OpenModel, open_model
-from ccrank.prompts import load_templates
 from ccrank.ranking import Ranking
 from ccrank.study.datasets import load_dataset
 from ccrank.task import Task
@@ -67,9 +67,9 @@ def main() -> None:
         compare_queries(both, arguments.queries, arguments.documents)
     prompts, words = [], []
     for task in (task for own in tasks.values() for task in own):
-        found, candidates = pole_prompts(task, "causal", load_templates())
-        prompts += found
-        words += [candidates] * len(found)
+        poles = poles_of(task.criterion)
+        prompts += Prompter(both[0]).singles(task, "poles")
+        words += [[*poles.low, *poles.high]] * len(task.items)
     tables = [one.read(prompts, words, log_probabilities=True).logits for one in both]
     assert tables[0] is not None
     assert tables[1] is not None

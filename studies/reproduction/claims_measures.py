@@ -1,6 +1,6 @@
 """Measures of `claims_prompting.py`: pure functions on margins and scores, each with its chance level.
 
-Margins are (N, N) log-odds as in `ccrank.metrics.pairwise`; runs are (R, N) scores of one task: seeds of a probe,
+Margins are (N, N) log-odds as in `ccrank.metrics.aggregation`; runs are (R, N) scores of one task: seeds of a probe,
 shuffles of a list, or a single row. Gold is (N,) values. Means are over tasks.
 """
 
@@ -14,19 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import norm
 
-from ccrank.metrics import (
-    abs_tau,
-    chance_abs_tau,
-    chance_free_accuracy,
-    chance_pair_accuracy,
-    chance_tau_sd,
-    free_accuracy,
-    kendall_tau,
-    pair_accuracy,
-    paired_test,
-    tau_b,
-)
-from ccrank.metrics.pairwise import circular_triads, most_circular_triads, wins_margins
+from ccrank.metrics.aggregation import circular_triads, wins_margins
+from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy, chance_pair_accuracy, chance_tau_sd
+from ccrank.metrics.order import abs_tau, free_accuracy, kendall_tau, pair_accuracy, tau_b
+from ccrank.metrics.tasks import paired_test
 
 Row = dict[str, float]
 Golds = Sequence[ArrayLike]
@@ -118,6 +109,18 @@ def calibrations(margins: Sequence[np.ndarray], golds: Golds) -> dict[str, Row]:
     return found
 
 
+def most_circular_triads(n_items: int) -> float:
+    """The largest number of circular triads of N items: (N³ − N) / 24 for odd N, (N³ − 4N) / 24 for even N."""
+    return (n_items**3 - (1 if n_items % 2 else 4) * n_items) / 24
+
+
+def consistency_coefficient(observed: float, triads: int, n_items: int) -> float:
+    """Kendall & Babington Smith's ζ = 1 − circular triads / their maximum: 1 for a ranking. NaN if pairs are missing,
+    or N < 3."""
+    complete = n_items > 2 and triads == math.comb(n_items, 3)
+    return 1 - observed / most_circular_triads(n_items) if complete else math.nan
+
+
 def transitivity(margins: Sequence[Sequence[np.ndarray]]) -> Row:
     """Circular triads in single answers and in the net of both orders, per task, and the number for random answers.
 
@@ -131,11 +134,12 @@ def transitivity(margins: Sequence[Sequence[np.ndarray]]) -> Row:
         Per task the answers of each run.
     """
     net = [[circular_triads(one) for one in runs] for runs in margins]
-    single = [mean([circular_triads(np.sign(one)).observed for one in runs]) for runs in margins]
-    observed = [mean([one.observed for one in runs]) for runs in net]
-    expected = [runs[0].expected for runs in net]
-    triads = sum(runs[0].triads for runs in net)
-    most = [most_circular_triads(len(runs[0])) for runs in margins]
+    single = [mean([circular_triads(np.sign(one))[0] for one in runs]) for runs in margins]
+    observed = [mean([circular for circular, _ in runs]) for runs in net]
+    expected = [runs[0][1] / 4 for runs in net]
+    triads = sum(runs[0][1] for runs in net)
+    sizes = [len(runs[0]) for runs in margins]
+    most = [most_circular_triads(size) for size in sizes]
     z = (sum(observed) - sum(expected)) / math.sqrt(3 / 16 * triads) if triads else math.nan
     return {
         "triads": triads / len(net),
@@ -144,7 +148,13 @@ def transitivity(margins: Sequence[Sequence[np.ndarray]]) -> Row:
         "net": mean(observed),
         "share_single": sum(single) / triads if triads else math.nan,
         "share_net": sum(observed) / triads if triads else math.nan,
-        "coefficient": mean([one.coefficient for runs in net for one in runs]),
+        "coefficient": mean(
+            [
+                consistency_coefficient(*one, size)
+                for runs, size in zip(net, sizes, strict=True)
+                for one in runs
+            ]
+        ),
         "coefficient_by_chance": mean([1 - one / top for one, top in zip(expected, most, strict=True)]),
         "z": z,
         "p": float(2 * norm.sf(abs(z))),

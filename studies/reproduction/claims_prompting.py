@@ -26,14 +26,14 @@ import numpy as np
 from ccrank import CcrankError, CcrankWarning, Reader, ReaderOptions, Task, load_dataset
 from ccrank.api import rank_tasks
 from ccrank.io.taskfiles import read_tasks
-from ccrank.methods.probe_pipeline.fitting import ProbeSpec, fit_layers
-from ccrank.methods.probe_pipeline.probe_rankers import training_device
+from ccrank.methods.probe_pipeline.rankers import fit_layers, training_device
 from ccrank.methods.probe_pipeline.states import read_states
 from ccrank.methods.probing.batch import ordered_pairs
-from ccrank.methods.probing.objectives import objective_of
+from ccrank.methods.probing.objectives import ProbeSpec, objective_of
 from ccrank.methods.prompting.listwise import DIRECTIONS
-from ccrank.metrics import chance_abs_tau
-from ccrank.metrics.pairwise import margins_of_pairs, wins_margins
+from ccrank.metrics.aggregation import margins_of_pairs, wins_margins
+from ccrank.metrics.chance import chance_abs_tau
+from ccrank.models.prompter import Prompter
 from ccrank.prompts import Templates, load_templates
 from ccrank.ranking import Ranking, canonical
 from ccrank.study.experiment.units import spread
@@ -109,14 +109,16 @@ class Dataset:
 
     def _read_probes(self, names: Sequence[str], wording: str) -> None:
         paired = objective_of(names[0]).prompt == "pair"
-        states = read_states(self.tasks, self.reader, self.templates, paired=paired, template=wording)
+        states = read_states(
+            self.tasks, Prompter(self.reader, self.templates), paired=paired, template=wording
+        )
         for name in names:
             seeds = tuple(range(self.seeds)) if objective_of(name).seeded else (0,)
             spec = ProbeSpec(name, seeds, device=training_device(self.reader))
-            [layer], _ = fit_layers(self.tasks, states, spec)
-            pairs = [fit.pairs for fit in layer.tasks if fit.pairs is not None]
-            self._probes[name, wording] = [fit.scores for fit in layer.tasks], pairs
-        states.close()
+            layers, _ = fit_layers(self.tasks, states, spec)
+            [fits] = layers.values()
+            pairs = [fit.pairs for fit in fits if fit.pairs is not None]
+            self._probes[name, wording] = [fit.scores for fit in fits], pairs
 
     def pair_answers(self, name: str) -> tuple[list[list[np.ndarray]], Runs]:
         """Per task the margins of each run's single answers, and the runs' final orders."""

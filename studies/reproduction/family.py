@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ccrank.metrics import detectable_difference, holm
+from ccrank.metrics.tasks import detectable_difference, holm
 from studies.reproduction.tables import LEVEL, TESTED, Data, label
 
 COMMON = "common direction"

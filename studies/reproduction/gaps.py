@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ccrank.metrics import mean_with_interval
-from ccrank.study.results import load_studies
+from ccrank.metrics.tasks import mean_with_interval
+from ccrank.study.results.load import load_studies
 
 
 def gaps_of(scores: np.ndarray) -> np.ndarray:

@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ccrank.metrics import detectable_difference, paired_test, tau_b
+from ccrank.metrics.order import tau_b
+from ccrank.metrics.tasks import detectable_difference, paired_test
 from ccrank.study.experiment.study import Study
-from ccrank.study.results import load_environment, load_results, summarise_results
-from ccrank.study.results.summary import held_out_direction
+from ccrank.study.results.load import load_environment, load_results
+from ccrank.study.results.summary import held_out_direction, summarise_results
 from ccrank.util.files import parse_toml
 from studies.reproduction.family import adjust
 from studies.reproduction.page import fill_page

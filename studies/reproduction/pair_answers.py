@@ -31,8 +31,9 @@ import numpy as np
 from ccrank import CcrankError, CcrankWarning, Reader, ReaderOptions, Task, load_dataset
 from ccrank.api import rank_tasks
 from ccrank.io.taskfiles import read_tasks
-from ccrank.metrics import kendall_tau, mean_with_interval
-from ccrank.metrics.pairwise import wins_margins
+from ccrank.metrics.aggregation import wins_margins
+from ccrank.metrics.order import kendall_tau
+from ccrank.metrics.tasks import mean_with_interval
 from ccrank.models import ReaderLike
 from ccrank.study.experiment.units import spread
 
@@ -45,7 +46,7 @@ def coefficients(margins: np.ndarray, gold: Sequence[float]) -> tuple[float, flo
     Parameters
     ----------
     margins
-        (N, N) log-odds as in `ccrank.metrics.pairwise`: row = first item, column = second.
+        (N, N) log-odds as in `ccrank.metrics.aggregation`: row = first item, column = second.
     gold
         (N,) the gold values; used in their standard deviations.
     """

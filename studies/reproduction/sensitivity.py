@@ -29,11 +29,13 @@ from matplotlib.lines import Line2D
 
 from ccrank import Reader, ReaderOptions, Task, load_dataset
 from ccrank.methods.plugins import load_plugin
-from ccrank.methods.probe_pipeline.probe_rankers import training_device
+from ccrank.methods.probe_pipeline.rankers import training_device
 from ccrank.methods.probe_pipeline.states import read_pair_states, read_single_states
 from ccrank.methods.probing.fits import fit_each, points_of_pairs
 from ccrank.methods.probing.objectives import OBJECTIVES, Settings
-from ccrank.metrics import chance_abs_tau, kendall_tau
+from ccrank.metrics.chance import chance_abs_tau
+from ccrank.metrics.order import kendall_tau
+from ccrank.models.prompter import Prompter
 from ccrank.prompts import load_templates
 from ccrank.ranking import canonical
 from ccrank.study.experiment.units import spread
@@ -132,7 +134,7 @@ def measure_dataset(
     states: dict[str, list[np.ndarray]] = {}
     for prompt, read in (("single", read_single_states), ("pair", read_pair_states)):
         if any(OBJECTIVES[probe].prompt == prompt for probe in probes):
-            states[prompt] = read(tasks, reader, templates, layers)[0]
+            states[prompt] = read(tasks, Prompter(reader, templates), layers)[0]
     found = []
     for probe in probes:
         objective = OBJECTIVES[probe]

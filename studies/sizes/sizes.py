@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from ccrank.metrics import holm, mean_with_interval, paired_test
+from ccrank.metrics.tasks import holm, mean_with_interval, paired_test
 from ccrank.study.report.figures_style import (
     CHANCE_LINE,
     FAMILY_LOOKS,

@@ -21,7 +21,7 @@ import numpy as np
 from ccrank import CcrankWarning, Criterion, Reader, Task, load_dataset
 from ccrank.api import rank_tasks
 from ccrank.io.taskfiles import read_tasks
-from ccrank.metrics import tau_b
+from ccrank.metrics.order import tau_b
 from ccrank.task import normal_form
 from ccrank.util.zscores import z_scores
 

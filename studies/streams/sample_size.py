@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.stream_cost import items_of
 from ccrank import CcrankWarning, Reader, Task, fit
 from ccrank.api import rank_tasks
-from ccrank.metrics import tau_b
+from ccrank.metrics.order import tau_b
 from ccrank.models import ReadingCache
 
 SIZES = (20, 50, 100, 200)

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 from synthetic_study import NO_PAIRS
 
-from ccrank.metrics import evaluate
+from ccrank.metrics.order import evaluate
 from ccrank.study.results.schema import table_of
 from studies.common import sections
 from studies.label_free import label_free as script

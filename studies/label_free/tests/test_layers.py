@@ -7,7 +7,8 @@ import pytest
 from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
-from ccrank.metrics import chance_abs_tau, kendall_tau
+from ccrank.metrics.chance import chance_abs_tau
+from ccrank.metrics.order import kendall_tau
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
 from studies.label_free import layers as script

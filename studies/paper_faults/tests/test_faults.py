@@ -8,7 +8,7 @@ import transformers
 from packaging.version import Version
 from tiny import tiny_reader
 
-from ccrank.metrics import chance_abs_tau
+from ccrank.metrics.chance import chance_abs_tau
 from ccrank.task import Criterion, Task
 from studies.paper_faults import faults as script
 

@@ -12,7 +12,8 @@ import pytest
 from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
-from ccrank.metrics import abs_tau, chance_abs_tau, chance_free_accuracy, kendall_tau, pair_accuracy, tau_b
+from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy
+from ccrank.metrics.order import abs_tau, kendall_tau, pair_accuracy, tau_b
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
 from studies.reproduction import claims_measures as measures
@@ -110,6 +111,10 @@ def test_triads_are_counts_over_all_presentations() -> None:
         every.append(circular(beats | {(j, i): not one for (i, j), one in beats.items()}, 4))
     assert found["by_chance"] == pytest.approx(np.mean(every))
     assert found["z"] == pytest.approx((found["net"] - np.mean(every)) / np.std(every))
+    assert found["coefficient"] == pytest.approx(1 - found["net"] / max(every))
+    assert [measures.most_circular_triads(size) for size in (3, 4, 5)] == [1, max(every), 5]
+    margins[0, 1] = margins[1, 0] = np.nan
+    assert math.isnan(measures.transitivity([[margins]])["coefficient"])  # its maximum is not known
     assert found["coefficient_by_chance"] == pytest.approx(1 - np.mean(every) / max(every))
 
 

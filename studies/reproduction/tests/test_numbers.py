@@ -17,7 +17,8 @@ import pytest
 from scipy import stats
 from synthetic_study import NO_PAIRS
 
-from ccrank.metrics import common_direction, evaluate, kendall_tau
+from ccrank.metrics.order import evaluate, kendall_tau
+from ccrank.metrics.tasks import common_direction
 from ccrank.study.results.schema import table_of
 from studies.reproduction import family, page, tables
 from studies.reproduction import numbers as script

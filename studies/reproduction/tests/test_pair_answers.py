@@ -12,7 +12,7 @@ from tiny import tiny_reader
 
 from ccrank import CcrankError
 from ccrank.api import rank_tasks
-from ccrank.metrics import kendall_tau
+from ccrank.metrics.order import kendall_tau
 from ccrank.task import Criterion, Task
 from studies.reproduction import pair_answers as script
 from studies.reproduction import prompting as page

@@ -11,7 +11,7 @@ from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
 from ccrank.methods.probing.objectives import Settings
-from ccrank.metrics import kendall_tau
+from ccrank.metrics.order import kendall_tau
 from ccrank.task import Criterion, Task
 from studies.reproduction import sensitivity as script
 

@@ -170,11 +170,12 @@ def test_numbers_about_probes(data: dict[str, Any], prose: str) -> None:
         return fmean(found)
 
     large, small = (
-        between(reached_with(name, "learning_rate", rate) for name in PROBES) for rate in (0.1, 0.001)
+        between(reached_with(name, "learning_rate", rate) for name in PROBES) for rate in (1.0, 0.001)
     )
     assert f"`ordreg` reach {large} ({small} at 0.001)" in prose
-    margins = [f"{reached_with(name, 'margin', 0.8):.2f}" for name in ("margin", "triplet")]
-    assert f"`margin` and `triplet` {' and '.join(margins)}" in prose
+    for setting, value in (("margin", 0.8), ("initial", 1.0)):
+        reached = [f"{reached_with(name, setting, value):.2f}" for name in ("margin", "triplet")]
+        assert f"`margin` and `triplet` {' and '.join(reached)}" in prose
     more = max(
         abs(reached_with(name, "epochs", 1000) - reached_with(name, "epochs", 200))
         for name in ("ccs-pair", *PROBES)
