@@ -46,7 +46,7 @@ def main() -> None:
         passes = watch(reader)
         times = [
             best(render, len(prompts)),
-            best(lambda: reader.prompt_tokenizer.encode_batch(prompts, answers), len(prompts)),  # noqa: B023
+            best(lambda: reader.prompt_tokenizer.encode(prompts, answers), len(prompts)),  # noqa: B023
             best(lambda: reader.read(prompts, ANSWERS), len(prompts), passes),  # noqa: B023
         ]
         with tempfile.TemporaryDirectory() as folder:

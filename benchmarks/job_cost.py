@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from ccrank.models import Cost, Reader
-from ccrank.prompts import Templates
+from ccrank.methods.estimate import CountingReader
+from ccrank.models import Reader
+from ccrank.models.prompter import Prompter
 from ccrank.ranking import Scorer
 from ccrank.scale import AT_A_TIME
 from ccrank.task import Task
@@ -48,12 +49,12 @@ class StreamCost:
         return self.items * (3 * stored + 8 + 16)
 
 
-def tokens_per_item(task: Task, reader: Reader, templates: Templates, scorer: Scorer) -> float:
+def tokens_per_item(task: Task, reader: Reader, scorer: Scorer) -> float:
     """Distinct tokens that are read for an item of a stream, from some items, without running the model."""
     few = task.unchecked(task.items[:AT_A_TIME], task.context)
-    requests = scorer.requests(few, reader.form, templates)
-    cost = sum((reader.cost_of(prompts, candidates) for prompts, candidates in requests), Cost())
-    return cost.distinct_tokens / len(few.items)
+    counting: Any = CountingReader(reader, reader.width)
+    scorer.score(few, Prompter(counting))
+    return float(counting.cost.distinct_tokens / len(few.items))
 
 
 def multiplied_parameters(model: Any) -> int:

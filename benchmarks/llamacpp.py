@@ -1,8 +1,12 @@
 """How fast llama.cpp reads prompts, against ccrank on the same file, machine and threads, in one run.
 
-    python -m venv /tmp/llamacpp && /tmp/llamacpp/bin/pip install xllamacpp
+    python -m venv /tmp/llamacpp
+    /tmp/llamacpp/bin/pip install scikit-build-core cmake ninja flit_core numpy
+    CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF" /tmp/llamacpp/bin/pip install --no-build-isolation \\
+        --no-binary llama-cpp-python llama-cpp-python==0.3.36
     python benchmarks/llamacpp.py model.gguf --python /tmp/llamacpp/bin/python [--threads 1]
 
+llama.cpp is built for the CPU's own instructions, since its wheels leave AVX-512 out; the program refuses such a one.
 Both read the pairwise prompts of WikiLists and EntSalience. llama.cpp takes one prompt after another and keeps the
 prefix that a prompt shares with the one before it, which is its best form; ccrank reads each distinct prefix once.
 Seconds are of the CPU, because the machine may be shared; rates are per distinct token for ccrank and per token that
@@ -27,7 +31,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", help="a .gguf file")
-    parser.add_argument("--python", default=sys.executable, help="the Python that has xllamacpp")
+    parser.add_argument("--python", default=sys.executable, help="the Python that has llama-cpp-python")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tasks", type=int, default=3, help="tasks of each dataset")
     parser.add_argument("--texts", help=argparse.SUPPRESS)
@@ -41,41 +45,32 @@ def main() -> None:
 def read_with_llamacpp(model: str, texts: Path, threads: int) -> list[dict[str, Any]]:
     """For each list of texts: tokens computed, seconds of the CPU and of the clock, and whether Yes was more likely
     than No after each."""
-    import xllamacpp
+    import llama_cpp
+    import numpy as np
 
-    parameters = xllamacpp.CommonParams()
-    parameters.model.path = model
-    parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
-    parameters.n_ctx, parameters.n_parallel, parameters.n_predict = 2048, 1, 1
-    server = xllamacpp.Server(parameters)
-    found = []
+    features = llama_cpp.llama_print_system_info().decode()
+    if "avx512f" in Path("/proc/cpuinfo").read_text() and "AVX512 = 1" not in features:
+        raise SystemExit(f"this llama.cpp was built without AVX-512, which the CPU has: {features}")
+    reader = llama_cpp.Llama(model, n_ctx=2048, n_threads=threads, n_threads_batch=threads, verbose=False)
+    yes, no = (reader.tokenize(answer, add_bos=False)[-1] for answer in (b" Yes", b" No"))
+    results = []
     for group in json.loads(texts.read_text()):
-        wall, start, tokens, answers = time.perf_counter(), time.process_time(), 0, []
+        wall, start, count, answers = time.perf_counter(), time.process_time(), 0, []
+        before: list[int] = []
         for text in group:
-            wish = {"prompt": text, "n_predict": 1, "n_probs": 50, "cache_prompt": True, "temperature": 0.0}
-            reply = server.handle_completions(wish)
-            tokens += reply.get("timings", {}).get("prompt_n") or reply["usage"]["prompt_tokens"]
-            answers.append(_prefers_yes(reply))
-        seconds = time.process_time() - start
-        wall = time.perf_counter() - wall
-        found.append({"tokens": tokens, "seconds": seconds, "wall": wall, "answers": answers})
-    return found
-
-
-def _prefers_yes(reply: dict[str, Any]) -> bool | None:
-    """Whether Yes is more likely than No among the tokens that llama.cpp lists; None if neither is listed."""
-    listed = reply.get("completion_probabilities") or reply["choices"][0].get("logprobs", {}).get(
-        "content", []
-    )
-    if not listed:
-        return None
-    first = listed[0]
-    likely = {
-        one["token"].strip(): one.get("logprob", one.get("prob")) for one in first.get("top_logprobs", [])
-    }
-    if "Yes" not in likely and "No" not in likely:
-        return None
-    return bool(likely.get("Yes", float("-inf")) > likely.get("No", float("-inf")))
+            tokens = reader.tokenize(text.encode())
+            pairs = zip(tokens[:-1], before, strict=False)
+            shared = next(
+                (at for at, (a, b) in enumerate(pairs) if a != b), min(len(tokens) - 1, len(before))
+            )
+            reader.n_tokens = shared
+            reader.eval(tokens[shared:])
+            logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits(reader.ctx), (reader.n_vocab(),))
+            answers.append(bool(logits[yes] > logits[no]))
+            count, before = count + len(tokens) - shared, tokens
+        seconds, wall = time.process_time() - start, time.perf_counter() - wall
+        results.append({"tokens": count, "seconds": seconds, "wall": wall, "answers": answers})
+    return results
 
 
 def compare(arguments: argparse.Namespace) -> None:

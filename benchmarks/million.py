@@ -98,14 +98,13 @@ def made_up(model: str, source: str, out: str, method: str) -> None:
     """The command, with an engine that reads nothing."""
     from ccrank import Criterion, Reader
     from ccrank.jobs import StreamOptions, run_job
+    from ccrank.jobs.passes import Blocks, Scored
+    from ccrank.ranking import ItemScores
     from ccrank.request import RankRequest
 
-    def engine(*_: object) -> object:
-        def score(blocks: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, np.ndarray]]:
-            for number, items in blocks:
-                yield number, np.array([zlib.crc32(item.encode()) / 2**32 for item in items])
-
-        return score
+    def engine(scale: object, reader: object, blocks: Blocks) -> Scored:
+        for number, items in blocks:
+            yield number, ItemScores(np.array([zlib.crc32(item.encode()) / 2**32 for item in items]))
 
     request = RankRequest(by=Criterion("size", poles=("small", "large")), method=method)
     options = StreamOptions(column="text")

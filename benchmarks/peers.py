@@ -2,13 +2,17 @@
 
     python -m venv /tmp/peers && /tmp/peers/bin/pip install -r benchmarks/peers-requirements.txt
     python -m venv /tmp/lens && /tmp/lens/bin/pip install -r benchmarks/peers-lens-requirements.txt
-    python benchmarks/peers.py --python /tmp/peers/bin/python [--lens-python /tmp/lens/bin/python] [--gguf model.gguf]
+    python -m venv /tmp/graphs && /tmp/graphs/bin/pip install -r benchmarks/peers-graphs-requirements.txt
+    python benchmarks/peers.py --python /tmp/peers/bin/python [--lens-python /tmp/lens/bin/python]
+        [--graphs-python /tmp/graphs/bin/python] [--llamacpp-python /tmp/llamacpp/bin/python --gguf model.gguf]
         [--plot docs/images/peers.png]
+
+benchmarks/llamacpp.py says how llama.cpp is built for the CPU's own instructions: its wheels leave AVX-512 out.
 
 Work 1 is the log-probabilities of Yes and No after the pairwise prompts of WikiLists tasks, work 2 the hidden states of
 the middle and the last layer after the prompts of single items. Each library runs in a process of its own and first
-reads a few other prompts; loading is not counted. All numbers are compared with ccrank's before any time is printed.
-llama.cpp reads a quantized file, so only its answers, Yes or No, are compared.
+reads a few other prompts; loading, and exporting a graph, is not counted. All numbers are compared with ccrank's before
+any time is printed. llama.cpp reads a quantized file, so only its answers, Yes or No, are compared.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +38,18 @@ MEDIUM = "transformers, padded, medium"
 """With `set_float32_matmul_precision("medium")`, which lets PyTorch take the kernel that ccrank takes."""
 OWN = ("ccrank", "transformers, padded", MEDIUM, "transformers, one by one")
 """What runs in the environment of ccrank; the others run in that of --python."""
-LENS = "TransformerLens"
-"""Has an environment of its own: it needs transformers 5, cappr needs 4."""
-PEERS = {"pairs": (*OWN, "minicons", "cappr", "llama.cpp"), "states": (*OWN, "nnsight", LENS)}
+LENS, ONNX, OPENVINO, LLAMACPP = "TransformerLens", "ONNX Runtime", "OpenVINO", "llama.cpp"
+ENVIRONMENTS = {
+    LENS: "lens_python",
+    ONNX: "graphs_python",
+    OPENVINO: "graphs_python",
+    LLAMACPP: "llamacpp_python",
+}
+"""Peers that need transformers 5, where cappr needs 4, or a build of their own; each is left out without its Python."""
+PEERS = {
+    "pairs": (*OWN, "minicons", "cappr", LLAMACPP),
+    "states": (*OWN, "nnsight", LENS, ONNX, OPENVINO),
+}
 TITLES = {
     "pairs": "log-probabilities, pairs",
     "states": "hidden states, single items",
@@ -53,6 +67,8 @@ def main() -> None:
         "--lens-python",
         help="the Python of peers-lens-requirements.txt; without it TransformerLens is left out",
     )
+    parser.add_argument("--graphs-python", help="the same for peers-graphs-requirements.txt")
+    parser.add_argument("--llamacpp-python", help="the Python that has llama-cpp-python; see llamacpp.py")
     parser.add_argument("--work", choices=tuple(PEERS), help="one of both works alone")
     parser.add_argument("--gguf", help="the model for llama.cpp; without it llama.cpp is left out")
     parser.add_argument("--threads", type=int, default=1)
@@ -93,12 +109,10 @@ def compare(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 continue
             found: dict[str, np.ndarray] = {}
             for peer in peers:
-                if (peer == "llama.cpp" and not arguments.gguf) or (
-                    peer == LENS and not arguments.lens_python
-                ):
+                python = getattr(arguments, ENVIRONMENTS.get(peer, "python"))
+                if python is None or (peer == LLAMACPP and not arguments.gguf):
                     continue
-                python = sys.executable if peer in OWN else arguments.python
-                python = arguments.lens_python if peer == LENS else python
+                python = sys.executable if peer in OWN else python
                 row, found[peer] = run_peer(python, work, peer, folder, arguments.threads)
                 rows.append(row)
                 row["difference"] = check_agreement(peer, found[peer], found["ccrank"])
@@ -162,7 +176,7 @@ def run_worker(work: str, peer: str, folder: Path) -> None:
     """Read the texts of a job with one library, and leave times and numbers in the folder."""
     job = json.loads((folder / "job.json").read_text())
     first, texts = job["texts"][work]
-    if peer == "llama.cpp":
+    if peer == LLAMACPP:
         row, found = with_llamacpp(job, first, texts)
     else:
         import torch
@@ -187,6 +201,8 @@ def open_peer(work: str, peer: str, job: dict[str, Any], folder: Path) -> Work:
         return open_ccrank(work, job)
     if peer == LENS:
         return open_lens(folder, job["layers"])
+    if peer in (ONNX, OPENVINO):
+        return open_graph(peer, folder, job)
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(folder).eval()
@@ -330,6 +346,67 @@ def open_lens(folder: Path, layers: list[int]) -> Work:
         return np.stack(found)
 
     return read
+
+
+def open_graph(peer: str, folder: Path, job: dict[str, Any]) -> Work:
+    """The model as an ONNX graph that gives the states alone; exported by the first library that needs it."""
+    from transformers import AutoTokenizer
+
+    graph = folder.parent / "states.onnx"
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
+    if not graph.exists():
+        export_graph(folder, tokenizer, job["layers"], graph)
+    if peer == ONNX:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = job["threads"]
+        session = onnxruntime.InferenceSession(graph, options)
+        run = partial(session.run, None)
+    else:
+        import openvino
+
+        settings = {"INFERENCE_NUM_THREADS": job["threads"], "INFERENCE_PRECISION_HINT": "f32"}
+        run = openvino.compile_model(openvino.Core().read_model(graph), "CPU", settings)
+
+    def read(texts: list[str]) -> np.ndarray:
+        found: list[Any] = [None] * len(texts)
+        for part in batches(texts, BATCH):
+            rows = run(graph_inputs(tokenizer, [texts[index] for index in part], "np"))[0]
+            for index, row in zip(part, rows, strict=True):
+                found[index] = row
+        return np.stack(found)
+
+    return read
+
+
+def graph_inputs(tokenizer: Any, texts: list[str], kind: str) -> dict[str, Any]:
+    """What the graph takes, as arrays ("np") or tensors ("pt")."""
+    batch = tokenizer(texts, return_tensors=kind, padding=True)
+    positions = (batch["attention_mask"].cumsum(-1) - 1).clip(min=0)
+    return {**{name: batch[name] for name in ("input_ids", "attention_mask")}, "position_ids": positions}
+
+
+def export_graph(folder: Path, tokenizer: Any, layers: list[int], path: Path) -> None:
+    """Write the model as a graph from a padded batch to the states (P, L, d) of its last position."""
+    import torch
+    from transformers import AutoModel
+
+    class States(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = AutoModel.from_pretrained(folder, attn_implementation="eager").eval()
+
+        def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any) -> Any:
+            batch = {"attention_mask": attention_mask, "position_ids": position_ids}
+            states = self.model(input_ids, **batch, output_hidden_states=True, use_cache=False).hidden_states
+            return torch.stack([states[layer][:, -1] for layer in layers], 1)
+
+    batch = graph_inputs(tokenizer, ["a short text", "a text of some more words"], "pt")
+    sizes = {0: torch.export.Dim("prompts", min=1, max=1024), 1: torch.export.Dim("tokens", min=1, max=8192)}
+    torch.onnx.export(
+        States(), (), path, kwargs=batch, dynamo=True, dynamic_shapes=dict.fromkeys(batch, sizes)
+    )
 
 
 def with_llamacpp(

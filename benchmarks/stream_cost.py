@@ -18,10 +18,10 @@ from pathlib import Path
 from benchmarks.job_cost import StreamCost, multiplied_parameters, tokens_per_item
 from ccrank import Criterion, Reader, Task, load_dataset
 from ccrank.io.taskfiles import read_tasks
-from ccrank.jobs import StreamOptions, Watcher, run_job
-from ccrank.methods.labelfree.scorer import Plan, SignalScorer
+from ccrank.jobs import StreamOptions, run_job
+from ccrank.methods.labelfree.rankers import SignalScorer
+from ccrank.methods.labelfree.signals import Plan
 from ccrank.models.capacity import tokens_per_second
-from ccrank.prompts import load_templates
 from ccrank.request import RankRequest
 
 SEVEN_BILLION = 6_476_000_000
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--gpu", type=float, default=170e12, help="operations per second of one GPU")
     parser.add_argument("--check", type=int, help="run so many items and compare")
     chosen = parser.parse_args()
-    reader, templates = Reader.open("default"), load_templates()
+    reader = Reader.open("default")
     small = multiplied_parameters(reader.loaded.model)
     print(
         "| items | kind | tokens | 135M: operations | two cores, hours | 7B: operations | GPU-hours | disk, GB |"
@@ -56,7 +56,7 @@ def main() -> None:
     for kind in ("names", "headlines"):
         criterion, items = items_of(kind)
         task = Task(criterion, tuple(items))
-        each = tokens_per_item(task, reader, templates, SignalScorer(Plan.of_auto(task, reader)))
+        each = tokens_per_item(task, reader, SignalScorer(Plan.of_auto(task, reader)))
         row = sum(len(item.encode()) for item in items) / len(items) + 8
         for power in (6, 8, 10):
             own = StreamCost(10**power, each, small, row)
@@ -74,26 +74,24 @@ def check(reader: Reader, count: int) -> None:
     criterion, names = items_of("names")
     items = [f"{name} {number}" for number in range(1 + count // len(names)) for name in names][:count]
     sample = Task(criterion, tuple(items[:: max(1, count // 256)][:256]))
-    each = tokens_per_item(sample, reader, load_templates(), SignalScorer(Plan.of_auto(sample, reader)))
+    each = tokens_per_item(sample, reader, SignalScorer(Plan.of_auto(sample, reader)))
     cost = StreamCost(count, each, multiplied_parameters(reader.loaded.model), 30)
     rate = tokens_per_second(reader.loaded.model)
 
-    class Clock(Watcher):
-        def begin(self, rows: int, done: int) -> None:
-            self.start, self.before = time.perf_counter(), reader.spent.distinct_tokens
+    times: dict[str, float] = {}
 
-        def ordering(self) -> None:
-            self.seconds = time.perf_counter() - self.start
+    def clock(step: str, done: int, total: int) -> None:
+        times.setdefault(step, time.perf_counter())
 
-    clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "items.txt").write_text("\n".join(items))
         out = Path(folder, "out.parquet")
         options = StreamOptions(sample=64)
         request = RankRequest(by=criterion)
-        run_job(Path(folder, "items.txt"), out, request, reader, options, watcher=clock)
+        run_job(Path(folder, "items.txt"), out, request, reader, options, watch=clock)
     print(
-        f"{count} items: predicted {cost.tokens:,.0f} tokens, {cost.tokens / rate:.0f} s; took {clock.seconds:.0f} s"
+        f"{count} items: predicted {cost.tokens:,.0f} tokens, {cost.tokens / rate:.0f} s; "
+        f"took {times['putting rows in order'] - times['scoring']:.0f} s"
     )
 
 

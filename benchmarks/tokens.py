@@ -15,15 +15,17 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ccrank.io.taskfiles import read_tasks
-from ccrank.methods.labelfree.combine import Signals, read_signals
-from ccrank.methods.labelfree.signals import likelihood_prompts, pole_prompts, texts_for, wordings_of
-from ccrank.metrics import tau_b
+from ccrank.methods.estimate import CountingReader
+from ccrank.methods.labelfree.combine import Signals
+from ccrank.methods.labelfree.signals import Plan, read_raw, read_signals, wordings_of
+from ccrank.metrics.order import tau_b
 from ccrank.models import Reader
-from ccrank.prompts import load_templates
+from ccrank.models.prompter import Prompter
 from ccrank.study.datasets import load_dataset
 from ccrank.task import Criterion, Task
 
@@ -82,19 +84,15 @@ def made_up(size: int, words: int) -> Task:
 
 def tokens_by_signal(reader: Reader, task: Task) -> list[str]:
     """Distinct tokens that each signal adds to those before it."""
-    templates, texts = load_templates(), texts_for(task)
-    counts = [
-        reader.cost_of(prompts, words).distinct_tokens
-        for prompts, words in (
-            pole_prompts(task, reader.form, templates),
-            pole_prompts(task, reader.form, templates, with_exemplars=True),
-            pole_prompts(task, reader.form, templates, with_exemplars=True, texts=texts),
-        )
-    ]
-    likelihoods = []
-    for wording in wordings_of(task):
-        prompts = likelihood_prompts(task, reader.form, templates, [wording])
-        likelihoods.append(reader.cost_of(prompts, task.items).distinct_tokens)
+
+    def tokens(plan: Plan, written: bool = False) -> int:
+        counting: Any = CountingReader(reader)
+        read_raw([task], [plan], Prompter(counting), fitting=True, written=written)
+        return int(counting.cost.distinct_tokens)
+
+    with_states = Plan(poles=True, layers=(1,))
+    counts = [tokens(Plan(poles=True)), tokens(with_states), tokens(with_states, written=True)]
+    likelihoods = [tokens(Plan(wordings=(wording,))) for wording in wordings_of(task)]
     added = np.diff([0, *counts]).tolist()
     return [*(f"{count:,}" for count in added), ", ".join(f"{count:,}" for count in likelihoods)]
 
@@ -107,7 +105,7 @@ def print_quality(reader: Reader, count: int, split: str) -> None:
         datasets["everyday"] = load_dataset("everyday")[:count]
     found: list[list[float]] = []
     for name, tasks in datasets.items():
-        signals = read_signals(tasks, reader, load_templates()).signals
+        signals = [raw.signals for raw in read_signals(tasks, Prompter(reader))[0]]
         values = [_taus(task, one) for task, one in zip(tasks, signals, strict=True)]
         keys = sorted({key for row in values for key in row})
         means = {key: float(np.mean([row[key] for row in values if key in row])) for key in keys}
