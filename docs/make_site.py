@@ -18,7 +18,7 @@ from pathlib import Path
 import click
 import typer
 
-from ccrank.cli.app import app
+from ccrank.cli.commands import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "build" / "pages"
