@@ -44,7 +44,7 @@ class ServedFlags(shared.ReaderFlags, shared.CacheFlags, WorkFlags):
 
     def settings(self, **others: Any) -> ServerSettings:
         """The settings that the flags describe: those with the names of flags, and others."""
-        with needs_extra("server"):
+        with needs_extra("server", "a server"):
             from ccrank.server.settings import ServerSettings
 
         names = [each.name for each in fields(ServerSettings) if hasattr(self, each.name)]
