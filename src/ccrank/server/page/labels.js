@@ -2,6 +2,7 @@
 
 /** @typedef {import("./types.js").Label} Label */
 /** @typedef {import("./types.js").Move} Move */
+/** @typedef {import("./types.js").Said} Said */
 
 /**
  * What a move says: the item is between its neighbours in the order that the user saw, and no more.
@@ -15,30 +16,38 @@ export function labelOfMove(item, order) {
 }
 
 /**
- * Labels with one more, in place of what was said before about the same; what the user now sees otherwise is dropped.
+ * Labels with one more, in place of what was said before about the same. What a move contradicts was said about another
+ * item too: that item keeps its place in the order that the user now sees, since it would move without evidence.
  * @param {Label[]} labels
  * @param {Label} added
  * @param {string[]} [order] after a move
  * @returns {Label[]}
  */
 export function withLabel(labels, added, order = []) {
-  const moved = added.kind === "move";
-  /** @type {(high: string, low: string) => boolean} */
-  const holds = moved
-    ? (high, low) => order.indexOf(high) < order.indexOf(low)
-    : (high, low) => !(added.kind === "pair" && added.items[0] === low && added.items[1] === high);
-  /** @type {(one: Label) => Label[]} */
-  const stillSaid = (one) => {
-    if (one.kind === "move") {
-      if (moved && one.item === added.item) return [];
-      const above = one.above && holds(one.above, one.item) ? one.above : "";
-      const below = one.below && holds(one.item, one.below) ? one.below : "";
-      return above || below ? [{ ...one, above, below }] : [];
-    }
-    if (moved) return one.kind !== "pair" || holds(...one.items) ? [one] : [];
-    return one.items.every((item) => added.items.includes(item)) ? [] : [one];
-  };
-  return [...labels.flatMap(stillSaid), added];
+  if (added.kind !== "move") return [...labels.flatMap((one) => withoutPair(one, added.items)), added];
+  /** @type {(label: Label) => boolean} */
+  const holds = (label) => pairsOf(label).every(([high, low]) => order.indexOf(high) < order.indexOf(low));
+  const kept = labels.filter((one) => !(one.kind === "move" && one.item === added.item) && holds(one));
+  const others = labels.filter((one) => !holds(one)).flatMap((one) => (one.kind === "move" ? one.item : /** @type {Said} */ (one).items));
+  const moves = [...new Set(others)].filter((item) => item !== added.item).map((item) => labelOfMove(item, order));
+  // The server takes the moves in turn, and puts each item above the lower one of its neighbours: the lowest comes first.
+  return [...kept, ...[...moves, added].sort((one, other) => order.indexOf(other.item) - order.indexOf(one.item))];
+}
+
+/** What a label says, higher items first. @param {Label} label @returns {[string, string][]} */
+function pairsOf(label) {
+  if (label.kind === "pair") return [label.items];
+  if (label.kind !== "move") return [];
+  const { item, above, below } = label;
+  return [...(above ? [/** @type {[string, string]} */ ([above, item])] : []), ...(below ? [/** @type {[string, string]} */ ([item, below])] : [])];
+}
+
+/** What is left of a label after another answer about two items. @param {Label} label @param {[string, string]} items @returns {Label[]} */
+function withoutPair(label, items) {
+  if (label.kind !== "move") return label.items.every((item) => items.includes(item)) ? [] : [label];
+  const has = (/** @type {string} */ other) => items.includes(label.item) && items.includes(other);
+  const above = has(label.above) ? "" : label.above, below = has(label.below) ? "" : label.below;
+  return above || below ? [{ ...label, above, below }] : [];
 }
 
 /** Labels as the server takes them. @param {Label[]} labels */
