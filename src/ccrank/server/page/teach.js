@@ -24,6 +24,7 @@ export function showTeach(teaching) {
   held ||= card.contains(document.activeElement);
   fill(card, ask(teaching), said(teaching));
   card.setAttribute("aria-busy", String(teaching.busy));
+  card.onkeydown = keyed;
   if (!held || teaching.busy) return; // buttons that are disabled take no focus
   held = false;
   if (document.activeElement === document.body) /** @type {HTMLElement | null} */ (card.querySelector("button"))?.focus();
@@ -47,20 +48,22 @@ function ask({ question, busy, rightPairs, enough, ask, askMore, answer }) {
   /** @param {"equal" | "unknown"} kind @param {string} key @param {string} words */
   const other = (kind, key, words) =>
     h("button.link", { type: "button", disabled: busy, onclick: () => answer(kind, question.items), "aria-keyshortcuts": key }, words);
-  return h("div.question", { role: "group", "aria-labelledby": "question", onkeydown: keyed },
+  return h("div.question", { role: "group", "aria-labelledby": "question" },
     h("p", { id: "question" }, question.question),
     choice([first, second], "1"), choice([second, first], "2"),
     h("div.others", null, other("equal", "=", "About equal"), " ", other("unknown", "d", "Don’t know")),
     sure && h("div.others.soft.small", { id: "sure" }, sentence(sure)));
 }
 
-/** The keys of the answers, in the order of their buttons; they count while the focus is in the question. @param {KeyboardEvent} event */
+/** The keys of the answers, in the order of their buttons; they count while the focus is in the card, as after a click on any part of it.
+ * @param {KeyboardEvent} event */
 function keyed(event) {
   const place = ["1", "2", "=", "d"].indexOf(event.key);
   if (place < 0 || event.ctrlKey || event.metaKey || event.altKey) return;
+  const button = /** @type {HTMLElement[]} */ ([...byId("teach").querySelectorAll(".question button")])[place];
+  if (!button) return;
   event.preventDefault();
-  const buttons = /** @type {HTMLElement} */ (event.currentTarget).querySelectorAll("button");
-  buttons[place]?.click();
+  button.click();
 }
 
 /** @param {Teaching} teaching */
