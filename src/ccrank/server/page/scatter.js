@@ -79,21 +79,26 @@ function drawing(points, across, up, titles) {
 const poles = (ranking) => ranking.understood?.poles ?? ranking.details?.poles ?? ["low", "high"];
 
 /**
- * A place for the name of each point, beside, above or below it, where no other name is; none if all are taken.
+ * A place for the name of each point, beside, above or below it, where no other name is and no other point is nearer; none
+ * if all are taken.
  * @param {{item: string, x: number, y: number}[]} points
  */
 function labels(points) {
   /** @type {Box[]} */
   const taken = points.map(({ x, y }) => ({ x: x - 6, y: y - 6, width: 12, height: 12 }));
   const found = [];
+  const pen = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
   for (const { item, x, y } of points) {
     const text = item.length > LETTERS ? `${item.slice(0, LETTERS - 1)}…` : item;
-    const width = text.length * 6.9 + 2, height = 15;
-    const options = [[x + 9, y + 4], [x - 9 - width, y + 4], [x - width / 2, y - 10], [x - width / 2, y + 20]];
+    const width = pen.measureText(text).width + 1, height = 15;
+    const middle = Math.max(LEFT + 1, Math.min(WIDTH - 3 - width, x - width / 2));
+    const options = [[x + 9, y + 4], [x - 9 - width, y + 4], [middle, y - 10], [middle, y + 20]];
     for (const [left, base] of options) {
       const box = { x: left, y: base - 12, width, height };
       const inside = left > LEFT && left + width < WIDTH - 2 && box.y > 2 && base < HEIGHT - BOTTOM;
-      if (inside && !taken.some((one) => overlap(one, box))) {
+      const clear = points.every((one) => (one.x === x && one.y === y) || gap(one, box) > gap({ x, y }, box));
+      if (inside && clear && !taken.some((one) => overlap(one, box))) {
         taken.push(box);
         found.push({ text, x: left, y: base });
         break;
@@ -102,6 +107,9 @@ function labels(points) {
   }
   return found;
 }
+
+/** How far a point is from a box. @param {{x: number, y: number}} point @param {Box} box */
+const gap = ({ x, y }, box) => Math.hypot(Math.max(box.x - x, 0, x - box.x - box.width), Math.max(box.y - y, 0, y - box.y - box.height));
 
 /** @param {Box} a @param {Box} b */
 const overlap = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
