@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import subprocess
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
@@ -24,9 +26,17 @@ from page_browser import ROOT, Opened, open_page, page_tool, served
 from playwright import sync_api as playwright
 from tiny import tiny_reader
 
+from ccrank.confidence import Confidence, Features
+from ccrank.criteria.understanding import criterion_of, understand
+from ccrank.errors import CcrankError
+from ccrank.methods.adjectives import in_best_sense
+from ccrank.methods.baselines import query_of
+from ccrank.models.remote.remote_reader import no_states
+from ccrank.request import UNDIRECTED
 from ccrank.server.app import create_app
 from ccrank.server.routes import ranking as rank_routes
 from ccrank.server.settings import ServerSettings
+from ccrank.task import Task
 
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium on this machine (apt-get install chromium)"
@@ -161,6 +171,21 @@ def test_another_sense_is_a_click_away(opener: Open, address: str):
     assert [opened.page.input_value(one) for one in ("#low", "#high")] == [low, high]
 
 
+def test_a_misspelt_criterion_is_corrected_with_one_click(opener: Open):
+    """The spelling that is asked about is a button below the criterion, and beside a ranking by the misspelt one."""
+    opened = opener()
+    opened.type(ITEMS, "most beatiful")
+    opened.page.wait_for_selector("#understood:has-text('did you mean')")
+    opened.rank()
+    opened.page.click("#warnings .chip")
+    opened.page.wait_for_selector("#answer-title:has-text('By beauty')")
+    assert opened.page.input_value("#by") == "most beautiful"
+    opened.page.fill("#by", "beatiful")
+    opened.page.click("#suggestions .chip:text-is('beautiful')")
+    opened.page.wait_for_selector("#understood:has-text('Most beautiful first')")
+    assert opened.complaints == []
+
+
 def test_the_example_runs_with_one_click(opener: Open):
     """The empty page offers examples; one click fills the form and ranks."""
     opened = opener()
@@ -281,20 +306,21 @@ def test_files_are_read_as_on_the_command_line(
         assert opened.page.locator("#error").is_hidden()
 
 
-def test_one_line_with_commas_is_split_on_request(opener: Open):
-    """One line of three short parts is offered as three items; a sentence with one comma is not."""
+def test_one_line_with_commas_is_a_list(opener: Open, tmp_path: Path):
+    """One line of three short parts is three items, typed or in a file; a sentence with one comma is not."""
     opened = opener()
-    opened.page.fill("#items", "Warm, but dry")
-    assert opened.page.locator("#split").is_hidden()
-    opened.type(["Russia, Chad, Peru"], "size")
+    opened.type(["Warm, but dry"], "size")
     opened.page.click("#rank")
     assert "at least two items" in opened.page.inner_text("#error")
     assert opened.page.get_attribute("#items", "aria-invalid") == "true"
-    assert opened.page.inner_text("#split") == "Split into 3 items"
-    opened.page.click("#split")
-    assert opened.page.input_value("#items") == "Russia\nChad\nPeru"
+    opened.page.fill("#items", "Russia, Chad, Peru")
+    assert opened.page.inner_text("#count") == "3 items"
     assert opened.page.locator("#error").is_hidden()
     assert sorted(opened.rank()) == ["Chad", "Peru", "Russia"]
+    file = tmp_path / "list.txt"
+    file.write_text("pizza; broccoli; candy\n", encoding="utf-8")
+    opened.page.set_input_files("#file", str(file))
+    assert sorted(opened.rank()) == ["broccoli", "candy", "pizza"]
 
 
 def test_an_edited_list_is_no_longer_the_table(opener: Open, tmp_path: Path):
@@ -366,7 +392,7 @@ def test_answers_change_the_order(opener: Open):
 
 
 def test_about_equal_and_do_not_know_are_answers(opener: Open):
-    """Both are answers with a button or a key, straight after the first click; neither pair is asked about again."""
+    """Both are answers by button or key, after a click on any part of the card; neither pair is asked about again."""
     opened = opener()
     opened.type(ITEMS, "size")
     before = opened.rank()
@@ -382,6 +408,7 @@ def test_about_equal_and_do_not_know_are_answers(opener: Open):
     opened.page.click("text=About equal")
     opened.wait_taught(2)
     assert opened.page.locator(".said li").nth(1).inner_text().startswith(" = ".join(asked[1]))
+    opened.page.click("#question")
     opened.page.keyboard.press("1")
     opened.wait_taught(3)
     assert "of all pairs are likely in the right order" in opened.page.inner_text("#sure")
@@ -439,6 +466,42 @@ def test_drag_an_item_to_where_it_belongs(opener: Open):
     assert said.startswith(f"{before[-1]} > {before[0]}")
     assert opened.order() == [before[-1], *before[:-1]]
     assert opened.complaints == []
+
+
+CORRECTIONS = """async ([items, steps, seed]) => {
+    const { labelOfMove, withLabel, onTheWire } = await import('/page/labels.js');
+    const { call } = await import('/page/api.js');
+    const draw = number => {
+        seed = (seed * 1664525 + 1013904223) % 4294967296;
+        return Math.floor(number * seed / 4294967296);
+    };
+    const ask = labels => call('v1/question', { items, by: 'size', labels: onTheWire(labels) });
+    let labels = [], found = await ask(labels);
+    const moved = [];
+    for (let step = 0; step < steps; step++) {
+        if (draw(2) && found.question) {
+            const [one, other] = found.question.items;
+            labels = withLabel(labels, { kind: 'pair', items: draw(2) ? [one, other] : [other, one] });
+            found = await ask(labels);
+        } else {
+            const order = found.ranking.items.map(row => row.item);
+            const [item] = order.splice(draw(order.length), 1);
+            const place = draw(items.length);
+            order.splice(place, 0, item);
+            labels = withLabel(labels, labelOfMove(item, order), order);
+            found = await ask(labels);
+            moved.push([item, place, found.ranking.items.findIndex(row => row.item === item)]);
+        }
+    }
+    return moved;
+}"""
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_placed_item_stays_whatever_was_said_before(opener: Open, seed: int):
+    """After answers and moves that contradict each other, an item still stays at the place where it is put."""
+    for item, place, found in opener().page.evaluate(CORRECTIONS, [ITEMS, 30, seed]):
+        assert found == place, item
 
 
 def handle_of(opened: Opened) -> str | None:
@@ -695,6 +758,77 @@ def test_two_criteria_are_a_scatter_plot(opener: Open, address: str):
         assert [int(text) for text in row.locator("td").all_text_contents()] == [one[item] for one in ranks]
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_names_in_the_plot_are_apart_and_beside_their_points(opener: Open, width: int):
+    """At any width no two names overlap, none leaves the picture, and each is nearest to its own point."""
+    opened = opener(width=width)
+    opened.type([f"{item} and its {word}" for item in ITEMS for word in ("old hills", "people")], "size")
+    opened.rank()
+    opened.page.click("#tab-criteria")
+    opened.page.fill("#second", "price")
+    opened.page.keyboard.press("Enter")
+    opened.page.wait_for_selector("svg.scatter")
+    box = "all => all.map(one => one.getBoundingClientRect()).map(({ x, y, right, bottom }) => [x, y, right, bottom])"
+    plot, names, points = (
+        opened.page.locator(f"svg.scatter{part}").evaluate_all(box) for part in ("", " .label", " circle")
+    )
+    texts = opened.page.locator("svg.scatter .label").all_text_contents()
+    titles = opened.page.locator("svg.scatter circle title").all_text_contents()
+    assert len(names) > 6
+    for text, (left, top, right, bottom) in zip(texts, names, strict=True):
+        assert plot[0][0] <= left < right <= plot[0][2], text
+        assert plot[0][1] <= top < bottom <= plot[0][3], text
+
+        def gap(point: list[float], inside: tuple[float, ...] = (left, top, right, bottom)) -> float:
+            x, y = (point[0] + point[2]) / 2, (point[1] + point[3]) / 2
+            across, down = max(inside[0] - x, 0, x - inside[2]), max(inside[1] - y, 0, y - inside[3])
+            return float(np.hypot(across, down))
+
+        own = titles.index(next(title for title in titles if title.startswith(text.rstrip("…"))))
+        assert gap(points[own]) <= min(map(gap, points)) + 1, text
+    for place, one in enumerate(names):
+        for other in names[:place]:
+            apart = (
+                one[0] >= other[2] or other[0] >= one[2] or one[1] >= other[3] - 3 or other[1] >= one[3] - 3
+            )
+            assert apart, (one, other)
+
+
+def test_only_methods_that_work_are_offered(opener: Open, address: str):
+    """By a criterion and for a query, the form offers three plain methods and others; each of them ranks."""
+    opened = opener()
+    opened.page.click("#more summary")
+    for mode, asked in (("criterion", {"by": "size"}), ("query", {"query": "a large country"})):
+        opened.page.check(f"input[value={mode}]", force=True)
+        plain = opened.page.locator("#method > option")
+        assert plain.count() == 3
+        names = opened.page.locator("#method option").evaluate_all("all => all.map(one => one.value)")
+        assert ("query-likelihood" in names) == (mode == "query")
+        for name in names:
+            assert "items" in answer_of(address, items=ITEMS[:4], method=name, **asked), name
+    opened.page.select_option("#method", "query-likelihood")
+    opened.page.check("input[value=criterion]", force=True)
+    assert opened.page.input_value("#method") == "auto"
+
+
+def test_complaints_of_the_other_views_go_when_they_are_heeded(opener: Open):
+    """What is missing for a comparison is said, until something is typed or chosen."""
+    opened = opener()
+    opened.type(ITEMS, "size")
+    opened.rank()
+    opened.page.click("#tab-criteria")
+    opened.page.click("#panel-criteria button")
+    assert "second criterion" in opened.page.inner_text("#plot")
+    opened.page.fill("#second", "p")
+    assert opened.page.inner_text("#plot") == ""
+    opened.page.click("#tab-methods")
+    opened.page.uncheck("input[value=prompt-point]")
+    opened.page.click("#panel-methods button[type=submit]")
+    assert "two methods" in opened.page.inner_text("#compared")
+    opened.page.check("input[value=prompt-pair]")
+    assert opened.page.inner_text("#compared") == ""
+
+
 def test_methods_are_compared_side_by_side(opener: Open, address: str):
     """The table has the rank of each item by each chosen method; a method that fails says why beside the others."""
     opened = opener()
@@ -821,11 +955,18 @@ def test_modules_agree_with_python(opener: Open):
     )
     one = opened.page.evaluate(move, [[], "d", list("adbc")])
     assert one == [{"kind": "move", "item": "d", "above": "a", "below": "b"}]
-    # A later move drops what the user now sees otherwise, and an earlier move of the same item.
+    # Items of which a later move contradicts what was said keep the places that the user now sees, the lowest first.
     two = opened.page.evaluate(move, [[*one, {"kind": "pair", "items": ["a", "c"]}], "a", list("dbca")])
     assert two == [
-        {"kind": "move", "item": "d", "above": "", "below": "b"},
         {"kind": "move", "item": "a", "above": "c", "below": ""},
+        {"kind": "move", "item": "c", "above": "b", "below": "a"},
+        {"kind": "move", "item": "d", "above": "", "below": "b"},
+    ]
+    three = opened.page.evaluate(move, [two, "a", list("dbac")])
+    assert three == [
+        {"kind": "move", "item": "d", "above": "", "below": "b"},
+        {"kind": "move", "item": "c", "above": "a", "below": ""},
+        {"kind": "move", "item": "a", "above": "b", "below": "c"},
     ]
     wire = "async labels => (await import('/page/labels.js')).onTheWire(labels)"
     said = [*one, {"kind": "pair", "items": ["a", "b"]}, {"kind": "unknown", "items": ["b", "c"]}]
@@ -834,6 +975,26 @@ def test_modules_agree_with_python(opener: Open):
         "unknown": [["b", "c"]],
         "moves": [["d", "below", "a"], ["d", "above", "b"]],
     }
+
+
+def test_messages_have_no_words_of_the_command_line(opener: Open):
+    """What the library says of criteria, confidence, methods and models has no flag and no Python in it on the page."""
+    doubtful = ("flumbitude", "safety less", "battery less legs", "driest")
+    said = [understand(phrase).warning or "" for phrase in doubtful]
+    scores = np.zeros(1 + len(understand("driest").alternatives))
+    said.append(in_best_sense(criterion_of("driest"), scores.tolist()).understood.warning)
+    said += [UNDIRECTED, str(no_states("a model"))]
+    for category in (False, True):
+        features = Features(5, -0.1, 0.6, "name", "lexicon", category, 1.0)
+        said.append(Confidence("low", 0.4, features).warning())
+    with pytest.raises(CcrankError) as refused:
+        query_of(Task(criterion_of("size"), tuple(ITEMS)))
+    said.append(str(refused.value))
+    assert any("--" in text for text in said)
+    page = opener().page
+    for text in said:
+        plain = page.evaluate("async text => (await import('/page/api.js')).plain(text)", text)
+        assert not re.search(r"--|\w=", plain), plain
 
 
 def test_types_hold():

@@ -133,11 +133,13 @@ const PLAIN = [
   [/or name the poles \(--poles LOW HIGH\)/g, "or name the poles below"],
   [/use --method auto \(method='auto'\)/g, "use the method auto"],
   [/give your own with --poles LOW HIGH/g, "name the poles, under the criterion"],
-  [/name the poles: --poles (\S+) (\S+) \(poles=\([^)]*\)\)/g, "name the poles, $1 and $2"],
   [/give --query TEXT \(query=…\)/g, "choose “For a query” and type one"],
   [/, or have them cut with --truncate/g, ""],
   [/try --dtype float32/g, "start the server with --dtype float32"],
   [/; give one, such as --by size or --by 'how positive it is'/g, "; type one, such as size, or how positive it is"],
+  [/the model itself: --model with .*/g, "a model that the server loads itself"],
+  [/ \((?:in Python )?(?:by|category|labels|method|model|poles|query)=[^()]*(?:\([^()]*\))?\)/g, ""],
+  [/--(by|category|context|method|model|poles|query)\b/g, "the $1"],
 ];
 
 /** A message of the command line in the words of the page; flags that are not on the page name their setting of the server.

@@ -12,13 +12,13 @@ const MOST_BYTES = 20_000_000;
  */
 export async function rowsOf(file) {
   const { name } = file;
-  if (file.size > MOST_BYTES) throw new Trouble(`${name} is larger than 20 MB.`, "Use `ccrank rank --file` for files of this size.");
+  if (file.size > MOST_BYTES) throw new Trouble(`“${name}” is larger than 20 MB.`, "Use `ccrank rank --file` for files of this size.");
   const text = decoded(name, await file.arrayBuffer());
   const found = /\.(csv|tsv)$/i.test(name) ? table(name, parseCsv(text))
     : /\.json$/i.test(name) ? records(name, array(name, text))
-    : /\.(jsonl|ndjson)$/i.test(name) ? records(name, lines(text).map((line, index) => parsed(line, `${name}, line ${index + 1},`)))
+    : /\.(jsonl|ndjson)$/i.test(name) ? records(name, lines(text).map((line, index) => parsed(line, `“${name}”, line ${index + 1},`)))
     : { names: null, rows: lines(text).map((line) => [line]) };
-  if (!found.rows.length) throw new Trouble(`${name} is empty.`, "Choose a file with one item per row.");
+  if (!found.rows.length) throw new Trouble(`“${name}” is empty.`, "Choose a file with one item per row.");
   return found;
 }
 
@@ -35,15 +35,15 @@ function decoded(name, bytes) {
   try {
     text = new TextDecoder(encoding, { fatal: true }).decode(bytes);
   } catch {
-    throw new Trouble(`${name} is not text in UTF-8 or UTF-16.`, remedy);
+    throw new Trouble(`“${name}” is not text in UTF-8 or UTF-16.`, remedy);
   }
-  if (text.includes("\0")) throw new Trouble(`${name} is not a text file.`, remedy);
+  if (text.includes("\0")) throw new Trouble(`“${name}” is not a text file.`, remedy);
   return text;
 }
 
 /** @param {string} name @param {string[][]} rows */
 function table(name, rows) {
-  if (rows.length === 1) throw new Trouble(`${name} has no rows below its head.`, "The first row of a CSV file names the columns.");
+  if (rows.length === 1) throw new Trouble(`“${name}” has no rows below its head.`, "The first row of a CSV file names the columns.");
   const width = Math.max(...rows.map((row) => row.length));
   const names = Array.from({ length: width }, (_, column) => rows[0]?.[column]?.trim() || `column ${column + 1}`);
   return { names, rows: rows.slice(1) };
@@ -60,8 +60,8 @@ function parsed(text, where) {
 
 /** @param {string} name @param {string} text @returns {unknown[]} */
 function array(name, text) {
-  const found = parsed(text, name);
-  if (!Array.isArray(found)) throw new Trouble(`${name} is not a JSON array.`, "Give an array of texts, or of objects with the same fields.");
+  const found = parsed(text, `“${name}”`);
+  if (!Array.isArray(found)) throw new Trouble(`“${name}” is not a JSON array.`, "Give an array of texts, or of objects with the same fields.");
   return found;
 }
 
@@ -69,7 +69,7 @@ function array(name, text) {
 function records(name, values) {
   if (values.every((value) => typeof value === "string")) return { names: null, rows: values.filter((value) => value.trim()).map((value) => [value]) };
   const strange = values.findIndex((value) => typeof value !== "object" || value === null || Array.isArray(value));
-  if (strange >= 0) throw new Trouble(`${name}: value ${strange + 1} is not an object.`, "Give texts alone, or objects with the same fields.");
+  if (strange >= 0) throw new Trouble(`“${name}”: value ${strange + 1} is not an object.`, "Give texts alone, or objects with the same fields.");
   const objects = /** @type {Record<string, unknown>[]} */ (values);
   const names = [...new Set(objects.flatMap(Object.keys))];
   return { names, rows: objects.map((one) => names.map((field) => cell(one[field]))) };

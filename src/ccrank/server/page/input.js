@@ -4,6 +4,7 @@ import { call, plain, Trouble } from "./api.js";
 import { likelyColumn, oneLine } from "./csv.js";
 import { announce, byId, debounced, fill, h, sentence, show } from "./dom.js";
 import { rowsOf, splitAtCommas } from "./files.js";
+import { offerMethods } from "./methods.js";
 
 /** @typedef {import("./types.js").Table} Table */
 /** @typedef {import("./types.js").RankRequest} RankRequest */
@@ -17,8 +18,11 @@ let understanding = null;
 
 export const mode = () => /** @type {HTMLInputElement} */ (document.querySelector("input[name=mode]:checked")).value;
 
-/** The items, without empty lines. */
-export const items = () => field("items").value.split("\n").map(oneLine).filter(Boolean);
+/** The items: a line for each, without empty lines; or those of one line with commas, which would be no list otherwise. */
+export const items = () => {
+  const lines = field("items").value.split("\n").map(oneLine).filter(Boolean);
+  return (table === null && splitAtCommas(lines)) || lines;
+};
 
 /** The rows of a CSV file that the items are from; null for a pasted list. */
 export const sourceTable = () => table;
@@ -59,16 +63,16 @@ export const fields = () => Object.fromEntries([["mode", mode()], ...FIELDS.map(
 /** Sets fields; those that are not given become empty. @param {Record<string, any>} given */
 export function setFields(given) {
   table = null;
+  const chosen = given.mode === "query" ? "query" : "criterion";
+  for (const radio of document.querySelectorAll("input[name=mode]")) /** @type {any} */ (radio).checked = /** @type {any} */ (radio).value === chosen;
+  showMode();
   for (const id of FIELDS) {
     if (id === "method") field(id).value = given[id] || "auto";
     else if (id !== "model" || given[id]) field(id).value = given[id] ?? "";
   }
   const model = /** @type {any} */ (byId("model"));
   if (!model.value) model.selectedIndex = 0;
-  const chosen = given.mode === "query" ? "query" : "criterion";
-  for (const radio of document.querySelectorAll("input[name=mode]")) /** @type {any} */ (radio).checked = /** @type {any} */ (radio).value === chosen;
   if (given.context || (given.method && given.method !== "auto")) /** @type {HTMLDetailsElement} */ (byId("more")).open = true;
-  showMode();
   showItems();
   understand();
 }
@@ -78,15 +82,13 @@ function showMode() {
   show(byId("criterion-field"), !query);
   show(byId("query-field"), query);
   for (const part of document.querySelectorAll("[data-mode=criterion]")) show(part, !query);
+  offerMethods(query);
 }
 
 function showItems() {
   const count = items().length;
   byId("count").textContent = count ? `${count} ${count === 1 ? "item" : "items"}` : "";
   show(byId("clear"), count > 0);
-  const parts = splitAtCommas(items());
-  show(byId("split"), parts !== null);
-  if (parts) byId("split").textContent = `Split into ${parts.length} items`;
   show(byId("table-choice"), table !== null);
 }
 
@@ -108,12 +110,6 @@ export function startInput(submit, complain) {
   });
   byId("more").addEventListener("toggle", () => /** @type {HTMLDetailsElement} */ (byId("more")).open && byId("more").scrollIntoView({ block: "nearest" }));
   for (const radio of document.querySelectorAll("input[name=mode]")) radio.addEventListener("change", showMode);
-  byId("split").addEventListener("click", () => {
-    field("items").value = (splitAtCommas(items()) ?? []).join("\n");
-    complain("", "");
-    showItems();
-    field("items").focus();
-  });
   field("items").addEventListener("input", () => {
     table = null;
     showItems();
@@ -227,8 +223,19 @@ async function understand() {
   line.classList.toggle("doubt", Boolean(found.warning));
   field("low").placeholder = low;
   field("high").placeholder = high;
-  fill(chips, ...found.suggestions.map((/** @type {[string, string]} */ poles) => poleChip(poles)));
-  show(chips, found.suggestions.length > 0);
+  fill(chips, meantChip(found.warning ?? ""), ...found.suggestions.map((/** @type {[string, string]} */ poles) => poleChip(poles)));
+  show(chips, chips.childElementCount > 0);
+}
+
+/** A button that takes the spelling which a warning asks about; null if it asks about none. @param {string} warning @param {() => void} [then] */
+export function meantChip(warning, then = understand) {
+  const phrase = /^did you mean (['"])(.+?)\1\?/.exec(warning)?.[2];
+  if (phrase === undefined) return null;
+  return h("button.chip", { type: "button", onclick: () => {
+    field("by").value = phrase;
+    announce(`Criterion: ${phrase}`);
+    then();
+  } }, phrase);
 }
 
 /** A button that fills in words for the poles. @param {[string, string]} poles @param {() => void} [then] */

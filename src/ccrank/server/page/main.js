@@ -4,8 +4,8 @@ import { call, key, plain, rank, Trouble } from "./api.js";
 import { announce, byId, fill, h, sentence, show } from "./dom.js";
 import { EXAMPLES } from "./examples.js";
 import { select, startTabs, startTheme } from "./tabs.js";
-import { items, missing, poleChip, request, setFields, sourceTable, startInput } from "./input.js";
-import { methodChoices } from "./methods.js";
+import { items, meantChip, missing, mode, poleChip, request, setFields, sourceTable, startInput } from "./input.js";
+import { offerMethods } from "./methods.js";
 import { labelOfMove, onTheWire, withLabel } from "./labels.js";
 import { clearPanels, criteriaPanel, methodsPanel } from "./panels.js";
 import { clearRows, showRows, startRows } from "./rows.js";
@@ -148,7 +148,7 @@ function display(ranking) {
   showConfidence(ranking);
   const senses = ranking.understood?.alternatives ?? [];
   const again = () => /** @type {HTMLFormElement} */ (byId("ask")).requestSubmit();
-  fill(byId("warnings"), ...ranking.warnings.map((text) => h("li", null, sentence(plain(text)))),
+  fill(byId("warnings"), ...ranking.warnings.map((text) => h("li", null, sentence(plain(text)), " ", meantChip(text, again))),
     senses.length > 0 && h("li", null, `From ${ranking.understood?.poles.join(" to ")}. In another sense: `, ...senses.slice(0, 3).map(({ poles }) => poleChip(poles, again))));
   show(byId("warnings"), ranking.warnings.length + senses.length > 0);
   const movable = ranking.method === "auto" && !asked.query && !asked.context;
@@ -328,9 +328,7 @@ async function about() {
     const chosen = { model: field("model").value, method: field("method").value };
     fill(byId("model"), ...models.data.map((/** @type {any} */ { id }) => h("option", { value: id }, id)));
     now.methods = methods.data;
-    const options = (/** @type {import("./methods.js").Choice[]} */ some) => some.map(({ name, summary, label }) => h("option", { value: name, title: summary }, label));
-    const { plain: few, researchers, queries } = methodChoices(now.methods);
-    fill(byId("method"), ...options(few), h("optgroup", { label: "For researchers" }, ...options(researchers)), h("optgroup", { label: "For a query" }, ...options(queries)));
+    offerMethods(mode() === "query");
     field("method").value = wanted.method || chosen.method || "auto";
     if (wanted.model) field("model").value = wanted.model;
     field("method").value ||= "auto"; // this server may not have what the link's has

@@ -1,6 +1,7 @@
 /** Methods side by side. */
 
-import { fill, h, sentence, signed } from "./dom.js";
+import { byId, fill, h, sentence, signed } from "./dom.js";
+import { now } from "./state.js";
 import { tau } from "./stats.js";
 
 /** @typedef {import("./types.js").Ranking} Ranking */
@@ -26,6 +27,18 @@ export function methodChoices(methods) {
     researchers: able.filter(({ name }) => !(name in PLAIN)).map(of),
     queries: methods.filter(({ name }) => FOR_QUERIES.includes(name)).map(of),
   };
+}
+
+/** Offers the methods that the server has for a criterion or for a query; a choice that is still there is kept. @param {boolean} query */
+export function offerMethods(query) {
+  if (!now.methods.length) return;
+  const select = /** @type {HTMLSelectElement} */ (byId("method"));
+  const chosen = select.value;
+  const options = (/** @type {Choice[]} */ some) => some.map(({ name, summary, label }) => h("option", { value: name, title: summary }, label));
+  const { plain, researchers, queries } = methodChoices(now.methods);
+  fill(select, ...options(plain), query && h("optgroup", { label: "For a query" }, ...options(queries)), h("optgroup", { label: "For researchers" }, ...options(researchers)));
+  select.value = chosen;
+  select.value ||= "auto";
 }
 
 /**

@@ -28,11 +28,14 @@ export function criteriaPanel() {
   if (now.second) return drawScatter();
   if (panel.querySelector("#second")) return;
   const plot = h("div", { id: "plot" });
-  fill(panel, h("form.inline", { onsubmit: compareCriteria },
+  fill(panel, h("form.inline", { onsubmit: compareCriteria, oninput: () => forgetError(plot) },
     h("label", { for: "second" }, "Second criterion"),
     h("input", { id: "second", type: "text", value: now.secondBy, placeholder: "price, popularity …" }),
     h("button", { type: "submit" }, "Compare")), plot);
 }
+
+/** What is being changed has no error any more. @param {HTMLElement} place */
+const forgetError = (place) => place.querySelector(":scope > [role=alert]")?.remove();
 
 /** @param {Event} event */
 async function compareCriteria(event) {
@@ -70,7 +73,7 @@ export function methodsPanel() {
   const { plain, researchers } = methodChoices(now.methods);
   const boxes = (/** @type {typeof plain} */ some) => some.map(({ name, summary, label }) =>
     h("label", { title: summary }, h("input", { type: "checkbox", name: "compared", value: name, checked: USUAL.includes(name) }), ` ${label}`));
-  fill(panel, h("form", { onsubmit: compareMethods },
+  fill(panel, h("form", { onsubmit: compareMethods, oninput: () => forgetError(byId("compared")) },
     h("fieldset.checks", null, h("legend", null, "Methods to compare"),
       ...boxes(plain),
       h("details", null, h("summary", null, "For researchers"), h("div.checks", null, ...boxes(researchers)))),
