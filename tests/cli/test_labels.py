@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -229,8 +230,8 @@ def test_a_session_goes_on_after_an_empty_line(ccrank, model_folder):
 
 
 def test_people_answer_and_the_end_says_how_to_rank(ccrank, model_folder):
-    """Two people's answers are kept with their names; don't know and about equal too; the printed command ranks with
-    them and says how far both agree."""
+    """Two people are asked the same, and their answers are kept with their names; don't know and about equal too; the
+    printed command ranks with them and says how far both agree."""
     command = (
         "label",
         *ITEMS,
@@ -248,14 +249,16 @@ def test_people_answer_and_the_end_says_how_to_rank(ccrank, model_folder):
     assert header == "kind,item,value,annotator"
     assert [row.split(",")[0] for row in rows] == ["pair", "equal", "unknown", "pair"]
     assert all(row.endswith(",Ann") for row in rows)
-    Path("l.csv").write_text("\n".join([header, *rows, rows[0].replace("Ann", "Bob")]) + "\n")
+    asked = ccrank(*command, "--annotator", "Bob", stdin=b"1\n" * 20)
+    assert "no question is left" in asked.out
+    [said] = re.findall(r"Ann and Bob agree on \d+% of \d+ pair", asked.out)
     done = ccrank(*command, stdin=b"q\n")
-    assert "Ann and Bob agree on 100% of 1 pair" in done.out
+    assert said in done.out
     last = done.out.splitlines()[-1]
     assert last.startswith("to rank with these labels: ccrank rank --by size --labels l.csv --model ")
     ranked = ccrank(*shlex.split(last.partition(": ccrank ")[2]))
     assert ranked.code == 0
-    assert "Ann and Bob agree on 100% of 1 pairs" in " ".join(ranked.out.split())
+    assert said in " ".join(ranked.out.split())
 
 
 def test_one_value_teaches_nothing(rank, ccrank, model_folder):
@@ -311,6 +314,7 @@ def test_a_model_answers(ccrank, model_folder, rank):
         assert first.code == 0, first.err
         assert "up to 2 calls of about " in first.err
         assert "2 answers in asked.csv, which now has 2 rows" in first.out
+        assert first.out.splitlines()[-1].startswith("to rank with these labels: ccrank rank --by size")
         second = ccrank(*command, *annotator, "--calls", "1", "--max-tokens", "5000")
         assert "continuing with 2 answers in asked.csv" in second.out
         assert "at most 5,000" in second.err

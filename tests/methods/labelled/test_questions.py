@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from ccrank.methods.labelled.lists import agreements
 from ccrank.methods.labelled.prior import grid
 from ccrank.methods.labelled.session import Belief, Session, best_grade, best_pair, representative
 from ccrank.ranking import Ranking
@@ -136,6 +137,32 @@ def test_questions_end_when_the_order_is_settled():
     assert list(session.ranking.order) == np.argsort(-gold).tolist()
     assert session.right_pairs == 1
     assert session.good_enough
+
+
+def test_a_graded_item_is_compared_too():
+    """A session of pairs that goes on from one of grades ends in the right order of all items, the graded ones among
+    them, and the intervals of ranks leave nothing open."""
+    session, gold = pair_session(0, 0.5, count=8)
+    session.resume([("value", session.items[place], "3") for place in (0, 1)])
+    answer_by(session, gold, 100)
+    assert list(session.ranking.order) == np.argsort(-gold).tolist()
+    doubt = session.ranking.uncertainty
+    assert doubt is not None
+    assert (doubt.rank_low == doubt.rank_high).all()
+
+
+def test_every_annotator_is_asked():
+    """The answers of one annotator keep no question from another, and their agreement over the same pairs counts."""
+    session, gold = pair_session(0, 0.5, count=6)
+    session.annotator = "Ann"
+    first = answer_by(session, gold, 100)
+    session.annotator = "Bob"
+    second = answer_by(session, -gold, 100)
+    assert len(first) > 4
+    assert len(second) > 4
+    [entry] = agreements(session.labels)
+    assert entry["annotators"] == ["Ann", "Bob"]
+    assert entry["agreement"] == 0
 
 
 def test_about_equal_and_unknown_are_answers():

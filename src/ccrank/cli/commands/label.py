@@ -112,9 +112,9 @@ def label_command(flags: LabelFlags) -> None:
     if chat is not None:
         answer_all(session, chat, flags)
         show_order(session.ranking, SHOWN)
-        return
-    out().print(HELP)
-    converse(session, flags.labels)
+    else:
+        out().print(HELP)
+        converse(session, flags.labels)
     for entry in agreements(session.labels):
         names = " and ".join(entry["annotators"])
         out().print(f"{names} agree on {entry['agreement']:.0%} of {counted(entry['pairs'], 'pair')}")
@@ -154,7 +154,7 @@ def answer_all(session: Session, chat: ChatModel, flags: LabelFlags) -> None:
 
 
 def converse(session: Session, path: Path) -> None:
-    """Ask until the answers settle the order; each one is written to the file before the next question."""
+    """Ask until no question is left; each one is written to the file before the next question."""
     from ccrank.io.labelfiles import write_labels
     from ccrank.labels import ONE_VALUE
 
@@ -189,8 +189,10 @@ def converse(session: Session, path: Path) -> None:
             announced = True
             console.print("good enough for most uses: q quits, further answers make it surer")
     else:
-        end = "every item has a grade" if session.kind == "grade" else "the answers settle the order"
-        console.print(f"no question is left: {end}")
+        every = (
+            "item has an answer" if session.kind == "grade" else "pair has an answer, or follows from others"
+        )
+        console.print(f"no question is left: every {every}")
     console.print(f"{counted(len(session.rows), 'answer')} in {path}")
 
 

@@ -142,6 +142,13 @@ class Session:
         """All answers so far."""
         return Labels.of_rows(self.rows)
 
+    @property
+    def answered(self) -> Labels:
+        """The answers whose questions are not asked again: of the annotator, if there is one, else of everyone."""
+        if not self.annotator:
+            return self.labels.everyone
+        return dict(self.labels.parts).get(self.annotator, Labels())
+
     @cached_property
     def fitted(self) -> Fitted | None:
         """The model of all answers so far; None without any."""
@@ -216,10 +223,10 @@ class Session:
 
     def _grade(self) -> Question | None:
         """The candidate whose grade teaches most; first some that stand for the list, which needs no answers."""
-        every = self.labels.everyone
-        graded = np.unique(self._at(item for item, _ in every.values))
-        unknown = self._at(item for item, other in every.unknown if not other)
-        left = np.setdiff1d(np.arange(len(self.candidates)), np.concatenate([graded, unknown]))
+        graded = np.unique(self._at(item for item, _ in self.labels.everyone.values))
+        asked = [item for item, _ in self.answered.values]
+        asked += [item for item, other in self.answered.unknown if not other]
+        left = np.setdiff1d(np.arange(len(self.candidates)), self._at(asked))
         if not len(left):
             return None
         if len(graded) >= FIRST_GRADES:
@@ -229,9 +236,9 @@ class Session:
 
     def _pair(self) -> Question | None:
         """The pair of candidates to ask about: of items that were not compared, while there are two, then any."""
-        every = self.labels.everyone
         is_fresh = np.ones(len(self.candidates), bool)
-        is_fresh[self._at(item for pair in (*every.pairs, *every.equal) for item in pair)] = False
+        compared = (*self.answered.pairs, *self.answered.equal)
+        is_fresh[self._at(item for pair in compared for item in pair)] = False
         is_open = ~self._known_pairs()
         fresh = is_open & np.outer(is_fresh, is_fresh)
         allowed = fresh if fresh.any() else is_open
@@ -257,8 +264,8 @@ class Session:
 
     def _known_pairs(self) -> np.ndarray:
         """(C, C) the pairs of candidates that were asked about, or whose order follows from the answers. Items with a
-        grade are compared only with items of the same grade."""
-        every = self.labels.everyone
+        grade are compared with items of the same grade, and with items that nobody is going to grade."""
+        every = self.answered
         orders = [(self._place[high], self._place[low]) for high, low in every.orders]
         above = implied(orders, self.candidates)
         known = above | above.T | np.eye(len(self.candidates), dtype=bool)
@@ -266,7 +273,8 @@ class Session:
         for item, value in every.values:
             grades[self._at([item])] = value
         graded = ~np.isnan(grades)
-        known |= (graded[:, None] | graded) & (grades[:, None] != grades)
+        of_grades = np.logical_and if self.kind == "pair" else np.logical_or
+        known |= of_grades.outer(graded, graded) & (grades[:, None] != grades)
         for first, second in (*every.pairs, *every.equal, *every.unknown):
             if second:
                 pair = self._at((first, second))

@@ -65,6 +65,8 @@ def settle(
         share = right_pairs(np.where(above, 1.0, np.where(above.T, 0.0, probability)), order)
     rank = np.argsort(order) + 1
     low, high = rank_intervals(draws, PROBABILITY)
+    if count <= MAX_ITEMS:  # the answers hold
+        low, high = np.maximum(low, 1 + above.sum(axis=0)), np.minimum(high, count - above.sum(axis=1))
     doubt = Uncertainty(deviation, np.minimum(low, rank), np.maximum(high, rank), PROBABILITY)
     return Settled(scores, doubt, share)
 

@@ -38,7 +38,7 @@ function ask({ question, busy, rightPairs, enough, ask, askMore, answer }) {
       h("button.link", { type: "button", disabled: busy, onclick: ask }, "answer a few questions"), ".");
   }
   const sure = rightPairs === null ? "" : `about ${Math.round(100 * rightPairs)} % of all pairs are likely in the right order.`;
-  if (question === null) return h("p.invite", null, "Your answers settle the order of all pairs.");
+  if (question === null) return h("p.invite", null, "No question is left: every pair has an answer, or follows from others.");
   if (enough) return h("p.invite", null, `Good enough: ${sure} `, h("button.link", { type: "button", disabled: busy, onclick: askMore }, "Ask more"));
   const [first, second] = question.items;
   /** @param {[string, string]} items the higher one first @param {string} number */
