@@ -1,7 +1,7 @@
 """Reading and scoring on the workers of a Ray cluster, each with a copy of the model; lost workers are replaced.
 
-Not by Ray itself: it restarts the worker that was lost and keeps its blocks for it, so that those of a lost node wait
-until there is room for another.
+Ray could restart a lost worker itself, but would keep the worker's blocks for it: after the loss of a node they would
+wait until there is room for a new worker.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ CLIENT_PORT = "10001"
 
 
 def _ray(local: bool) -> Any:
-    """Ray, which reports nothing to anybody and asks for a token; on this machine alone it listens on loopback.
+    """The module ray, set to report nothing to anybody and to ask for a token; with `local`, to listen on loopback.
 
-    It reads these variables when it is imported: a process that has imported it before has its own settings.
+    Ray reads these variables when it is imported: a process that has imported it before has its own settings.
     """
     if "ray" not in sys.modules:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -126,9 +126,8 @@ def _no_cluster(address: str | None, reason: object) -> CcrankError:
 def worker_plan(
     nodes: Sequence[Mapping[str, float]], workers: int | None, options: ReaderOptions
 ) -> tuple[int, dict[str, float], int | None, ReaderOptions]:
-    """How many workers there are, what each of them requests of the cluster, how many threads torch has in each (None
-    leaves its default), and with which options each opens the model.
-    """
+    """The number of workers, the resources that each requests, its threads of torch (None leaves the default), and the
+    options with which it opens the model."""
     gpus = int(sum(node.get("GPU", 0) for node in nodes))
     if options.device.startswith("cuda") and not gpus:
         raise CcrankError(f"--device {options.device}: no node of the cluster has a GPU; use --device cpu")
@@ -288,16 +287,15 @@ class ClusterReader(Reader):
     def open(  # type: ignore[override]
         cls,
         pool: Pool,
-        name: str = "default",
-        options: ReaderOptions | None = None,
+        name: str,
+        options: ReaderOptions,
         *,
         say: StatusCallback = lambda _: None,
     ) -> ClusterReader:
         """Open the model of a pool's workers."""
-        chosen = options or ReaderOptions()
         # Prompts are read elsewhere.
-        loaded = load_model(name, replace(chosen, device="cpu", quantize="no", device_map="no"), say=say)
-        reader = cls(loaded, batch_tokens=chosen.batch_tokens, chat=chosen.chat, truncate=chosen.truncate)
+        loaded = load_model(name, replace(options, device="cpu", quantize="no", device_map="no"), say=say)
+        reader = cls(loaded, batch_tokens=options.batch_tokens, chat=options.chat, truncate=options.truncate)
         reader.pool = pool
         return reader
 
@@ -322,15 +320,13 @@ class ClusterReader(Reader):
             "per_token": per_token,
         }
         lengths = [sum(len(piece.text) for piece in prompt.pieces) for prompt in prompts]
-        shared = candidates is None or isinstance(candidates[0], str)
-
-        def blocks() -> Iterator[tuple[int, tuple[Any, ...]]]:
-            for start, stop in cuts(lengths, self.pool.count):
-                of_block = candidates if shared or candidates is None else candidates[start:stop]
-                yield start, (prompts[start:stop], of_block, options)
-
+        of_prompts = candidates is not None and not isinstance(candidates[0], str)
+        blocks = []
+        for start, stop in cuts(lengths, self.pool.count):
+            of_block = candidates[start:stop] if candidates is not None and of_prompts else candidates
+            blocks.append((start, (prompts[start:stop], of_block, options)))
         read: dict[int, Readings] = {}
-        for start, block in self.pool.run("read", blocks()):
+        for start, block in self.pool.run("read", blocks):
             read[start] = block
             if progress is not None:
                 progress(block.cost.distinct_tokens)

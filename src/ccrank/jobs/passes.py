@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ccrank.errors import CcrankError
+from ccrank.io import Rows
 from ccrank.io.reading import Source
 from ccrank.jobs.job_folder import JobFolder
 from ccrank.models import Reader
@@ -90,7 +91,7 @@ def _sampled(spelling: dict[str, str], size: int) -> dict[str, str]:
 
 
 def _blocks(texts: Iterable[list[str | None]], rows: int, characters: int) -> Iterator[list[str | None]]:
-    """Blocks that end after so many rows, or with the row that reaches so many characters."""
+    """Blocks that end when they have `rows` rows, or at least `characters` characters."""
     block: list[str | None] = []
     length = 0
     for some_texts in texts:
@@ -129,8 +130,7 @@ def score_blocks(
     folder: JobFolder, source: Source, scan: Scan, names: Sequence[str], scored: Callable[[Blocks], Scored]
 ) -> Iterator[int]:
     """Score and store every block that is not finished; yields the number of rows of each. Memory holds the blocks that
-    `scored` has taken. `names` are the columns that are added: score and, if there are two, its deviation.
-    """
+    `scored` has taken. `names` are the columns that are added: score and, if there are two, its deviation."""
     pyarrow = arrow()
     finished = folder.finished()
     taken: dict[int, tuple[Any, list[int]]] = {}
@@ -145,29 +145,24 @@ def score_blocks(
                     f"{source.path} was changed after the job had begun: its rows are no longer those of the first "
                     f"pass; delete the folder {folder.path} and repeat the command"
                 )
-            items, places = _different(texts)
-            taken[number] = table, places
+            items, indices = _different(texts)
+            taken[number] = table, indices
             yield number, items
 
     for number, scores in scored(blocks()):
-        table, places = taken.pop(number)
+        table, indices = taken.pop(number)
         for name, values in zip(names, (scores.values, scores.deviation), strict=False):
-            column = np.append(np.asarray(values, float), np.nan)[places]
+            column = np.append(np.asarray(values, float), np.nan)[indices]
             table = table.append_column(name, pyarrow.array(column, pyarrow.float64()))
         folder.put(number, table)
         yield table.num_rows
 
 
 def _different(texts: Sequence[str | None]) -> tuple[list[str], list[int]]:
-    """The different items, sorted by text, and the place of each row's item among them; −1 without an item."""
-    keys = [None if text is None else normal_form(text) for text in texts]
-    spelling: dict[str, str] = {}
-    for key, text in zip(keys, texts, strict=True):
-        if key is not None and text is not None:
-            spelling[key] = min(text, spelling.get(key, text))
-    ordered = sorted(spelling)
-    place_of: dict[str | None, int] = {key: place for place, key in enumerate(ordered)}
-    return [spelling[key] for key in ordered], [place_of.get(key, -1) for key in keys]
+    """The different items, sorted by text, and the index of each row's item among them; −1 without an item."""
+    items = sorted(Rows(tuple(texts)).items, key=normal_form)
+    index_of = {normal_form(item): index for index, item in enumerate(items)}
+    return items, [-1 if text is None else index_of[normal_form(text)] for text in texts]
 
 
 def _cut(tables: Iterator[Any], sizes: tuple[int, ...]) -> Iterator[Any]:

@@ -20,8 +20,7 @@ from ccrank.methods.probing.fits import fit_each
 from ccrank.methods.probing.losses import margin_loss, sup_margin_loss, triplet_loss
 from ccrank.methods.probing.objectives import OBJECTIVES, Settings, settings_of
 from ccrank.methods.registry import METHODS, get_method, register_objective
-from ccrank.study.experiment.method_spec import MethodSpec
-from ccrank.study.experiment.study import Study
+from ccrank.study.experiment.study import MethodSpec, Study
 from ccrank.study.results.load import load_results
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "soft_rank.py"

@@ -24,9 +24,8 @@ from ccrank.models import Cost, Reader, ReadingCache
 from ccrank.models.prompter import Prompter
 from ccrank.ranking import canonical, from_canonical
 from ccrank.study.experiment.execute import run_probe
-from ccrank.study.experiment.method_spec import MethodSpec
 from ccrank.study.experiment.runner import run_study
-from ccrank.study.experiment.study import Study
+from ccrank.study.experiment.study import MethodSpec, Study
 from ccrank.study.experiment.units import TaskSet, Unit
 from ccrank.study.results.load import load_results
 from ccrank.study.results.summary import summarise_results

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from ccrank.errors import CcrankError
 from ccrank.methods.probing.objectives import OBJECTIVES
 from ccrank.methods.registry import METHODS
-from ccrank.study.experiment.method_spec import MethodSpec
-from ccrank.study.experiment.study import Study, preset, to_toml
+from ccrank.study.experiment.study import MethodSpec, Study, preset, to_toml
 from ccrank.study.experiment.units import TaskSet, load_task_sets, plan_units, spread
 from ccrank.util.files import parse_toml
 

@@ -118,7 +118,7 @@ def test_studies_are_read_together(frame: pd.DataFrame, tmp_path: Path) -> None:
     assert set(apart["model"]) == {"tiny-lm-135M", "small-lm-1B"}
     for row in compare(together, ["triplet"], ["tiny-lm-135M@one", "tiny-lm-135M@two"]):
         assert row["difference"] == 0
-    with pytest.raises(CcrankError, match="another one"):
+    with pytest.raises(CcrankError, match="other items or values"):
         load_studies([first, stored(tmp_path / "other", tiny, shift=9.0)])
 
 

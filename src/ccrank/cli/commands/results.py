@@ -138,9 +138,13 @@ def compare_command(flags: CompareFlags) -> None:
 
         models, datasets = names_of(flags.models), names_of(flags.datasets)
         if flags.cosines:
-            stored = (directions for folder in flags.folders for directions in load_directions(folder))
-            of_models = (one for one in stored if not models or one.model in models)
-            kept = [one for one in of_models if not datasets or one.dataset in datasets]
+            kept = [
+                directions
+                for folder in flags.folders
+                for directions in load_directions(folder)
+                if (not models or directions.model in models)
+                and (not datasets or directions.dataset in datasets)
+            ]
             rows, columns, blocks = compare_directions(kept, names_of(flags.methods)), COSINES, []
             if not rows:
                 raise CcrankError(

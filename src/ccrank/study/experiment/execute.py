@@ -26,9 +26,8 @@ from ccrank.models.reading import Progress
 from ccrank.models.remote import OpenModel
 from ccrank.prompts import Templates
 from ccrank.ranking import Ranking, canonical, from_canonical, margins_from_canonical
-from ccrank.study.experiment.method_spec import SINGLE
 from ccrank.study.experiment.units import TaskSet, Unit
-from ccrank.study.results.directions import Directions
+from ccrank.study.results.directions import SINGLE, Directions
 from ccrank.task import Task
 
 BLOCK_COMPARISONS = 2048

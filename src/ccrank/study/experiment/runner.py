@@ -29,8 +29,7 @@ from ccrank.prompts import Templates
 from ccrank.ranking import canonical
 from ccrank.reader_options import ReaderOptions
 from ccrank.study.experiment.execute import Outcome, run_jury, run_method, run_probe
-from ccrank.study.experiment.method_spec import EMBEDDINGS
-from ccrank.study.experiment.study import Study
+from ccrank.study.experiment.study import EMBEDDINGS, Study
 from ccrank.study.experiment.study_folder import StudyFolder, record_environment, record_model
 from ccrank.study.experiment.units import (
     CHARACTERS_PER_TOKEN,

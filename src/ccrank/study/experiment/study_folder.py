@@ -19,24 +19,12 @@ from ccrank.models.remote import OpenModel
 from ccrank.study.experiment.execute import Outcome
 from ccrank.study.experiment.study import Study
 from ccrank.study.experiment.units import TaskSet, Unit
-from ccrank.study.results.load import (
-    CONFIG,
-    DIRECTIONS,
-    ENVIRONMENT,
-    FAILURES,
-    FINGERPRINT,
-    RESULTS,
-    TASKS,
-    UNITS,
-    load_environment,
-)
+from ccrank.study.results import load as files
 from ccrank.study.results.schema import join_units, save_unit, unit_failures
 from ccrank.util.files import expanded, folder_errors, locked_folder, write_atomically
 from ccrank.version import __version__
 
 LIBRARIES = ("torch", "transformers", "numpy", "scipy", "tokenizers")
-STUDY_FILES = (RESULTS, UNITS, DIRECTIONS, FAILURES, ENVIRONMENT, TASKS, CONFIG, FINGERPRINT)
-"""Files moved aside when a new study starts; the fingerprint is last, because it marks the rest as the old study's."""
 
 
 class StudyFolder:
@@ -47,13 +35,13 @@ class StudyFolder:
 
     def exists(self) -> bool:
         """Whether a study was begun here."""
-        return (self.path / FINGERPRINT).exists()
+        return (self.path / files.FINGERPRINT).exists()
 
     def locked(self) -> AbstractContextManager[None]:
         """Hold an exclusive lock on the folder; it is released when the process ends."""
         return locked_folder(
             self.path,
-            UNITS,
+            files.UNITS,
             f"another process is running a study in {self.path}; wait for it, or give another folder with --out",
         )
 
@@ -74,18 +62,18 @@ class StudyFolder:
                 self._move_aside()
             known = None
         if known is None:
-            self.write(TASKS, _task_lines(sets))
-            self.write(CONFIG, study.to_toml().encode())
+            self.write(files.TASKS, _task_lines(sets))
+            self.write(files.CONFIG, study.to_toml().encode())
             for path in study.plugins:
                 self.write(f"plugin-{Path(path).name}", expanded(path).read_bytes())
             # Last, since it marks the other files as complete.
-            self.write(FINGERPRINT, json.dumps(wanted, indent=1).encode())
+            self.write(files.FINGERPRINT, json.dumps(wanted, indent=1).encode())
 
     def _known(self) -> dict[str, Any] | None:
         if not self.exists():
             return None
         try:
-            known = json.loads((self.path / FINGERPRINT).read_text(encoding="utf-8"))
+            known = json.loads((self.path / files.FINGERPRINT).read_text(encoding="utf-8"))
         except (ValueError, RecursionError):
             return {}  # a damaged fingerprint matches no study
         return known if isinstance(known, dict) else {}
@@ -93,17 +81,17 @@ class StudyFolder:
     def _move_aside(self) -> None:
         aside = next(path for number in count(1) if not (path := self.path / f"before-{number}").exists())
         aside.mkdir()
-        for name in STUDY_FILES:
+        for name in files.OF_ONE_STUDY:
             if (self.path / name).exists():
                 (self.path / name).rename(aside / name)
-        (self.path / UNITS).mkdir(exist_ok=True)
+        (self.path / files.UNITS).mkdir(exist_ok=True)
 
     def unit_path(self, unit: Unit) -> Path:
         """The file of a unit's rows."""
-        return self.path / UNITS / f"{unit.digest}.parquet"
+        return self.path / files.UNITS / f"{unit.digest}.parquet"
 
     def _directions_path(self, unit: Unit) -> Path:
-        return self.path / DIRECTIONS / f"{unit.digest}.safetensors"
+        return self.path / files.DIRECTIONS / f"{unit.digest}.safetensors"
 
     def is_done(self, unit: Unit, save_probes: bool = False) -> bool:
         """Whether a unit's file exists and is readable, with the directions of its probes if they are to be stored."""
@@ -119,7 +107,7 @@ class StudyFolder:
         """Store a unit's rows and failures in one file, and before it the directions of its probes in another."""
         if save_probes and outcome.directions is not None:
             with folder_errors(self.path):
-                (self.path / DIRECTIONS).mkdir(exist_ok=True)
+                (self.path / files.DIRECTIONS).mkdir(exist_ok=True)
             outcome.directions.save(self._directions_path(unit))
         save_unit(self.unit_path(unit), outcome.rows, outcome.failures)
 
@@ -129,16 +117,20 @@ class StudyFolder:
         with folder_errors(self.path):
             for unit in units:
                 self.unit_path(unit).unlink(missing_ok=True)
-            (self.path / RESULTS).unlink(missing_ok=True)
+            (self.path / files.RESULTS).unlink(missing_ok=True)
 
     def join(self, units: Sequence[Unit]) -> int:
         """Write one table of all units, in their order; returns its number of rows."""
         with folder_errors(self.path):
-            return join_units([self.unit_path(unit) for unit in units], self.path / RESULTS)
+            return join_units([self.unit_path(unit) for unit in units], self.path / files.RESULTS)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file of the folder; all writes are atomic."""
         write_atomically(self.path / name, content, sync=True)
+
+    def write_json(self, name: str, value: Any) -> None:
+        """Write a JSON file of the folder."""
+        self.write(name, (json.dumps(value, indent=2) + "\n").encode())
 
 
 def _task_lines(sets: Mapping[str, TaskSet]) -> bytes:
@@ -174,23 +166,23 @@ def _changes(known: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
 
 def record_environment(folder: StudyFolder) -> None:
     """Record the environment of a study; a later run in another one is recorded separately."""
-    known, facts = load_environment(folder.path), _machine_facts()
+    known, facts = files.load_environment(folder.path), _machine_facts()
     date = datetime.now(timezone.utc).isoformat(timespec="seconds")
     if not known:
-        folder.write(ENVIRONMENT, _text({**facts, "date": date, "models": {}, "later_runs": []}))
+        folder.write_json(files.ENVIRONMENT, {**facts, "date": date, "models": {}, "later_runs": []})
     elif differences := {key: value for key, value in facts.items() if known.get(key) != value}:
         known["later_runs"].append({"date": date, **differences})
-        folder.write(ENVIRONMENT, _text(known))
+        folder.write_json(files.ENVIRONMENT, known)
 
 
 def record_model(folder: StudyFolder, name: str, reader: OpenModel, left_out: Sequence[str] = ()) -> None:
     """Record the weights behind a model name, and what is left out for it; raise an error if the weights differ from
     those recorded before."""
-    known = load_environment(folder.path)
+    known = files.load_environment(folder.path)
     before = known["models"].get(name)
     if before is None:
         known["models"][name] = {**_model_facts(reader), "left_out": [*left_out]}
-        folder.write(ENVIRONMENT, _text(known))
+        folder.write_json(files.ENVIRONMENT, known)
     elif change := _change(before, reader):
         raise CcrankError(
             f"the model {name} differs from the one in {folder.path}: {change}; give another folder, or --force-new "
@@ -233,10 +225,6 @@ def _change(before: dict[str, Any], reader: OpenModel) -> str:
     if before["identity"] == reader.loaded.identity:
         return ""
     return f"its weights or precision were {before['identity']}, now {reader.loaded.identity}"
-
-
-def _text(value: Any) -> bytes:
-    return (json.dumps(value, indent=2) + "\n").encode()
 
 
 def _machine_facts() -> dict[str, Any]:

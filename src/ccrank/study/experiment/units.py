@@ -16,8 +16,7 @@ from ccrank.methods.registry import methods_without_states
 from ccrank.models.remote import Address, Client, is_remote
 from ccrank.models.remote.server import served_model
 from ccrank.study.datasets import datasets
-from ccrank.study.experiment.method_spec import EMBEDDINGS, MethodSpec
-from ccrank.study.experiment.study import Study, digest
+from ccrank.study.experiment.study import EMBEDDINGS, MethodSpec, Study, digest
 from ccrank.task import Task
 from ccrank.util.text import did_you_mean
 

@@ -14,13 +14,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from ccrank.study.report import figures_style as style
+from ccrank.study.results.directions import SINGLE
 from ccrank.study.results.summary import main_setting, method_order, one_layer, summarise
 from ccrank.util.text import one_line
 
 KIND_NAMES = {"facts": "fact-based", "context": "context-based", "other": "other"}
 MAX_DATASETS_ACROSS = 6
-SINGLE_RUNS = "single"
-"""The split of single runs of a method that joins several."""
 
 Look = dict[str, Any]
 _FREE = {"abs_tau": "Kendall's |τ|", "free_accuracy": "pairwise accuracy"}
@@ -163,7 +162,7 @@ def single_values(results: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
         table = datasets.groupby([*keys, *run], sort=False).mean().rename(columns=columns)
         return table.reset_index().assign(metric=metric, run=bool(run))
 
-    runs = graded[graded["split"] == SINGLE_RUNS].assign(chance_free_pair_accuracy=math.nan)
+    runs = graded[graded["split"] == SINGLE].assign(chance_free_pair_accuracy=math.nan)
     tables = [means(answers, "free_pair_accuracy", "free_accuracy")]
     return pd.concat([*tables, *(means(runs, name, name, "seed") for name in _FREE)], ignore_index=True)
 

@@ -21,24 +21,13 @@ from ccrank.study.report.figures_bars import figure_across, figure_datasets, fig
 from ccrank.study.report.figures_points import figure_consistency, figure_cost, figure_layers, figure_scales
 from ccrank.study.report.figures_style import image_bytes
 from ccrank.study.report.page_data import headlines, pack_rankings, script_json
-from ccrank.study.results.load import (
-    CONFIG,
-    FAILURES,
-    RESULTS,
-    StudyTasks,
-    load_environment,
-    load_failures,
-    load_results,
-    load_tasks,
-    read_text_file,
-)
+from ccrank.study.results import load as files
 from ccrank.study.results.summary import INTERVALS, UNIT, add_relevance, main_setting, one_layer, summarise
-from ccrank.study.results.tables import METHOD, Field, used
-from ccrank.study.results.tables import RESULTS as COLUMNS
+from ccrank.study.results.tables import METHOD, RESULTS, Field, used
 from ccrank.util.files import folder_errors, parse_toml, write_atomically
 from ccrank.util.text import encodable
 
-DRAWINGS: dict[str, Callable[[pd.DataFrame, StudyTasks], Figure | None]] = {
+DRAWINGS: dict[str, Callable[[pd.DataFrame, files.StudyTasks], Figure | None]] = {
     "main": lambda results, tasks: figure_main(results),
     "datasets-tau": lambda results, tasks: figure_datasets(results, "abs_tau"),
     "datasets-accuracy": lambda results, tasks: figure_datasets(results, "free_accuracy"),
@@ -63,13 +52,13 @@ MEDIA_TYPES = {"svg": "image/svg+xml", "png": "image/png", "pdf": ""}
 def write_report(out_dir: Path) -> Path:
     """Write report.html, figures/ and summary.csv into a study's folder; returns the path of the page."""
     folder = Path(out_dir)
-    path = folder / RESULTS
+    path = folder / files.RESULTS
     if not path.is_file():
-        raise CcrankError(f"{folder} has no {RESULTS}; run `ccrank bench --out {folder}` first")
-    results = load_results(folder)
+        raise CcrankError(f"{folder} has no {files.RESULTS}; run `ccrank bench --out {folder}` first")
+    results = files.load_results(folder)
     if results.empty:
-        raise CcrankError(f"{path} has no rows; nothing was ranked (see {FAILURES} in the same folder)")
-    tasks, failures = load_tasks(folder), load_failures(folder)
+        raise CcrankError(f"{path} has no rows; nothing was ranked (see {files.FAILURES} in the same folder)")
+    tasks, failures = files.load_tasks(folder), files.load_failures(folder)
     main = summarise(one_layer(results))
     table = summarise(results, intervals=False)  # hundreds of rows for single layers would take minutes
     with_intervals = table.join(main.set_index(UNIT)[INTERVALS].assign(main_layer=True), on=UNIT)
@@ -83,15 +72,15 @@ def write_report(out_dir: Path) -> Path:
         figures=draw_figures(results, tasks, folder / "figures"),
         failures=_failures_table(failures[:MAX_FAILURES]),
         failed=len(failures),
-        config=read_text_file(folder / CONFIG),
-        environment=load_environment(folder),
+        config=files.read_text_file(folder / files.CONFIG),
+        environment=files.load_environment(folder),
     )
     page = folder / "report.html"
     write_atomically(page, encodable(html))
     return page
 
 
-def draw_figures(results: pd.DataFrame, tasks: StudyTasks, folder: Path) -> list[dict[str, Any]]:
+def draw_figures(results: pd.DataFrame, tasks: files.StudyTasks, folder: Path) -> list[dict[str, Any]]:
     """Draw every figure that the study has data for, write it as PNG, PDF and SVG, and return what the page needs of
     it: the source is the smaller of SVG and PNG as an embedded image, empty if it would be too much."""
     texts = parse_toml(resources.files("ccrank.study.report") / "figures.toml")
@@ -138,7 +127,7 @@ def page_template(name: str = "page.html.jinja") -> Any:
     return environment.get_template(name)
 
 
-def _page_data(results: pd.DataFrame, tasks: StudyTasks, table: pd.DataFrame) -> dict[str, Any]:
+def _page_data(results: pd.DataFrame, tasks: files.StudyTasks, table: pd.DataFrame) -> dict[str, Any]:
     """What the page shows of results; `table` is their summary of one layer per method."""
     script, style = (
         resources.files("ccrank.study.report").joinpath(name).read_text(encoding="utf-8")
@@ -169,7 +158,7 @@ def _page_data(results: pd.DataFrame, tasks: StudyTasks, table: pd.DataFrame) ->
 
 def _columns(by: str) -> list[Field]:
     names = (Field("family", drop=4, key="family"), Field("model", key="model"), Field(by, key=by))
-    return [METHOD, *names, *(column for column in COLUMNS if column is not METHOD)]
+    return [METHOD, *names, *(column for column in RESULTS if column is not METHOD)]
 
 
 def _table(columns: Sequence[Field], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -77,15 +77,11 @@ def _values(results: pd.DataFrame, model: str, method: str, measure: str) -> pd.
     """(dataset, task) → the mean over seeds."""
     label, colon, split = method.partition(":")
     rows = results[(results["model"] == model) & (results["method"] == label)]
-    splits = sorted(
-        set(rows["split"]), key=lambda name: SPLITS.index(name) if name in SPLITS else len(SPLITS)
-    )
+    known = set(rows["split"])
+    splits = [name for name in SPLITS if name in known]
     if not splits or (colon and split not in splits):
         units = results[results["model"] == model][["method", "split"]].drop_duplicates()
-        names = [
-            one if place == "none" else f"{one}:{place}"
-            for one, place in units.itertuples(index=False, name=None)
-        ]
+        names = [*units["method"].where(units["split"] == "none", units["method"] + ":" + units["split"])]
         hint = did_you_mean(method, [*units["method"], *names])
         raise CcrankError(f"{model} has no graded results of {method!r}; {hint}it has {', '.join(names)}")
     rows = rows[rows["split"] == (split or splits[0])]

@@ -16,8 +16,10 @@ from ccrank.errors import CcrankError
 from ccrank.study.results.load import DIRECTIONS
 from ccrank.util.files import write_atomically
 
-SPLITS = ("none", "same-task", "leave-one-out", "across-tasks", "across-items")
-"""From the paper's main setting to the hardest one."""
+SINGLE = "single"
+"""The split of a method that joins several runs, where each run has its own rows."""
+SPLITS = ("none", "same-task", "leave-one-out", "across-tasks", "across-items", SINGLE)
+"""From the paper's main setting to the hardest one, then single runs."""
 MAX_OWNERS = 400
 """Tasks whose directions are compared with each other; of more, evenly spaced ones."""
 

@@ -19,6 +19,8 @@ RESULTS, TASKS, UNITS, FAILURES = "results.parquet", "tasks.jsonl", "units", "fa
 FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environment.json"
 DIRECTIONS = "directions"
 """The files of a study's folder."""
+OF_ONE_STUDY = (RESULTS, UNITS, DIRECTIONS, FAILURES, ENVIRONMENT, TASKS, CONFIG, FINGERPRINT)
+"""Moved aside when another study starts; the fingerprint last, because it marks the rest as the old study's."""
 StudyTasks = Mapping[tuple[str, str], Task]
 """The tasks of a study by (dataset, id)."""
 
@@ -66,7 +68,7 @@ def load_results(folder: str | Path) -> pd.DataFrame:
 
 
 def load_studies(folders: Sequence[str | Path]) -> tuple[pd.DataFrame, dict[tuple[str, str], Task]]:
-    """The results and the tasks of several studies as of one.
+    """The results and the tasks of several studies, joined.
 
     A model whose results occur twice is called MODEL@FOLDER, so that studies can be compared that differ in an option.
     Studies whose tasks differ under the same name are an error: their means would not be comparable.
@@ -78,8 +80,8 @@ def load_studies(folders: Sequence[str | Path]) -> tuple[pd.DataFrame, dict[tupl
             known = tasks.setdefault(key, task)
             if (known.items, known.values) != (task.items, task.values):
                 raise CcrankError(
-                    f"task {key[1]!r} of {key[0]} is another one in {folder} than in the studies before it; run "
-                    "them on the same data"
+                    f"task {key[1]!r} of {key[0]} has other items or values in {folder} than in the studies before "
+                    "it; run them on the same data"
                 )
     if len(frames) == 1:
         return frames[0], tasks
@@ -87,8 +89,8 @@ def load_studies(folders: Sequence[str | Path]) -> tuple[pd.DataFrame, dict[tupl
         import pandas as pd
 
     unit = ["model", "dataset", "method", "split", "layer"]
-    places = pd.concat([frame[unit].drop_duplicates() for frame in frames])
-    twice = set(places.loc[places.duplicated(), "model"])
+    units = pd.concat([frame[unit].drop_duplicates() for frame in frames])
+    twice = set(units.loc[units.duplicated(), "model"])
     names = [Path(folder).resolve().name for folder in folders]
     labels = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
     for frame, label in zip(frames, labels, strict=True):

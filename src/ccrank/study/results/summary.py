@@ -4,7 +4,7 @@ and chance levels. Metrics of retrieval are computed from the stored scores and 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,7 @@ def main_setting(results: pd.DataFrame) -> pd.DataFrame:
     """The rows of the main comparison: one layer, each label-free method in its simplest split, and supervised
     probes trained and tested on the same task, as upper bounds."""
     rows = one_layer(results)
-    rank = rows["split"].map({split: index for index, split in enumerate(SPLITS)}).fillna(len(SPLITS))
+    rank = rows["split"].map(SPLITS.index)
     simplest = rank.groupby([rows["model"], rows["method"]], sort=False).transform("min")
     supervised = rows["family"] == "supervised"
     return rows[((rank == simplest) & ~supervised) | (supervised & (rows["split"] == "same-task"))]
@@ -129,22 +129,16 @@ def summarise(results: pd.DataFrame, by: str = "dataset", intervals: bool = True
     table = table.join(_macro_means(graded, unit, keys, MEASURES))
     table = table.join(_macro_means(tasks, unit, keys, COSTS))
     table = table.join(_seed_deviations(results[results["tau"].notna()], unit, keys))
-    table = table.join(_chance_bounds(graded, unit, keys))
+    table = table.join(_bounds(graded, keys, ("chance_low", "chance_high"), _chance_bounds))
     if by == "dataset":
         sizes = graded.groupby(keys, sort=False)["n_items"].agg(lambda column: tuple(sorted(column)))
         table["n_items"] = sizes.reindex(table.index)
-        table["p_value"] = [
-            _p_value(directed, *row)
-            for directed, *row in zip(
-                table.index.get_level_values("directed"),
-                *(table[name] for name in ("tau", "abs_tau", "n_items")),
-                strict=True,
-            )
-        ]
+        columns = table.reset_index()[["directed", "tau", "abs_tau", "n_items"]]
+        table["p_value"] = [_p_value(*row) for row in columns.itertuples(index=False)]
         runs = dict(iter(results.groupby(keys, sort=False)))
         table[[*COMMON]] = pd.DataFrame([held_out_direction(runs[key]) for key in table.index], table.index)
     if intervals:
-        table = table.join(_intervals(graded, keys))
+        table = table.join(_bounds(graded, keys, INTERVALS, _intervals))
     return table.reset_index()
 
 
@@ -180,33 +174,34 @@ def _seed_deviations(graded: pd.DataFrame, unit: list[str], keys: list[str]) -> 
     return runs.groupby(keys).std(ddof=1).add_suffix("_sd")
 
 
-def _intervals(graded: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    bounds = {}
-    for key, tasks in graded.groupby(keys, sort=False):
-        datasets = [part for _, part in tasks.groupby("dataset", sort=False)]
-        row: list[float] = []
-        for name in ("tau", "abs_tau"):
-            # Each interval has its own generator, so that it does not depend on the rest of the table.
-            generator = np.random.default_rng(0)
-            samples = [part[name].to_numpy() for part in datasets]
-            interval = macro_mean_with_interval(samples, generator, resamples=RESAMPLES)
-            row += [interval.low, interval.high]
-        bounds[key] = row
-    return _indexed(bounds, keys, INTERVALS)
+def _bounds(
+    graded: pd.DataFrame,
+    keys: list[str],
+    names: Sequence[str],
+    bounds_of: Callable[[list[pd.DataFrame]], list[float]],
+) -> pd.DataFrame:
+    """Columns of bounds: for each row of a summary what `bounds_of` gives of the tasks of its datasets."""
+    bounds = {
+        key: bounds_of([part for _, part in tasks.groupby("dataset", sort=False)])
+        for key, tasks in graded.groupby(keys, sort=False)
+    }
+    index = pd.MultiIndex.from_tuples(list(bounds), names=keys)
+    return pd.DataFrame(list(bounds.values()), index, [*names], dtype=float)
 
 
-def _chance_bounds(graded: pd.DataFrame, unit: list[str], keys: list[str]) -> pd.DataFrame:
-    sizes = graded.groupby(unit, sort=False)["n_items"].agg(list)
-    bounds = {}
-    for key, datasets in sizes.groupby(keys, sort=False):
-        floor = macro_floor([chance_floor(n_items) for n_items in datasets])
-        bounds[key] = [floor.low, floor.high]
-    return _indexed(bounds, keys, ["chance_low", "chance_high"])
+def _intervals(datasets: list[pd.DataFrame]) -> list[float]:
+    bounds: list[float] = []
+    for name in ("tau", "abs_tau"):
+        samples = [tasks[name].to_numpy() for tasks in datasets]
+        # Each interval has its own generator, so that it does not depend on the rest of the table.
+        interval = macro_mean_with_interval(samples, np.random.default_rng(0), resamples=RESAMPLES)
+        bounds += [interval.low, interval.high]
+    return bounds
 
 
-def _indexed(rows: dict[Any, list[float]], keys: list[str], names: list[str]) -> pd.DataFrame:
-    index = pd.MultiIndex.from_tuples(list(rows), names=keys)
-    return pd.DataFrame(list(rows.values()), index, names, dtype=float)
+def _chance_bounds(datasets: list[pd.DataFrame]) -> list[float]:
+    floor = macro_floor([chance_floor(tasks["n_items"].tolist()) for tasks in datasets])
+    return [floor.low, floor.high]
 
 
 def macro_floor(floors: Sequence[Interval]) -> Interval:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ccrank.errors import needs_extra
-from ccrank.io.trec import document_ids, query_id, safe
+from ccrank.io.trec import document_ids, query_id, run_lines, safe
 from ccrank.study.results.load import StudyTasks
 from ccrank.task import normal_form
 from ccrank.util.text import Column, p_text
@@ -154,24 +154,16 @@ def to_csv(rows: Sequence[Row]) -> str:
 def to_latex(columns: Sequence[Field], rows: Sequence[Row]) -> str:
     """A LaTeX table with booktabs rules of the columns that have something to show."""
     kept = used(columns, rows)
-    cells = ([(column.text(row), column.number) for column in kept] for row in rows)
-    body = [[text.replace("-", "−") if number else text for text, number in row] for row in cells]
-    lines = [
-        "% needs \\usepackage{booktabs}",
-        rf"\begin{{tabular}}{{{''.join('r' if column.number else 'l' for column in kept)}}}",
-        r"\toprule",
-        _latex_row([column.title for column in kept]),
-        r"\midrule",
-        *map(_latex_row, body),
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
+    cells = [[_latex(column.text(row), column.number) for column in kept] for row in rows]
+    table = pd.DataFrame(cells, columns=[_latex(column.title) for column in kept])
+    alignment = "".join("r" if column.number else "l" for column in kept)
+    tabular = table.to_latex(index=False, escape=False, column_format=alignment)
+    return f"% needs \\usepackage{{booktabs}}\n{tabular}"
 
 
-def _latex_row(cells: Sequence[str]) -> str:
-    escaped = ("".join(_LATEX.get(char, char) for char in cell) for cell in cells)
-    return " & ".join(escaped) + r" \\"
+def _latex(text: str, number: bool = False) -> str:
+    """A text of a cell with its symbols as LaTeX; in a number, a hyphen is a minus."""
+    return "".join(_LATEX.get(char, char) for char in (text.replace("-", "−") if number else text))
 
 
 def trec_run(frame: pd.DataFrame, tasks: StudyTasks) -> Iterator[str]:
@@ -187,9 +179,9 @@ def trec_run(frame: pd.DataFrame, tasks: StudyTasks) -> Iterator[str]:
         tag += [f"layer-{row.layer}"] if row.layer >= 0 else []
         tag += [f"seed-{row.seed}"] if row.layer >= 0 or row.split == "single" else []
         order = sorted(range(len(scores)), key=lambda index: (-scores[index], normal_form(task.items[index])))
-        query, names = query_id(row.dataset, row.task), documents[row.dataset, row.task]
-        for rank, index in enumerate(order, start=1):
-            yield f"{query} Q0 {names[index]} {rank} {scores[index]:.9g} {'/'.join(tag)}\n"
+        names = documents[row.dataset, row.task]
+        ranked = [(names[index], scores[index]) for index in order]
+        yield from run_lines(query_id(row.dataset, row.task), ranked, "/".join(tag))
 
 
 def trec_judgements(tasks: StudyTasks) -> Iterator[str]:
