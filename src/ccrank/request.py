@@ -181,7 +181,7 @@ class RankRequest:
             raise CcrankError(f"{self.method} uses no labels; leave them out, or use the method auto")
 
     def expected_reading(self, reader: OpenModel) -> Cost:
-        """About how many tokens will be read; none if the method will refuse the tasks, which says more."""
+        """The expected cost of reading; zero if the method will refuse the tasks, whose error says why."""
         from ccrank.methods.estimate import expected_reading
         from ccrank.models.reading import Cost
 

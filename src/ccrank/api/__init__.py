@@ -198,13 +198,13 @@ def rank(
     templates
         The prompt templates; the packaged ones if None.
     options
-        The method's own options, by name; `ccrank methods NAME` lists them.
+        The options of the method, by name; `ccrank methods NAME` lists them.
 
     Returns
     -------
     Ranking, Rankings for a list of criteria, or GroupedRankings
-        The items with scores, best first; its `to_frame()` has all columns of a frame that was given. What to know
-        before relying on it is in its `warnings`, and is warned of as a `CcrankWarning`.
+        The items with scores, best first; its `to_frame()` has all columns of a frame that was given. Its `warnings`
+        say what to know before relying on it; they are also issued as a `CcrankWarning`.
     """
     rows = rows_of_items(items, column)
     request = RankRequest(
@@ -290,12 +290,12 @@ def fit(
         options=options or {},
         templates=templates or load_templates(),
     )
-    _ = request.tasks, request.parsed_options  # mistakes are said before a model is loaded
+    _ = request.tasks, request.parsed_options  # errors are raised before a model is loaded
     names = members_of(model) if isinstance(model, str) else (model,)
     readers = [opened(name, reader_options) for name in names]
     fits = [request.fit(reader) for reader in readers]
     scale = fitted([one_scale(scales) for scales in fits], readers)
-    _warn(one.ranking for one in (fits[0] if len(fits) == 1 else [scale]))
+    _warn(each.ranking for each in (fits[0] if len(fits) == 1 else [scale]))
     return scale
 
 
@@ -323,14 +323,14 @@ def rank_tasks(
     templates
         The wording of the prompts; the packaged one if None.
     options
-        The method's own options, by name.
+        The options of the method, by name.
     progress
         Called with the number of distinct tokens just read.
 
     Returns
     -------
     list of Ranking
-        One for each task, in the order of the tasks. Each that has `warnings` is warned of as a `CcrankWarning`.
+        One for each task, in the order of the tasks. The `warnings` of each are also issued as a `CcrankWarning`.
     """
     for task in tasks:
         check_kind("each of tasks", task, Task, "a Task")
@@ -349,10 +349,10 @@ def _run(
     reader_options: ReaderOptions | None,
     progress: Progress | None = None,
 ) -> list[Ranking]:
-    _ = request.tasks, request.parsed_options  # mistakes are said before a model is loaded
+    _ = request.tasks, request.parsed_options  # errors are raised before a model is loaded
     names = members_of(model) if isinstance(model, str) else ()
     if len(names) > 1:
-        # One after the other, so that there need be memory for the largest alone.
+        # One after the other, so that memory is needed for the largest only.
         opening = (load(name, reader_options=reader_options).reader for name in names)
         rankings = combined([Verdict.of(request.run(reader, progress), reader) for reader in opening])
     else:
@@ -369,7 +369,7 @@ def _warn(rankings: Iterable[Ranking | None]) -> None:
 
 
 def _warn_caller(message: str) -> None:
-    """A warning at the line that called: the first outside the package."""
+    """Issue a warning at the line of the caller, the first one outside the package."""
     package = str(Path(__file__).parents[1])
     frame, depth = inspect.currentframe(), 0
     while frame is not None and frame.f_code.co_filename.startswith(package):

@@ -63,7 +63,7 @@ def ask(
         category=category,
         templates=templates or load_templates(),
     )
-    _ = request.task  # mistakes are said before a model is loaded
+    _ = request.task  # errors are raised before a model is loaded
     return ask_about(request, opened(model, reader_options), kind, answers, progress, annotator)
 
 

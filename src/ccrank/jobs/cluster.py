@@ -224,25 +224,25 @@ class Pool:
     def run(self, method: str, blocks: Iterable[tuple[Any, tuple[Any, ...]]]) -> Iterator[tuple[Any, Any]]:
         """Call a method of the workers on every block: (key, arguments) → (key, result), in the order of completion.
 
-        A block whose worker is lost is given to another one. Lost workers are replaced as soon as the cluster has room.
+        A block whose worker is lost is given to another worker. Lost workers are replaced when the cluster has room.
         """
         source = ((block, 1) for block in blocks)
-        again: list[tuple[tuple[Any, tuple[Any, ...]], int]] = []
-        flying: dict[Any, tuple[Any, tuple[Any, tuple[Any, ...]], int]] = {}
+        lost: list[tuple[tuple[Any, tuple[Any, ...]], int]] = []
+        running: dict[Any, tuple[Any, tuple[Any, tuple[Any, ...]], int]] = {}
         while True:
-            for worker in self._free(flying):
-                if (taken := again.pop() if again else next(source, None)) is None:
+            for worker in self._free(running):
+                if (taken := lost.pop() if lost else next(source, None)) is None:
                     break
-                flying[getattr(worker, method).remote(*taken[0][1])] = worker, *taken
-            if not flying and not again and self.ready:
+                running[getattr(worker, method).remote(*taken[0][1])] = worker, *taken
+            if not running and not lost and self.ready:
                 return
-            if not flying and not self.starting:
+            if not running and not self.starting:
                 raise CcrankError("all workers are lost, and the cluster has no room for new ones")
-            [reference] = self.ray.wait([*flying, *self.starting], num_returns=1)[0]
+            [reference] = self.ray.wait([*running, *self.starting], num_returns=1)[0]
             if reference in self.starting:
                 self._take_ready(reference)
                 continue
-            worker, block, attempt = flying.pop(reference)
+            worker, block, attempt = running.pop(reference)
             try:
                 result = self.ray.get(reference)
             except self.ray.exceptions.RayTaskError as error:
@@ -252,16 +252,16 @@ class Pool:
                     raise CcrankError(
                         f"{attempt} workers were lost on the same block; it may need more memory than they have"
                     ) from None
-                again.append((block, attempt + 1))
+                lost.append((block, attempt + 1))
                 if worker in self.ready:  # several blocks of one worker report its loss
                     self.ready.remove(worker)
                     self._start()
             else:
                 yield block[0], result
 
-    def _free(self, flying: dict[Any, tuple[Any, ...]]) -> list[Any]:
-        """Workers that can take a block, the least busy first; a worker that can take two is there twice."""
-        busy = [worker for worker, *_ in flying.values()]
+    def _free(self, running: dict[Any, tuple[Any, ...]]) -> list[Any]:
+        """Workers that can take a block, the least busy first; a worker that can take two is listed twice."""
+        busy = [worker for worker, *_ in running.values()]
         return [worker for load in range(IN_FLIGHT) for worker in self.ready if busy.count(worker) <= load]
 
     def close(self) -> None:

@@ -254,7 +254,7 @@ class _Job:
         labels = None if self.options.labels is None else read_labels(self.options.labels, scanned.sample)
         task = Task(by.criterion, scanned.sample, by.context, id=f"ranking by {by.criterion.name}")
         request = replace(by, items=(task,), labels=labels)
-        _ = request.tasks  # mistakes are said first
+        _ = request.tasks  # errors are raised before the model is run
         self.watch(f"ranking a sample of {len(scanned.sample):,} items", 0, 0)
         [scale] = request.fit(self.reader)
         if scanned.complete:

@@ -50,7 +50,7 @@ class StudyFlags(shared.Flags, panel="What to compare"):
         "Store the directions of probes for `ccrank compare --cosines`. \\[default: no-save-probes]"
     )
     jury: bool | None = flag(
-        "Add the jury of all models as one more model, for methods with a direction that are no probes. "
+        "Add the jury of all models as one more model, for methods that know the direction and are not probes. "
         "\\[default: no-jury]"
     )
     limit: int | None = flag("Maximal number of tasks per dataset.", min=1)
@@ -161,7 +161,7 @@ def _gigabytes(size: float | None) -> str:
 
 
 def _on_cluster(flags: BenchFlags, study: Study) -> Callable[[str], OpenModel]:
-    """Opens each model of a study on the workers of a cluster, after the previous model's workers have ended."""
+    """A function that opens each model of a study on the workers of a cluster, and ends those of the previous model."""
     from ccrank.jobs.cluster import ClusterReader, Pool, connect
     from ccrank.models.remote import is_remote
     from ccrank.reader_options import ReaderOptions

@@ -69,7 +69,7 @@ def show_command(
     from ccrank.study.datasets import counts, get_dataset
 
     dataset = get_dataset(name)
-    loaded = dataset.load(data_dir, **dataset.parse_options(parse_pairs(option)))
+    loaded = dataset.load(data_dir, **parse_pairs(option))
     if export:
         sys.stdout.writelines(json_text(task.to_json(), indent=None) for task in loaded)
         return

@@ -40,10 +40,11 @@ class AnnotatorFlags(shared.Flags, panel="Who answers"):
         "Your name, kept with each answer, where several people label a list. openai:URL#NAME: a chat model behind a "
         "server answers in place of you, about pairs. Its key is taken from OPENAI_API_KEY."
     )
-    calls: int = flag("Of a chat model: the most calls.", default=100, min=1)
-    max_tokens: int | None = flag("Of a chat model: the most tokens, read and written.", min=1)
+    calls: int = flag("With a chat model: maximal number of calls.", default=100, min=1)
+    max_tokens: int | None = flag("With a chat model: maximal number of tokens, read and written.", min=1)
     present: str = flag(
-        "Of a chat model: each pair in both orders (both), or once in one of them (random).", default="both"
+        "With a chat model: ask about each pair in both orders (both), or once in a random order (random).",
+        default="both",
     )
 
 
@@ -75,7 +76,7 @@ def label_command(flags: LabelFlags) -> None:
     """
     if bool(flags.items) == (flags.file is not None):
         raise CcrankError("give the items as arguments or with --file; the answers come from the terminal")
-    from ccrank.cli.commands.rank_output import check_place
+    from ccrank.cli.commands.rank_output import check_target
     from ccrank.io import rows_of_items
     from ccrank.io.labelfiles import read_answers
     from ccrank.io.taskfiles import read_items
@@ -90,7 +91,7 @@ def label_command(flags: LabelFlags) -> None:
         poles=flags.poles,
         category=flags.category,
     )
-    check_place(flags.labels, "--labels", [] if flags.file is None else [flags.file])
+    check_target(flags.labels, "--labels", [] if flags.file is None else [flags.file])
     earlier = read_answers(flags.labels, texts) if flags.labels.exists() else []
     with spinner("starting"):
         from ccrank.api.asking import ask_about
@@ -102,7 +103,7 @@ def label_command(flags: LabelFlags) -> None:
         name = (flags.annotator or "").strip()
         chat = ChatModel.open(name) if name.startswith(SERVER_PREFIX) else None
         kind = check_kind(flags.kind if chat is None else "pair")
-    _ = request.task  # mistakes in the items are said before the model is loaded
+    _ = request.task  # errors in the items are raised before the model is loaded
     reader = shared.open_reader(flags.model, flags.reader_options(), flags.cache)
     with spinner("reading the items"):
         name = name if chat is None else chat.name
@@ -123,7 +124,7 @@ def label_command(flags: LabelFlags) -> None:
 
 
 def answer_all(session: Session, chat: ChatModel, flags: LabelFlags) -> None:
-    """Say what the answers may cost, and store each before the next question is asked."""
+    """Print what the answers may cost, then ask the chat model; each answer is stored before the next question."""
     from ccrank.io.labelfiles import write_labels
     from ccrank.methods.labelled.annotate import annotate, expected_tokens
 
@@ -240,7 +241,7 @@ def show_order(ranking: Ranking, ends: int | None) -> None:
 
 
 def _read() -> str | None:
-    """What is typed; None at the end of the input."""
+    """A typed line; None at the end of the input."""
     sys.stdout.write("> ")
     sys.stdout.flush()
     line = sys.stdin.readline()
@@ -248,7 +249,7 @@ def _read() -> str | None:
 
 
 def _value(question: Question, word: str) -> float | str | None:
-    """What a typed answer means; None if nothing."""
+    """The label that a typed answer stands for; None if it is not an answer."""
     if question.kind == "pair" or word == "d":
         return {"1": "first", "2": "second", "=": "equal", "d": "unknown"}.get(word)
     with suppress(ValueError):

@@ -119,24 +119,26 @@ def _show_verdict(name: str, verdict: Verdict, speed: Mapping[str, Any]) -> None
     out().print(f"{name}: {verdict.message}")
     if verdict.sentences:
         rows = [
-            (one.language, f"{one.bits:.2f}", f"{one.shuffled_bits:.2f}", re.sub(r" ?\\|", "", one.text))
-            for one in verdict.sentences
+            (read.language, f"{read.bits:.2f}", f"{read.shuffled_bits:.2f}", re.sub(r" ?\\|", "", read.text))
+            for read in verdict.sentences
         ]
         print_table(rows, "language", "bits/character", "shuffled", "sentence")
     if verdict.gaps:
         gaps = [(gap.language, f"{gap.margin:+.1f}", gap.text) for gap in verdict.gaps]
         print_table(gaps, "language", "nats over other words", "sentence")
     facts = {
-        "bits of sentences, of shuffled words": verdict.order,
-        "bits of words read again, of new ones": verdict.copying,
-        "bits of words read again much later, of new ones": verdict.distant_copying,
-        "gaps filled by their own word": verdict.clozes,
+        "bits of sentences, relative to shuffled words": verdict.order,
+        "bits of words read again, relative to new ones": verdict.copying,
+        "bits of words read again much later, relative to new ones": verdict.distant_copying,
+        "gaps filled with the right word": verdict.clozes,
     }
     for fact, value in facts.items():
         if value is not None:
             out().print(f"{fact}: {value:.0%}")
     if verdict.difference is not None:
-        out().print(f"bits of a sentence, off those measured for {name}: at most {verdict.difference:.2%}")
+        out().print(
+            f"bits of a sentence differ from those measured for {name} by at most {verdict.difference:.2%}"
+        )
     out().print(f"tokens/s: {speed['tokens_per_second']:,} ({speed['device']}, {speed['dtype']})")
 
 
@@ -160,10 +162,10 @@ def pull_command(
     with spinner("starting") as say:
         from ccrank.models.load.hub import find_model
 
-        found = find_model(name, allow_pickle=allow_pickle, source=source, revision=revision, say=say)
-    if found.name != name:
-        typer.echo(f"ccrank: {name} is {found.name}", err=True)
-    typer.echo(found.folder)
+        model = find_model(name, allow_pickle=allow_pickle, source=source, revision=revision, say=say)
+    if model.name != name:
+        typer.echo(f"ccrank: {name} is {model.name}", err=True)
+    typer.echo(model.folder)
 
 
 @app.command("info")

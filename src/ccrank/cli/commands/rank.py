@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ccrank.scale import Scale
 
 OF_TASKS = "tasks"
-"""As --labels: the values that the tasks have themselves."""
+"""The value of --labels that stands for the values in the tasks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,8 +192,8 @@ def rank_command(flags: RankFlags) -> None:
 
 
 def _fitted(request: RankRequest, flags: RankFlags, model: str) -> tuple[Verdict, list[Scale]]:
-    """What a model says of every list, and the scales if they are to be saved. The model is released, so that there
-    need be memory for the largest of a jury alone."""
+    """A model's rankings of every list, and the scales if they are to be saved. The model is released at the end, so
+    that a jury needs memory for its largest model only."""
     from ccrank.jury import Verdict
 
     reader = shared.open_any_model(model, flags.reader_options(), flags.cache, flags)

@@ -31,12 +31,12 @@ NOT_WITH_INPUT = (
 )
 OF_A_CRITERION = "--by --comparative --poles --category"
 IN_TASKS = f"items {OF_A_CRITERION} --query --context --file --column --id --group-by --format"
-"""What a file of tasks states itself."""
+"""Flags for what a file of tasks states itself."""
 IN_SCALES = (
     f"{OF_A_CRITERION} --templates --template --method --option --layer --query --context --labels --first-stage "
     "--tasks --save-scale"
 )
-"""What a scale states itself."""
+"""Flags for what a scale states itself."""
 
 
 def check_flags(flags: RankFlags) -> None:
@@ -66,7 +66,7 @@ def given_request(flags: RankFlags) -> RankRequest:
         raise CcrankError(
             "give the items as arguments, or with --file (and its --column, --id and --format), not both"
         )
-    own_options = {"layer": flags.layer, "first_stage": flags.first_stage}
+    named_options = {"layer": flags.layer, "first_stage": flags.first_stage}
     request = RankRequest(
         items=() if flags.tasks is not None else None,
         by=flags.by[0] if flags.by and flags.several is None else flags.by,
@@ -78,7 +78,7 @@ def given_request(flags: RankFlags) -> RankRequest:
         group_by=flags.group_by,
         method=flags.method or DEFAULT_METHOD,
         options=parse_pairs(flags.option)
-        | {name: value for name, value in own_options.items() if value is not None},
+        | {name: value for name, value in named_options.items() if value is not None},
     )
     if flags.input is None:
         request = _with_items(request, flags)
@@ -94,7 +94,7 @@ def _with_items(request: RankRequest, flags: RankFlags) -> RankRequest:
     else:
         rows = rows_given(flags.items, flags.file, flags.column, flags.format, flags.id)
         request = replace(request, items=rows)
-        _ = request.tasks  # mistakes are said before notes
+        _ = request.tasks  # errors are raised before notes are printed
         say(*rows.notes(flags.group_by is None))
     request = _with_first_stage(request, flags)
     return request if flags.labels is None else replace(request, labels=_labels(flags.labels, request))
@@ -163,7 +163,7 @@ def _with_first_stage(request: RankRequest, flags: RankFlags) -> RankRequest:
 
 
 def _labels(path: Path, request: RankRequest) -> Labels | str:
-    """The labels of the one list, or the word for the tasks' own values."""
+    """The labels of a single list; or `OF_TASKS`, for the values in the tasks."""
     if str(path) == OF_TASKS and not path.exists():
         if all(task.values is None for task in request.tasks):
             raise CcrankError(
@@ -191,8 +191,8 @@ def check_method(request: RankRequest, flags: RankFlags) -> None:
 
 
 def scale_request(flags: RankFlags) -> tuple[Scale, RankRequest, RankFlags]:
-    """The scale of a file, the request to rank items on it, and the flags with its model: what the scale states cannot
-    be given again."""
+    """The scale of a file, the request to rank items on it, and the flags with its model; flags for what the scale
+    states itself are refused."""
     from ccrank.scale import Scale
 
     refuse(flags, IN_SCALES, "--scale states how items are ranked; remove {}, or --scale")
@@ -213,5 +213,5 @@ def model_of_scale(scale: Scale, model: str, chat: bool | None) -> tuple[str, bo
     from ccrank.scale.stored import model_to_open
 
     if model == "default":
-        model = SEPARATOR.join(model_to_open(one.notes) for one in scale.members or (scale,))
+        model = SEPARATOR.join(model_to_open(member.notes) for member in scale.members or (scale,))
     return model, scale.notes.chat if chat is None else chat

@@ -32,7 +32,7 @@ def check_writable(flags: RankFlags, request: RankRequest) -> str | None:
     """The format of the output; raises an error if a file cannot be written, or is one of those that are read."""
     for flag, path in {"--run": flags.run, "--save-scale": flags.save_scale, "--plot": flags.plot}.items():
         if path is not None:
-            check_place(path, flag, flags.files_read)
+            check_target(path, flag, flags.files_read)
     if flags.plot is not None:
         _check_plot(flags.plot, request.tasks)
     form = "json" if flags.json else "csv" if flags.csv else None
@@ -45,16 +45,16 @@ def check_writable(flags: RankFlags, request: RankRequest) -> str | None:
     return form
 
 
-def format_of(path: Path, how: str | None, read: Iterable[Path]) -> str:
+def format_of(path: Path, form: str | None, read: Iterable[Path]) -> str:
     """The output format; raises an error if the file cannot be written."""
-    how = how or {".json": "json", **FORMAT_OF_SUFFIX}.get(path.suffix.lower())
-    if how is None:
+    form = form or {".json": "json", **FORMAT_OF_SUFFIX}.get(path.suffix.lower())
+    if form is None:
         raise CcrankError(
             f"--out {path}: the name ends in none of .json, {', '.join(FORMAT_OF_SUFFIX)}; rename it, or give "
             "--json or --csv"
         )
-    check_place(path, "--out", read)
-    return how
+    check_target(path, "--out", read)
+    return form
 
 
 def _check_plot(plot: Path, tasks: Sequence[Task]) -> None:
@@ -70,9 +70,9 @@ def _check_plot(plot: Path, tasks: Sequence[Task]) -> None:
     check_matplotlib()
 
 
-def check_place(path: Path, flag: str, read: Iterable[Path]) -> None:
-    """Raise an error unless the path names a file in a folder that exists, and none of those that are read: what is
-    written does not contain them in full."""
+def check_target(path: Path, flag: str, read: Iterable[Path]) -> None:
+    """Raise an error unless the path names a file in an existing folder, and not one that is read: the output does not
+    contain that file in full."""
     if not path.resolve().parent.is_dir():
         raise CcrankError(f"the folder of {path} does not exist; create it, or name another")
     if path.is_dir():
@@ -118,22 +118,22 @@ def write_or_print(content: bytes, path: Path | None) -> None:
         sys.stdout.writelines(content.decode("utf-8").splitlines(keepends=True))
 
 
-def rendered(how: str, ranked: Ranked, top: int | None, reverse: bool, safe_csv: bool) -> bytes:
+def rendered(form: str, ranked: Ranked, top: int | None, reverse: bool, safe_csv: bool) -> bytes:
     """The content of a file: JSON, or the rows in one of the formats of tables. Of a list of tasks, JSON lines hold one
     object each, as --json prints them; a table has a column for the task."""
     if isinstance(ranked, list):
-        if how not in ("json", "jsonl"):
-            return _table_of_tasks(how, ranked, top, reverse, safe_csv)
+        if form not in ("json", "jsonl"):
+            return _table_of_tasks(form, ranked, top, reverse, safe_csv)
         text = "".join(json_text(_json(ranking, top, reverse), indent=None) for ranking in ranked)
-    elif how == "json":
+    elif form == "json":
         text = json_text(_json(ranked, top, reverse))
     else:
-        return encode_rows(ranked.ranked_rows(top, reverse), how, safe_csv)
+        return encode_rows(ranked.ranked_rows(top, reverse), form, safe_csv)
     return text.encode("utf-8", "backslashreplace")
 
 
 def _table_of_tasks(
-    how: str, rankings: Sequence[Ranking], top: int | None, reverse: bool, safe_csv: bool
+    form: str, rankings: Sequence[Ranking], top: int | None, reverse: bool, safe_csv: bool
 ) -> bytes:
     tables = [ranking.ranked_rows(top, reverse) for ranking in rankings]
     # Intervals of ranks come last, where they are known.
@@ -143,7 +143,7 @@ def _table_of_tasks(
         for ranking, table in zip(rankings, tables, strict=True)
         for record in table.records
     ]
-    return encode_table(("task", *header), records, how, safe=safe_csv)
+    return encode_table(("task", *header), records, form, safe=safe_csv)
 
 
 def _json(ranked: Ranking | Rankings | GroupedRankings, top: int | None, reverse: bool) -> dict[str, Any]:
@@ -162,10 +162,10 @@ def run_of(rankings: Sequence[Ranking]) -> Iterator[str]:
         if rows is None:
             ids = document_ids(ranking.task)
             names = [ids[entry.index] for entry in entries]
-        elif (place := rows.id_column) is None:
+        elif (column := rows.id_column) is None:
             names = [str(entry.row + 1) for entry in entries]
         else:
-            names = [cell_text(rows.records[entry.row][place]) for entry in entries]
+            names = [cell_text(rows.records[entry.row][column]) for entry in entries]
         documents = [(name, entry.score) for name, entry in zip(names, entries, strict=True)]
         yield from run_lines(ranking.task.id, documents, f"{ranking.model}/{ranking.method}")
 
@@ -182,7 +182,7 @@ def save_scale(scales: Sequence[Scale], path: Path) -> None:
 
 
 def show_warnings(rankings: Sequence[Ranking]) -> None:
-    """Each warning on a line of stderr; one that several tasks have, once."""
+    """Print each warning on a line of stderr; a warning of several tasks is printed once."""
     sys.stdout.flush()  # on a terminal the warnings stand below the result
     sys.stderr.writelines(f"ccrank: warning: {line}\n" for line in warning_lines(rankings))
 
@@ -237,16 +237,16 @@ def _table(ranking: Ranking, entries: Sequence[Entry], verbose: bool) -> Table:
         (Column("score", number=True), [f"{entry.score:.2f}" for entry in entries]),
         (Column("", drop=1), [bar(entry.score, low, high) for entry in entries]),
     ]
-    places = [entry.index for entry in entries]
-    doubt, rows = ranking.uncertainty, ranking.rows
-    if doubt is not None and (verbose or ranking.confidence is None):
-        spans = [f"{doubt.rank_low[place]}–{doubt.rank_high[place]}" for place in places]
+    indices, rows = [entry.index for entry in entries], ranking.rows
+    if (uncertainty := ranking.uncertainty) is not None and (verbose or ranking.confidence is None):
+        low_ranks, high_ranks = uncertainty.rank_low, uncertainty.rank_high
+        spans = [f"{low_ranks[index]}–{high_ranks[index]}" for index in indices]
         columns += [
-            (Column("±", number=True), [f"{doubt.deviation[place]:.2f}" for place in places]),
-            (Column(f"{doubt.probability:.0%} of ranks", number=True), spans),
+            (Column("±", number=True), [f"{uncertainty.deviation[index]:.2f}" for index in indices]),
+            (Column(f"{uncertainty.probability:.0%} of ranks", number=True), spans),
         ]
     for name, scores in ranking.details.get("signals", {}).items() if verbose else ():
-        texts = [f"{scores[ranking.task.items[place]]:+.2f}" for place in places]
+        texts = [f"{scores[ranking.task.items[index]]:+.2f}" for index in indices]
         columns.append((Column(name, number=True, drop=2), texts))
     if rows is not None and rows.id_column is not None:
         title = one_line(str(rows.columns[rows.id_column]))
@@ -283,7 +283,7 @@ def understood_line(ranking: Ranking, reverse: bool = False) -> str:
 
 
 def alternatives_line(ranking: Ranking) -> str:
-    """What else the criterion may mean, as flags; empty if nothing."""
+    """The other senses of the criterion, as flags; empty if there is none."""
     known = ranking.understood
     if known is None or not known.alternatives:
         return ""
@@ -314,8 +314,8 @@ def confidence_line(confidence: Confidence, numbers: bool = False) -> str:
 
 
 def against_gold(ranking: Ranking) -> dict[str, float]:
-    """Metrics against the gold of a task, if it has any, with their chance levels: those of retrieval for a query,
-    where the package for them is installed."""
+    """Metrics against the gold of a task with their chance levels; for a query the metrics of retrieval, if their
+    package is installed. Empty without gold."""
     from ccrank.metrics.order import evaluate
     from ccrank.metrics.retrieval import NAMES, chance_relevance, evaluate_relevance, have_measures
 

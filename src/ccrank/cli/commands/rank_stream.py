@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SECONDS_BETWEEN_LINES = 30.0
 """How often progress is reported where there is no terminal."""
 MANY_ROWS = 30_000
-"""From here on a faster precision is suggested."""
+"""From this number of rows on, a faster precision is suggested."""
 
 
 def rank_stream(by: RankRequest | Scale, flags: RankFlags, model: str) -> None:

@@ -43,11 +43,11 @@ def fit_command(flags: FitFlags) -> None:
 
     [bold]ccrank fit reviews.csv --column text --by politeness --out politeness.scale[/bold]
 
-    The scale is that of `ccrank rank` on the same items; of a longer file, on a sample of --sample items. Its file has
-    no text of any item. `ccrank score` and `ccrank rank --scale` read it.
+    The scale is the one that `ccrank rank` fits to the same items; of a longer file, to a sample of --sample items. Its
+    file contains no text of any item. `ccrank score` and `ccrank rank --scale` read it.
     """
     from ccrank.cli.commands.rank_input import check_method, given_request
-    from ccrank.cli.commands.rank_output import check_place, save_scale, show_warnings
+    from ccrank.cli.commands.rank_output import check_target, save_scale, show_warnings
     from ccrank.jury import fitted, members_of
     from ccrank.scale import one_scale
 
@@ -61,7 +61,7 @@ def fit_command(flags: FitFlags) -> None:
     as_ranked = RankFlags(
         **given, by=None if flags.by is None else [flags.by], input=flags.file, save_scale=flags.out
     )
-    check_place(flags.out, "--out", as_ranked.files_read)
+    check_target(flags.out, "--out", as_ranked.files_read)
     request = given_request(as_ranked)
     if flags.file is not None:
         request = _with_sample(request, flags.file, flags)
@@ -70,7 +70,7 @@ def fit_command(flags: FitFlags) -> None:
     for model in members_of(flags.model):
         readers.append(shared.open_any_model(model, flags.reader_options(), flags.cache))
         fits.append(fit_scales(request, readers[-1]))
-    scales = fits[0] if len(fits) == 1 else [fitted([one_scale(one) for one in fits], readers)]
+    scales = fits[0] if len(fits) == 1 else [fitted([one_scale(of_model) for of_model in fits], readers)]
     save_scale(scales, flags.out)
     items = sum(len(scale) for scale in scales)
     size = flags.out.stat().st_size / 1e6
@@ -93,7 +93,7 @@ def _with_sample(request: RankRequest, file: Path, flags: FitFlags) -> RankReque
     if not scanned.items:
         raise CcrankError(f"{file} contains no items: there is no text in column {source.column!r}")
     request = replace(request, items=Rows(scanned.sample))
-    _ = request.task  # mistakes are said before labels are read
+    _ = request.task  # errors are raised before labels are read
     if flags.labels is None:
         return request
     return replace(request, labels=read_labels(flags.labels, scanned.sample))

@@ -103,12 +103,12 @@ def generator_of(task_id: str) -> random.Random:
 
 def shuffled(order: Sequence[Member], task_id: str) -> list[Member]:
     """The members of an order, shuffled until as many pairs are discordant with it as concordant (up to one)."""
-    places = list(range(len(order)))
+    indices = list(range(len(order)))
     generator = generator_of(task_id)
     while True:
-        generator.shuffle(places)
-        if abs(sum(1 if first < second else -1 for first, second in combinations(places, 2))) <= 1:
-            return [order[index] for index in places]
+        generator.shuffle(indices)
+        if abs(sum(1 if first < second else -1 for first, second in combinations(indices, 2))) <= 1:
+            return [order[index] for index in indices]
 
 
 def task_of_gold(

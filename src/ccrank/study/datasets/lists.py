@@ -1,20 +1,16 @@
 """Short lists with a gold order: packaged ones, adjectives by intensity, and the paper's lists of facts.
 
-**Packaged.** SynthFacts and SynthContext are printed in the paper's appendix. WorldLists are the 69 lists that the
-paper names for its WikiLists, rewritten with values, units and years. Everyday are short lists over many different
-criteria, in two halves: one to select methods, one to report results.
+How they differ from the paper's is in data/cards.toml.
 
-**ScalarAdj** are half-scales of adjectives (de Melo & Bansal 2013, Wilkinson & Oates 2016, Cocos et al. 2018). A file
-contains one half-scale, weakest first: `level<TAB>word`, with words of one level joined by ` || `. Of a level with
-several words the first is kept; scales that then have the same words in the same order are one task, named after the
-first file.
+**ScalarAdj** (de Melo & Bansal 2013, Wilkinson & Oates 2016, Cocos et al. 2018). A file contains one half-scale,
+weakest first: `level<TAB>word`, with words of one level joined by ` || `. Of a level with several words the first is
+kept; scales that then have the same words in the same order are one task, named after the first file.
 
-**WikiLists** are the paper's own 69 lists, most of them from Wikipedia. Each list of the CSV is ordered, and its first
-item is the extreme one in the sense of the column `Ordering`: the largest for "larger", the first in time for
-"earlier". That holds for all 69 lists, without exception. For 54 of them this is also the item with the most of the
-quantity in the column `Criterion`. For the other 15 (10 "earlier", 2 "lower", and "closer", "softer", "less" once each)
-it is the one with the least: there the scale is reversed, so that name, comparative, poles and gold values all have the
-same direction and a signed τ means the same for every prompt. An entry ends at a comma outside brackets; white space is
+**WikiLists.** The first item of a list is the extreme one in the sense of the column `Ordering`: the largest for
+"larger", the first in time for "earlier". In 54 of the 69 lists it is also the item with the most of the quantity in
+the column `Criterion`. In the other 15 (10 "earlier", 2 "lower", and "closer", "softer", "less" once each) it is the
+item with the least: there the scale is reversed, so that name, comparative, poles and gold values all have the same
+direction and a signed τ means the same for every prompt. An entry ends at a comma outside brackets; white space is
 collapsed, repeats and empty entries are dropped, then the list is cut to its first 10. The wording and the few
 corrected entries are data: `data/wikilists.toml`.
 """

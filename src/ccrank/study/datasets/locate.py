@@ -41,7 +41,7 @@ _WEB_HANDLERS = (
     urllib.request.HTTPRedirectHandler,
     urllib.request.HTTPErrorProcessor,
 )
-"""Those of `urlopen` without ftp, file and data: a redirect cannot leave the web."""
+"""The handlers of `urlopen` without ftp, file and data: a redirect cannot leave the web."""
 _DOWNLOAD_ERRORS = (CcrankError, OSError, HTTPException, BadZipFile, TarError, zlib.error, EOFError)
 
 

@@ -1,4 +1,4 @@
-"""What a study will take, before anything is loaded: time, memory and downloads of each model."""
+"""The expected time, memory and download of each model of a study, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def estimate(study: Study, sets: Mapping[str, TaskSet], out: str | Path) -> list
 
 
 def parameters_of(name: str) -> int | None:
-    """The number of weights: as listed, or counted in the files of a model on this machine, or as the hub says."""
+    """The number of weights: as listed, else counted in the files on this machine, else as the hub states."""
     listed = {entry.name: entry.parameters for entry in (*named_models(), *hub_models())} | dict(
         paper_models()
     )
@@ -86,7 +86,7 @@ def parameters_of(name: str) -> int | None:
 
 
 def _stated_by_hub(name: str) -> int | None:
-    """What the hub says of a model; None if it says nothing within seconds, without trying again as its client does."""
+    """The number of weights that the hub states; None if it does not answer at once (its client would try again)."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
@@ -107,7 +107,7 @@ def paper_models() -> Mapping[str, int]:
 
 
 def _counted(folder: Path) -> int | None:
-    """The weights in the safetensors files of a folder; None if it has other ones."""
+    """The number of weights in the safetensors files of a folder; None without such files."""
     total = 0
     for path in folder.glob("*.safetensors"):
         with path.open("rb") as file:

@@ -119,11 +119,11 @@ def run_probe(
                 "distinct_tokens": states.costs[fit.index].distinct_tokens,
                 "seconds": states.seconds / len(states.costs) + fit.seconds,
             }
-            for place, (seed, scores) in enumerate(zip(numbers, fit.scores, strict=True)):
+            for run, (seed, scores) in enumerate(zip(numbers, fit.scores, strict=True)):
                 margins = None
                 if fit.pairs is not None:
                     pairs = ordered_pairs(len(scores))
-                    margins = margins_of_pairs(len(scores), pairs, fit.pairs[place] - 0.5)
+                    margins = margins_of_pairs(len(scores), pairs, fit.pairs[run] - 0.5)
                 margins = margins_from_canonical(margins, order)
                 row = row_of(
                     unit, task_set.kind, task, from_canonical(scores, order), margins, seed=seed, **columns

@@ -76,7 +76,6 @@ class StudyReport:
     done_before: int
     rows: int
     failures: list[dict[str, Any]]
-    seconds: float
     left_out: Mapping[str, list[str]] = field(default_factory=dict)
     """Model behind a server → methods that it cannot run."""
 
@@ -100,7 +99,6 @@ def run_study(
     Methods that need hidden states are refused for models behind servers before anything is read, or left out if the
     study says so (`skip_unsupported`).
     """
-    start = time.perf_counter()
     folder, watcher = StudyFolder(out), watcher or StudyWatcher()
     check_options(study.models, ReaderOptions(**study.reader))
     sets = load_task_sets(study, data_dir)
@@ -135,14 +133,13 @@ def run_study(
         if study.jury:
             finished += run.juries(finished)
         rows = folder.join(finished)
-    seconds = time.perf_counter() - start
-    return StudyReport(len(units), len(units) - len(pending), rows, failures, seconds, left_out)
+    return StudyReport(len(units), len(units) - len(pending), rows, failures, left_out)
 
 
 def check_models(study: Study) -> None:
     """Raise an error for a name that cannot be a model, and for a layer that a model stored here does not have.
 
-    A fault that only loading a model shows fails its units, and other models continue.
+    A fault that shows only when a model is loaded fails the units of that model, and other models continue.
     """
     reads_layers = any(choice.states not in (None, EMBEDDINGS) for choice in study.choices)
     for name in study.addresses:
@@ -248,7 +245,7 @@ class _Run:
         return [{**where, "task": task, "reason": reason} for task, reason in failures]
 
     def juries(self, units: Iterable[Unit]) -> list[Unit]:
-        """Store the jury of all models for each dataset and each method that knows the direction and is no probe."""
+        """Store the jury of all models for each dataset and each method that knows the direction and is not a probe."""
         models, facts = [*self.study.addresses], load_environment(self.folder.path)["models"]
         groups: dict[tuple[str, str], list[Unit]] = defaultdict(list)
         for unit in units:

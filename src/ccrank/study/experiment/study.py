@@ -28,7 +28,7 @@ READER_DEFAULTS: Mapping[str, Any] = asdict(ReaderOptions())
 NOT_IN_RESULTS = ("device", "batch_tokens", "strict")
 """Reader options that do not change results, so a study may be resumed with other values."""
 AUTO_LAYERS = "auto, the layer closest to label-free anchors"
-"""The fingerprint's entry for auto: studies with another selection rule must not be mixed with these."""
+"""The fingerprint's entry for auto: studies that chose layers by another rule must not be mixed with these."""
 SETTINGS = tuple(Settings.__dataclass_fields__)
 EMBEDDINGS = "embeddings"
 """The variant of a probe on single items that reads the item's last token at layer 0, the input embeddings."""
@@ -190,7 +190,7 @@ class Study:
                 raise CcrankError(f"{name} contains {repeated[0]!r} twice")
         if "auto" in self.models:
             raise CcrankError(
-                "a study names its models; 'auto' is another one on each machine (see `ccrank models list`)"
+                "a study names its models; 'auto' stands for another model on each machine (see `ccrank models list`)"
             )
         object.__setattr__(self, "layers", _checked_layers(self.layers))
         for name, value in (("seeds", self.seeds), ("limit", self.limit)):
@@ -199,7 +199,7 @@ class Study:
         judged = any(choice.method.directed and not choice.states for choice in self.choices)
         if self.jury and (len(self.models) < 2 or not judged):
             raise CcrankError(
-                "a jury needs two or more models, and a method with a direction that is no probe, such as auto"
+                "a jury needs two or more models, and a method with a direction other than a probe, such as auto"
             )
         if self.folds not in ("tasks", "items", "both"):
             raise CcrankError(f"folds must be tasks, items or both, not {self.folds!r}")

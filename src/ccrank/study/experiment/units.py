@@ -1,4 +1,4 @@
-"""The grid of units of a study, in an order that shares readings, and what models behind servers cannot run of it."""
+"""The grid of units of a study, in an order that shares readings, and which of them models behind servers can run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ccrank.task import Task
 from ccrank.util.text import did_you_mean
 
 CHARACTERS_PER_TOKEN = 4.3
-"""Of the weights of all units of the paper's study on the default model."""
+"""Characters of `weights_of` for each token that is read: the mean of the paper's study on the default model."""
 
 
 class TaskSet(NamedTuple):
@@ -182,6 +182,6 @@ def _named(model: str) -> str:
         name, _ = served_model(Client(address))
     except CcrankError as error:
         raise CcrankError(
-            f"{address.name} names no model, and its server was asked which one it has: {error}"
+            f"{address.name} names no model, and its server could not be asked for one: {error}"
         ) from None
     return f"{model.removesuffix('#')}#{name}"

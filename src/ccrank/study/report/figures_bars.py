@@ -150,8 +150,8 @@ def _bars(axes: Axes, table: pd.DataFrame, methods: Sequence[str], metric: str) 
 
 
 def single_values(results: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """What final orders are made of, by `keys`: the accuracy of single pairwise answers with its chance level, and the
-    |τ| and accuracy of each single listwise run. Means over datasets of their means over tasks."""
+    """By `keys`, the accuracy of single pairwise answers with its chance level, and the |τ| and accuracy of each single
+    listwise run: means over datasets of their means over tasks."""
     graded = results[results["tau"].notna()]
     answers = main_setting(graded[graded["free_pair_accuracy"].notna()])
     by = [*dict.fromkeys([*keys, "dataset"])]
@@ -183,7 +183,7 @@ def _singles(axes: Axes, singles: pd.DataFrame, methods: Sequence[str], metric: 
 def _dumbbells(axes: Axes, table: pd.DataFrame, counterparts: Sequence[str]) -> None:
     y = table["method"].map(_counterpart).map(_positions(counterparts))
     _chance_bands(axes, y, table[["chance_low", "chance_abs_tau", "chance_high"]])
-    # Supervised ones a little below, so that the whiskers of both can be seen.
+    # Supervised probes are a little below, so that the whiskers of both can be seen.
     table = table.assign(row=y, y=y + 0.2 * (table["family"] == "supervised"))
     ends = table.groupby("row")["abs_tau"].agg(["min", "max"])
     axes.hlines(ends.index, ends["min"], ends["max"], color="0.7", lw=0.6, zorder=2)

@@ -85,8 +85,8 @@ def figure_scales(results: pd.DataFrame, tasks: StudyTasks) -> Figure | None:
         style.title(axes, one_line(f"{one_line(row['dataset'], 18)}, by {task.criterion.name}", 30))
         axes.set_xlabel(f"{one_line(row['method'], 20)} score, {sign} = {value:.2f}", parse_math=False)
     # Below the panels: beside them the bar would reach into the titles.
-    place: Any = {"location": "bottom", "aspect": 50, "pad": 0.06, "fraction": 0.03, "shrink": 0.4}
-    bar = figure.colorbar(points, ax=figure.axes, ticks=[0, 1], **place)
+    position: Any = {"location": "bottom", "aspect": 50, "pad": 0.06, "fraction": 0.03, "shrink": 0.4}
+    bar = figure.colorbar(points, ax=figure.axes, ticks=[0, 1], **position)
     bar.ax.set_xticklabels(["lowest", "highest"])
     bar.set_label("gold rank", labelpad=-8)
     return figure
@@ -224,14 +224,14 @@ def figure_cost(results: pd.DataFrame) -> Figure | None:
 def _label_points(axes: Axes, x: np.ndarray, y: np.ndarray, names: list[str], gap: float) -> None:
     """Labels to the right of each point. Points with similar x share a column of labels, which keeps clear of the
     points that it would cover."""
-    place = np.log10(x)
-    order = np.argsort(place, kind="stable")
+    decades = np.log10(x)
+    order = np.argsort(decades, kind="stable")
     column = np.empty(len(x), dtype=int)
-    column[order] = np.cumsum(np.diff(place[order], prepend=place[order[0]]) > SAME_COLUMN_DECADES)
+    column[order] = np.cumsum(np.diff(decades[order], prepend=decades[order[0]]) > SAME_COLUMN_DECADES)
     for number in np.unique(column):
         members = np.flatnonzero(column == number)
-        right = place[members].max()
-        covered = np.flatnonzero((column > number) & (place < right + LABEL_DECADES))
+        right = decades[members].max()
+        covered = np.flatnonzero((column > number) & (decades < right + LABEL_DECADES))
         heights = style.spread([*y[members], *y[covered]], gap)[: len(members)]
         for index, height in zip(members, heights, strict=True):
             axes.annotate(

@@ -165,9 +165,9 @@ def panels_by_model(
     return figure, made
 
 
-def title(axes: Axes, text: str, **options: Any) -> None:
+def title(axes: Axes, text: str) -> None:
     """A left-aligned title; dollar signs in names are not parsed as maths."""
-    axes.set_title(one_line(text, 44), loc="left", parse_math=False, **options)
+    axes.set_title(one_line(text, 44), loc="left", parse_math=False)
 
 
 def side_title(axes: Axes, text: str) -> None:
@@ -206,17 +206,17 @@ def chance_level(axes: Axes, level: float) -> None:
     axes.axhline(level, color=CHANCE_LINE, lw=0.9, zorder=0.5)
 
 
-def spread(places: Sequence[float], gap: float) -> list[float]:
+def spread(positions: Sequence[float], gap: float) -> list[float]:
     """Move positions as little as possible so that neighbours are at least `gap` apart; their order is kept.
 
     >>> spread([0.0, 0.0, 5.0], 1.0)
     [-0.5, 0.5, 5.0]
     """
-    order = np.argsort(places, kind="stable")
-    offsets = gap * np.arange(len(places))
-    moved = np.empty(len(places))
+    order = np.argsort(positions, kind="stable")
+    offsets = gap * np.arange(len(positions))
+    moved = np.empty(len(positions))
     # The distances beyond the gap must not be negative: an isotonic regression of the positions less the gaps.
-    moved[order] = isotonic_regression(np.asarray(places, dtype=float)[order] - offsets).x + offsets
+    moved[order] = isotonic_regression(np.asarray(positions, dtype=float)[order] - offsets).x + offsets
     return moved.tolist()
 
 

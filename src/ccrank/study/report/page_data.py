@@ -166,7 +166,7 @@ def _pack_task(dataset: str, task: Task, entries: list[list[Any]]) -> dict[str, 
     if task.context is not None:
         packed["context"] = shortened(task.context, MAX_CONTEXT)
     if task.values is not None:
-        # Equal grades share a place.
+        # Equal grades share a rank.
         packed["gold"] = [sum(other > value for other in task.values) for value in task.values]
     return packed
 

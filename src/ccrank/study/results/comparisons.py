@@ -111,7 +111,7 @@ def _rows_of(
 
 
 def _difference(parts: Sequence[np.ndarray]) -> dict[str, float]:
-    """What a row says of the values (T, 2) on the tasks of each dataset."""
+    """The entries of a row, from the values (T, 2) on the tasks of each dataset."""
     differences = [part[:, 0] - part[:, 1] for part in parts]
     tasks = sum(map(len, parts))
     # Each test has its own generator, so that its result does not depend on what else is compared.

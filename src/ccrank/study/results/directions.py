@@ -21,7 +21,7 @@ SINGLE = "single"
 SPLITS = ("none", "same-task", "leave-one-out", "across-tasks", "across-items", SINGLE)
 """From the paper's main setting to the hardest one, then single runs."""
 MAX_OWNERS = 400
-"""Tasks whose directions are compared with each other; of more, evenly spaced ones."""
+"""Maximal number of tasks whose directions are compared; of more, evenly spaced ones are."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Measure(Field):
     high: str = ""
     """The entry of the upper end, for an interval whose lower end is `key`."""
     signed: bool = False
-    """Whether it is without a meaning for a method that does not give the direction."""
+    """Whether it has no meaning for a method that does not give the direction."""
     least: float = -math.inf
     """Smaller values stand for no number."""
 
