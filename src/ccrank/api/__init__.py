@@ -122,11 +122,7 @@ def rank(
 
 
 @overload
-def rank(
-    items: Iterable[object],
-    by: Criteria,
-    **keywords: Unpack[_ModelKeywords],
-) -> Rankings: ...
+def rank(items: Iterable[object], by: Criteria, **keywords: Unpack[_ModelKeywords]) -> Rankings: ...
 
 
 @overload

@@ -18,6 +18,7 @@ from ccrank.errors import CcrankError, install_line, needs_extra
 from ccrank.jobs.passes import Blocks, Scored, uncached
 from ccrank.models import Reader, ReadingCache, Readings, load_model
 from ccrank.models.load.catalog import StatusCallback
+from ccrank.models.reader import per_prompt
 from ccrank.models.reading import Progress, joined
 from ccrank.prompts import Prompt
 from ccrank.ranking import ItemScores
@@ -285,12 +286,7 @@ class ClusterReader(Reader):
 
     @classmethod
     def open(  # type: ignore[override]
-        cls,
-        pool: Pool,
-        name: str,
-        options: ReaderOptions,
-        *,
-        say: StatusCallback = lambda _: None,
+        cls, pool: Pool, name: str, options: ReaderOptions, *, say: StatusCallback = lambda _: None
     ) -> ClusterReader:
         """Open the model of a pool's workers."""
         # Prompts are read elsewhere.
@@ -320,11 +316,11 @@ class ClusterReader(Reader):
             "per_token": per_token,
         }
         lengths = [sum(len(piece.text) for piece in prompt.pieces) for prompt in prompts]
-        of_prompts = candidates is not None and not isinstance(candidates[0], str)
-        blocks = []
-        for start, stop in cuts(lengths, self.pool.count):
-            of_block = candidates[start:stop] if candidates is not None and of_prompts else candidates
-            blocks.append((start, (prompts[start:stop], of_block, options)))
+        answers = per_prompt(candidates, len(prompts))
+        blocks = (
+            (start, (prompts[start:stop], None if candidates is None else answers[start:stop], options))
+            for start, stop in cuts(lengths, self.pool.count)
+        )
         read: dict[int, Readings] = {}
         for start, block in self.pool.run("read", blocks):
             read[start] = block

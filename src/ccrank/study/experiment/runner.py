@@ -91,10 +91,7 @@ def run_study(
     watcher: StudyWatcher | None = None,
     open_reader: OpenReader | None = None,
 ) -> StudyReport:
-    """Run the units that a study's folder does not contain yet, then write its table.
-
-    `cache` is the cache of readings: a folder, an open cache, or None for `out/cache`. `retry` repeats units with
-    failed tasks. `open_reader` replaces loading models by name.
+    """See `ccrank.study.run_study`; `open_reader` replaces loading models by name.
 
     Methods that need hidden states are refused for models behind servers before anything is read, or left out if the
     study says so (`skip_unsupported`).

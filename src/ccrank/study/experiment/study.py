@@ -351,11 +351,6 @@ def _value(value: Any) -> str:
 
 def _checked_layers(layers: Any) -> str:
     text = ",".join(map(str, layers)) if isinstance(layers, (list, tuple)) else str(layers).replace(" ", "")
-    if text not in ("last", "all", "auto"):
-        try:
-            [int(number) for number in text.split(",")]
-        except ValueError:
-            raise CcrankError(
-                f"layers must be last, all, auto or numbers such as 12,20, not {layers!r}"
-            ) from None
+    if not re.fullmatch(r"last|all|auto|-?\d+(,-?\d+)*", text):
+        raise CcrankError(f"layers must be last, all, auto or numbers such as 12,20, not {layers!r}")
     return text

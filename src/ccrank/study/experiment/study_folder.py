@@ -81,7 +81,7 @@ class StudyFolder:
     def _move_aside(self) -> None:
         aside = next(path for number in count(1) if not (path := self.path / f"before-{number}").exists())
         aside.mkdir()
-        for name in files.OF_ONE_STUDY:
+        for name in files.STUDY_FILES:
             if (self.path / name).exists():
                 (self.path / name).rename(aside / name)
         (self.path / files.UNITS).mkdir(exist_ok=True)

@@ -19,7 +19,7 @@ RESULTS, TASKS, UNITS, FAILURES = "results.parquet", "tasks.jsonl", "units", "fa
 FINGERPRINT, CONFIG, ENVIRONMENT = "fingerprint.json", "config.toml", "environment.json"
 DIRECTIONS = "directions"
 """The files of a study's folder."""
-OF_ONE_STUDY = (RESULTS, UNITS, DIRECTIONS, FAILURES, ENVIRONMENT, TASKS, CONFIG, FINGERPRINT)
+STUDY_FILES = (RESULTS, UNITS, DIRECTIONS, FAILURES, ENVIRONMENT, TASKS, CONFIG, FINGERPRINT)
 """Moved aside when another study starts; the fingerprint last, because it marks the rest as the old study's."""
 StudyTasks = Mapping[tuple[str, str], Task]
 """The tasks of a study by (dataset, id)."""
