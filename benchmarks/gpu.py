@@ -74,15 +74,13 @@ def short_prompts(loaded: LoadedModel, count: int) -> None:
     templates, reader = load_templates(), Reader(loaded)
     warm = Task(Criterion("size", "larger"), made_up_items(8192))
     read_singles(templates, reader, warm)
-    rates: dict[bool, list[float]] = {False: [], True: []}
-    for second_thread in (False, True) * 3:
-        reader._second_thread = second_thread
+    rates = []
+    for _ in range(3):
         task = Task(Criterion("size", "larger"), made_up_items(count))  # new items: nothing is remembered
         start = time.perf_counter()
         readings = read_singles(templates, reader, task)
         torch.cuda.synchronize()
-        rates[second_thread].append(count / (time.perf_counter() - start))
-    reader._second_thread = False
+        rates.append(count / (time.perf_counter() - start))
     prompts = [templates.single(task, index) for index in range(4096)]
     rendering = timed(lambda: [templates.single(task, index) for index in range(4096)])
     host = timed(lambda: reader._prepare(prompts, [tuple(ANSWERS)] * len(prompts), Wish(), 0))
@@ -91,9 +89,9 @@ def short_prompts(loaded: LoadedModel, count: int) -> None:
     difference = agree(readings.logits[few], one.logits, "short prompts, tree and one by one")
     cost = readings.cost
     print(
-        f"short prompts: {max(rates[False]):,.0f} items/s of {count:,} "
-        f"({cost.prompt_tokens / count:.1f} tokens each, {cost.distinct_tokens:,} distinct), "
-        f"{max(rates[True]):,.0f} if a second thread prepares chunks; rendering takes "
+        f"short prompts: {max(rates):,.0f} items/s of {count:,} "
+        f"({cost.prompt_tokens / count:.1f} tokens each, {cost.distinct_tokens:,} distinct); "
+        "rendering takes "
         f"{rendering / len(prompts) * 1e6:.1f} and preparing {host / len(prompts) * 1e6:.1f} µs a prompt; "
         f"largest difference {difference:.3f}"
     )

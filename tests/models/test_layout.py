@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccrank.models.engine.layout import Layout, Sorted
+from ccrank.models.engine.layout import ROW_TOKENS, Layout, Sorted, pack
 from ccrank.models.engine.tree_masks import visible
 from ccrank.models.tokenize.ragged import Ragged
 from models.test_tree import shared_prefix
@@ -22,7 +22,7 @@ budgets = st.integers(1, 80)
 
 
 def tree_layout(sequences, budget):
-    return Layout.trees(Sorted(Ragged.of(sequences)), budget)
+    return pack(Sorted(Ragged.of(sequences)), min(ROW_TOKENS, budget), budget)
 
 
 def padded_layout(sequences, budget):

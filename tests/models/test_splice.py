@@ -80,6 +80,17 @@ def test_spliced_is_whole(tokenizer, template, items, context, items_wanted):
         assert spliced == whole
 
 
+def watch_tokenizing(monkeypatch, seen):
+    """Collect every text that is tokenized."""
+    rows = splice_module.token_rows
+
+    def watched(tokenizer, texts, **how):
+        seen.extend(texts)
+        return rows(tokenizer, texts, **how)
+
+    monkeypatch.setattr(splice_module, "token_rows", watched)
+
+
 def test_words_are_tokenized_once(monkeypatch):
     """Of 90 prompts about 10 items, a context is tokenized once for all words and once as a trial."""
     task = Task(Criterion("size"), tuple(f"item number {word}" for word in "abcdefghij"), 2 * STORY)
@@ -88,8 +99,7 @@ def test_words_are_tokenized_once(monkeypatch):
     encoder = PromptTokenizer(byte_tokenizer(), "causal")
     assert encoder._words.separable
     seen = []
-    encode = WordTokens.encode
-    monkeypatch.setattr(WordTokens, "encode", lambda self, texts: seen.extend(texts) or encode(self, texts))
+    watch_tokenizing(monkeypatch, seen)
     encoder.encode(prompts, [("Yes", "No")] * len(prompts))
     assert sum(len(text) > 100 for text in seen) == 1
     assert sum(map(len, seen)) < 6 * len(STORY)
@@ -136,8 +146,7 @@ def test_many_candidates_are_tokenized_from_words(monkeypatch):
     candidates = tuple(f"old tower {number}" for number in range(100))
     tokenizer = byte_tokenizer()
     seen = []
-    encode = WordTokens.encode
-    monkeypatch.setattr(WordTokens, "encode", lambda self, texts: seen.extend(texts) or encode(self, texts))
+    watch_tokenizing(monkeypatch, seen)
     [spliced] = PromptTokenizer(tokenizer, "causal").encode([prompt], [candidates])
     assert sum(STORY in text for text in seen) <= 8
     monkeypatch.setattr(module, "MIN_SPLICED", 10**9)

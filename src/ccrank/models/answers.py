@@ -12,9 +12,6 @@ from ccrank.models.tokenize.ragged import Ragged
 
 Prefix = tuple[int, ...]
 
-MAX_REMEMBERED = 64
-"""Trees of more candidates are not remembered: a stream has other candidates in every block."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnswerTree:
@@ -53,13 +50,9 @@ class AnswerTree:
         return alone.astype(np.float32)
 
 
+@lru_cache(maxsize=16)
 def answer_tree(answers: tuple[Prefix, ...]) -> AnswerTree:
     """The tree of a list of candidates."""
-    return (_tree if len(answers) <= MAX_REMEMBERED else _tree.__wrapped__)(answers)
-
-
-@lru_cache(maxsize=4096)
-def _tree(answers: tuple[Prefix, ...]) -> AnswerTree:
     steps: dict[Prefix, dict[int, int]] = {}
     for answer in answers:
         for length, token_id in enumerate(answer):

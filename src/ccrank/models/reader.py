@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Iterable, Sequence
 from copy import copy
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -26,7 +23,6 @@ from ccrank.models.load.loading import LoadedModel, load_model
 from ccrank.models.reader_like import distinct_layers
 from ccrank.models.reading import Cost, Progress, Readings
 from ccrank.models.tokenize.prompt_tokenizer import PromptTokenizer
-from ccrank.models.tokenize.ragged import distinct_numbers
 from ccrank.prompts import Form, Prompt
 from ccrank.reader_options import ReaderOptions
 from ccrank.util import cancellation
@@ -81,9 +77,6 @@ class Reader:
             translates=bool(loaded.family.get("translates")),
         )
         self.engine: EngineLike = make_engine(loaded, token_budget(batch_tokens, loaded.model), path)
-        # A GPU computes by itself while this thread prepares the next chunk. There a second thread would only hold up
-        # the launches of kernels: each releases the interpreter's lock, and waits for it again.
-        self._second_thread = loaded.model.device.type != "cuda"
 
     @classmethod
     def open(
@@ -209,11 +202,13 @@ class Reader:
         readings = Collected(len(prompts), wish)
         started: deque[tuple[Chunk, ReadingSaver]] = deque()
         try:
-            for chunk in self._prepared(prompts, answers, wish):
+            for start, end in chunk_ranges(prompts):
+                chunk = self._prepare(prompts[start:end], answers[start:end], wish, start)
                 cancellation.check()
-                started.append((chunk, ReadingSaver(self.cache, *chunk.to_read)))
+                keys = [chunk.keys[index] for index in chunk.missing.tolist()] if chunk.keys else []
+                started.append((chunk, ReadingSaver(self.cache, chunk.to_read, keys)))
                 self._start(*started[-1], wish, progress)
-                # The device computes this chunk while the results of the one before it are collected.
+                # A GPU computes this chunk while the results of the one before it are collected.
                 if len(started) > 1:
                     readings.add(started[0][0], self._finish(*started[0]))
                     started.popleft()
@@ -231,38 +226,13 @@ class Reader:
         prompts: Sequence[Prompt],
         candidates: Sequence[str] | Sequence[Sequence[str]] | None = None,
         layers: Iterable[int] | str = (),
-        *,
-        items: bool = False,
-        log_probabilities: bool = False,
-        per_token: bool = False,
+        **how: bool,
     ) -> Cost:
-        """The cost of such a reading with what the cache has, without running the model."""
-        wish = Wish(self._layers(layers), candidates is not None, items, log_probabilities, per_token)
+        """The cost of such a reading with what the cache has, without running the model; `how` is as for `read`."""
+        wish = Wish(self._layers(layers), candidates is not None, **how)
         chunk = self._prepare(prompts, per_prompt(candidates, len(prompts)), wish, 0)
-        plan, missing = chunk.plan, chunk.plan.points.sequence[chunk.missing]
-        share = len(distinct_numbers(missing)) / max(1, len(plan.inputs))
-        return Cost(len(prompts), plan.naive_tokens, chunk.distinct, round(share * chunk.distinct))
-
-    def _prepared(
-        self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish
-    ) -> Iterator[Chunk]:
-        """The chunks, tokenized and planned; the next one is prepared while the device reads one."""
-
-        def prepare(start: int, end: int) -> Chunk:
-            return self._prepare(prompts[start:end], answers[start:end], wish, start)
-
-        chunks = list(chunk_ranges(prompts))
-        if len(chunks) < 2 or not self._second_thread:
-            yield from (prepare(*chunk) for chunk in chunks)
-            return
-        with ThreadPoolExecutor(1, thread_name_prefix="ccrank-prepare") as pool:
-            # The other thread works for the same request: each run needs a copy of the context of its own.
-            following = pool.submit(copy_context().run, partial(prepare, *chunks[0]))
-            for chunk in chunks[1:]:
-                ready = following.result()
-                following = pool.submit(copy_context().run, partial(prepare, *chunk))
-                yield ready
-            yield following.result()
+        share = len(chunk.needed) / max(1, len(chunk.plan.inputs))
+        return Cost(len(prompts), chunk.plan.naive_tokens, chunk.distinct, round(share * chunk.distinct))
 
     def _prepare(
         self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish, start: int
@@ -291,9 +261,7 @@ class Reader:
 
     def _start(self, chunk: Chunk, saver: ReadingSaver, wish: Wish, progress: Progress | None) -> None:
         """Run the model where the cache has no readings."""
-        inputs, points = chunk.plan.inputs, chunk.plan.points
-        needed = distinct_numbers(points.sequence[chunk.missing])
-        missing = points.take(chunk.missing, np.searchsorted(needed, points.sequence[chunk.missing]))
+        inputs, needed = chunk.plan.inputs, chunk.needed
         report = in_tokens(progress, chunk.distinct)
         done = len(inputs) - len(needed)
 
@@ -304,7 +272,7 @@ class Reader:
             report(done / max(1, len(inputs)))
 
         report(done / max(1, len(inputs)))
-        saver.output = self.engine.run(inputs.take(needed), missing, wish.layers, count)
+        saver.output = self.engine.run(inputs.take(needed), saver.points, wish.layers, count)
 
     def _finish(self, chunk: Chunk, saver: ReadingSaver) -> EngineOutput:
         """The outputs of all points, those from the cache included; new ones are stored there."""

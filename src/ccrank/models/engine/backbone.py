@@ -7,9 +7,9 @@ runs on the requested rows, with its output matrix reduced to the requested toke
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from inspect import signature
 from typing import Any
 
 import torch
@@ -35,11 +35,8 @@ class Backbone:
         self._outputs: dict[nn.Module, list[int]] = {}
         for index, layer in enumerate(self.layers):
             self._outputs.setdefault(layer, []).append(index + 1)
-        self._accepts = set(inspect.signature(module.forward).parameters)
-
-    def takes(self, name: str) -> bool:
-        """Whether the module's forward has a parameter of that name."""
-        return name in self._accepts
+        self.options = {"use_cache": False} if "use_cache" in signature(module.forward).parameters else {}
+        """Arguments of each pass."""
 
     def rows(
         self, inputs: dict[str, Any], places: Tensor, layers: Sequence[int]
@@ -63,7 +60,7 @@ class Backbone:
             for module in dict.fromkeys(self.layers[max(index - 1, 0)] for index in below):
                 hooks.enter_context(_watching(module, self._outputs[module], below, keep))
             try:
-                output = self.module(**inputs)
+                output = self.module(**inputs, **self.options)
             except _StopForward:
                 return kept, None
         final = output.last_hidden_state

@@ -9,6 +9,7 @@ import gc
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from ccrank.errors import CcrankError
 from ccrank.models.engine.backbone import Backbone, Head
 from ccrank.models.engine.graphs import MAX_TOKENS, GraphedPasses, rounded
-from ccrank.models.engine.layout import Batch, Layout, Sorted
+from ccrank.models.engine.layout import ROW_TOKENS, Batch, Layout, Sorted, pack
 from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points, columns_of
 from ccrank.models.engine.tree_masks import TreeMasks
 from ccrank.models.tokenize.ragged import Ragged, distinct_numbers, ranges
@@ -79,8 +80,7 @@ class Targets:
                     f"these layers have states of different widths, so read them in separate calls: {widths}"
                 )
             stacked = torch.stack([_rows_at(rows[layer], with_states) for layer in self.layers], dim=1)
-            state_points = self.indices[chosen[with_states]]
-            to_host(stacked.float(), lambda values: output.store_states(state_points, values), output.waiting)
+            to_host(stacked.float(), partial(output.store_states, self.indices[chosen[with_states]]), output)
         with_tokens = points.asked[chosen] >= 0
         if with_tokens.any():
             assert head is not None
@@ -92,22 +92,16 @@ class Targets:
             logits = head.logits(final, head.token_ids(tuple(ids), final.device))
             all_columns = Ragged.of(columns).take(which)
             row = np.repeat(np.arange(len(asked)), all_columns.lengths)
-            logit_points = self.indices[chosen[with_tokens]]
+            indices = self.indices[chosen[with_tokens]]
             to_host(
-                logits,
-                lambda values: output.store_logits(logit_points, values[row, all_columns.flat]),
-                output.waiting,
+                logits, lambda values: output.store_logits(indices, values[row, all_columns.flat]), output
             )
         with_normaliser = points.normaliser[chosen]
         if with_normaliser.any():
             assert head is not None
-            values = head.log_normaliser(_rows_at(rows[depth], with_normaliser))
-            normaliser_points = self.indices[chosen[with_normaliser]]
-            to_host(
-                values,
-                lambda values: output.normalisers.__setitem__(normaliser_points, values),
-                output.waiting,
-            )
+            normalisers = head.log_normaliser(_rows_at(rows[depth], with_normaliser))
+            store = partial(output.normalisers.__setitem__, self.indices[chosen[with_normaliser]])
+            to_host(normalisers, store, output)
 
 
 @dataclass
@@ -133,30 +127,23 @@ class Engine:
     ) -> EngineOutput:
         """Read every point. When memory runs out, the budget is halved permanently and the remaining points are
         read. On a GPU the results may still be on their way: call `collect` before using them."""
-        with _LOCKS.setdefault(self.model, threading.RLock()):
-            return self._run(inputs, points, layers, progress)
-
-    def _run(
-        self, inputs: Inputs, points: Points, layers: Sequence[int], progress: InputProgress | None
-    ) -> EngineOutput:
         output = EngineOutput.empty(points)
         waiting = distinct_numbers(points.sequence)
         indices = np.arange(len(points))
-        while len(waiting):
-            part = inputs.take(waiting)
-            moved = points.take(indices, np.searchsorted(waiting, points.sequence[indices]))
-            done = np.zeros(len(part), bool)
-            failed = False
-            try:
-                self._read_all(Targets(part, moved, indices, layers, output), done, progress)
-            except (RuntimeError, MemoryError) as error:
-                if not _out_of_memory(error):
-                    raise
-                failed = True
-            if failed:  # outside `except`: the error holds on to the tensors of the failed pass
-                self._halve(int(part.lengths[~done].max()))
-            indices = indices[~done[moved.sequence]]
-            waiting = waiting[~done]
+        with _LOCKS.setdefault(self.model, threading.RLock()):
+            while len(waiting):
+                part = inputs.take(waiting)
+                moved = points.take(indices, np.searchsorted(waiting, points.sequence[indices]))
+                done = np.zeros(len(part), bool)
+                try:
+                    self._read_all(Targets(part, moved, indices, layers, output), done, progress)
+                except (RuntimeError, MemoryError) as error:
+                    if not _out_of_memory(error):
+                        raise
+                if not done.all():  # outside `except`: the error holds on to the tensors of the failed pass
+                    self._halve(int(part.lengths[~done].max()))
+                indices = indices[~done[moved.sequence]]
+                waiting = waiting[~done]
         return output
 
     def _read_all(self, targets: Targets, done: np.ndarray, progress: InputProgress | None) -> None:
@@ -182,7 +169,7 @@ class Engine:
 
     def _layout(self, inputs: Inputs) -> Layout:
         if self.tree:
-            return Layout.trees(inputs.ordered or Sorted(inputs.tokens), self.budget)
+            return pack(inputs.ordered or Sorted(inputs.tokens), min(ROW_TOKENS, self.budget), self.budget)
         return Layout(inputs.tokens, np.arange(len(inputs)))
 
     def _halve(self, longest: int) -> None:
@@ -225,14 +212,13 @@ class Engine:
     def _arguments(self, batch: Batch, flat: np.ndarray) -> tuple[Tensor, dict[str, Any], Callable[[], None]]:
         """The places to read and the arguments of the forward pass, copied to the device at once."""
         device = self.model.device
-        arguments: dict[str, Any] = {"use_cache": False} if self.backbone.takes("use_cache") else {}
         if batch.ends is None:
             seen = np.arange(batch.tokens.shape[1])[None, :] < batch.lengths[:, None]
             places, ids, mask = to_device((flat, batch.tokens, seen.astype(np.int64)), device)
-            return places, arguments | {"input_ids": ids, "attention_mask": mask}, lambda: None
+            return places, {"input_ids": ids, "attention_mask": mask}, lambda: None
         assert self.masks is not None
         places, ids, positions, ends = to_device((flat, batch.tokens, batch.positions, batch.ends), device)
-        arguments |= {"input_ids": ids, "position_ids": positions}
+        arguments = {"input_ids": ids, "position_ids": positions}
         undo = self.masks.apply(arguments, ends, self.model.dtype)
         return places, arguments, undo
 
@@ -256,7 +242,6 @@ class Seq2SeqEngine(Engine):
         at_encoder = targets.points.encoder[chosen]
         flat = (row * batch.tokens.shape[1] + column)[at_encoder]
         places, arguments, _ = self._arguments(batch, flat)
-        arguments.pop("use_cache", None)
         # The decoder needs the encoder's last layer; encoder states alone need only the requested layers.
         top = [] if at_encoder.all() else [self.encoder.depth]
         needed = sorted({*(targets.layers if at_encoder.any() else ()), *top})
@@ -285,7 +270,6 @@ class Seq2SeqEngine(Engine):
             "input_ids": ids,
             "encoder_hidden_states": states[sources],
             "encoder_attention_mask": mask[sources],
-            "use_cache": False,
         }
         rows, _ = self.backbone.rows(arguments, places, targets.layers_needed(chosen, self.backbone.depth))
         targets.store(chosen, rows, self.head, self.backbone.depth)
@@ -317,8 +301,8 @@ def to_device(arrays: Sequence[np.ndarray], device: torch.device) -> list[Tensor
     return [part.view(array.shape) for part, array in zip(parts, arrays, strict=True)]
 
 
-def to_host(values: Tensor, store: Callable[[np.ndarray], object], waiting: list[Callable[[], None]]) -> None:
-    """Store a result: at once from a CPU; from a GPU when `waiting` is called, after a copy that starts now."""
+def to_host(values: Tensor, store: Callable[[np.ndarray], object], output: EngineOutput) -> None:
+    """Store a result: at once from a CPU; from a GPU when `output` is collected, after a copy that starts now."""
     if values.device.type != "cuda":
         store(values.cpu().numpy())
         return
@@ -331,4 +315,4 @@ def to_host(values: Tensor, store: Callable[[np.ndarray], object], waiting: list
         copied.synchronize()
         store(host.numpy())
 
-    waiting.append(finish)
+    output.waiting.append(finish)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from ccrank.models.answers import answer_tree
 from ccrank.models.engine.layout import Sorted
 from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
 from ccrank.models.reading import Cost, Progress, Readings
-from ccrank.models.tokenize.ragged import Ragged, joined
+from ccrank.models.tokenize.ragged import Ragged, distinct_numbers, joined
 from ccrank.models.tokenize.tokenized import Tails, TokenizedPrompts
 from ccrank.prompts import Form, Prompt
 
@@ -114,15 +113,11 @@ class ReadingPlan:
             tails = encoded.tail_sets[number]
             self.groups.append(Group(prompts, tails, score(prompts, tails)))
 
-    @cached_property
-    def inputs(self) -> Inputs:
-        """The distinct inputs."""
-        return self._inputs_and_distinct[0]
+        self.inputs, distinct_of = self._distinct_inputs()
+        self.points = self._all_points(distinct_of)
 
-    @cached_property
-    def points(self) -> Points:
+    def _all_points(self, distinct_of: np.ndarray) -> Points:
         """All points, in the order in which they were requested."""
-        distinct_of = self._inputs_and_distinct[1]
         if not self._points:
             return Points.at(distinct_of, distinct_of)
         columns = zip(*self._points, strict=True)
@@ -135,8 +130,8 @@ class ReadingPlan:
     def distinct_tokens(self) -> int:
         """The tokens that must be computed at least: distinct prefixes (causal) or distinct inputs (others)."""
         inputs = self.inputs
-        if self.form == "causal":
-            return inputs.ordered.distinct_tokens if inputs.ordered is not None else 0
+        if inputs.ordered is not None:
+            return inputs.ordered.distinct_tokens
         # Of an encoder-decoder model's inputs the boundary between the sides counts too.
         sides = (
             inputs.lengths
@@ -145,15 +140,15 @@ class ReadingPlan:
         )
         return int(sides.sum())
 
-    @cached_property
-    def _inputs_and_distinct(self) -> tuple[Inputs, np.ndarray]:
+    def _distinct_inputs(self) -> tuple[Inputs, np.ndarray]:
+        """The distinct inputs, and which of them each input is."""
         if not self._parts:
             return Inputs(Ragged.of([]), Sorted(Ragged.of([]))), np.zeros(0, np.int64)
         tokens = joined([part for part, _ in self._parts])
         if self.encoded.decoders is None:
-            tokens, distinct_of, keys = _distinct(tokens)
-            return Inputs(tokens, Sorted(tokens, keys) if self.form == "causal" else None), distinct_of
-        sources, source_of, _ = _distinct(self.encoded.tokens)
+            tokens, distinct_of = _distinct(tokens)
+            return Inputs(tokens, Sorted(tokens) if self.form == "causal" else None), distinct_of
+        sources, source_of = _distinct(self.encoded.tokens)
         prompt = np.concatenate([prompts for _, prompts in self._parts])
         pairs = [
             (source, row.tobytes()) for source, row in zip(source_of[prompt].tolist(), tokens, strict=True)
@@ -277,13 +272,10 @@ def _per_token(points: Sequence[np.ndarray]) -> Scorer:
     )
 
 
-def _distinct(tokens: Ragged) -> tuple[Ragged, np.ndarray, Sequence[bytes]]:
-    """The distinct sequences, which of them each sequence is, and the keys of the distinct ones."""
-    keys = tokens.keys()
-    if len(set(keys)) == len(keys):
-        return tokens, np.arange(len(keys)), keys
-    first, distinct_of = _first_and_distinct(keys)
-    return tokens.take(first), distinct_of, [keys[index] for index in first.tolist()]
+def _distinct(tokens: Ragged) -> tuple[Ragged, np.ndarray]:
+    """The distinct sequences, and which of them each sequence is."""
+    first, distinct_of = _first_and_distinct(tokens.keys())
+    return tokens.take(first), distinct_of
 
 
 def _first_and_distinct(keys: Sequence[object]) -> tuple[np.ndarray, np.ndarray]:
@@ -309,11 +301,15 @@ class Chunk:
     known: dict[bytes, np.ndarray] = field(default_factory=dict)
 
     @property
-    def to_read(self) -> tuple[Points, list[list[bytes]]]:
-        """The missing points, with their keys in the cache."""
+    def needed(self) -> np.ndarray:
+        """The inputs of the missing points."""
+        return distinct_numbers(self.plan.points.sequence[self.missing])
+
+    @property
+    def to_read(self) -> Points:
+        """The missing points, with the needed inputs numbered from 0."""
         points = self.plan.points
-        keys = [self.keys[index] for index in self.missing.tolist()] if self.keys else []
-        return points.take(self.missing, points.sequence[self.missing]), keys
+        return points.take(self.missing, np.searchsorted(self.needed, points.sequence[self.missing]))
 
 
 class Collected:
@@ -356,11 +352,8 @@ class Collected:
             logits[prompts, : scores.shape[1]] = scores
             tokens[prompts, : len(lengths)] = lengths
         nothing = np.zeros((0, len(wish.layers), width), np.float32)
-        return Readings(
-            logits=logits if wish.scores else None,
-            states=np.concatenate(self.states or [nothing]) if wish.layers else None,
-            item_states=np.concatenate(self.items or [nothing]) if wish.items else None,
-            layers=wish.layers,
-            cost=self.cost,
-            answer_tokens=tokens if wish.scores else None,
-        )
+        states = np.concatenate(self.states or [nothing]) if wish.layers else None
+        item_states = np.concatenate(self.items or [nothing]) if wish.items else None
+        if not wish.scores:
+            return Readings(None, states, item_states, wish.layers, self.cost)
+        return Readings(logits, states, item_states, wish.layers, self.cost, tokens)

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
 from ccrank.models.load.light_llama import ARCHITECTURES, LightCausalLM, expressible
@@ -71,11 +71,7 @@ def prepare(
 
 
 def _weights(files: Sequence[Path]) -> dict[str, torch.Tensor]:
-    weights: dict[str, torch.Tensor] = {}
-    for path in files:
-        with safe_open(path, framework="pt") as stored:
-            weights.update((name, stored.get_tensor(name)) for name in stored.keys())  # noqa: SIM118
-    return weights
+    return {name: tensor for path in files for name, tensor in load_file(path).items()}
 
 
 @torch.inference_mode()
@@ -103,10 +99,9 @@ ATTRIBUTES = (
 
 
 class LightTokenizer:
-    """Calls the tokenizer that `transformers` would call, with the attributes that it would have.
+    """What reading needs of a tokenizer of `transformers`; for the rest that one is loaded from the model's folder.
 
-    An attribute that is not in `ATTRIBUTES` is taken from the tokenizer of `transformers`, which is then loaded from
-    the model's folder. `attributes` are the values of `ATTRIBUTES`.
+    `attributes` are the values of `ATTRIBUTES`.
     """
 
     is_fast = True
@@ -116,24 +111,9 @@ class LightTokenizer:
         self.folder = folder
         vars(self).update((name, attributes[name]) for name in ATTRIBUTES)
 
-    def __call__(
-        self,
-        text: str | Sequence[str],
-        *,
-        add_special_tokens: bool = True,
-        return_offsets_mapping: bool = False,
-        **ignored: Any,
-    ) -> dict[str, Any]:
-        """Token ids, and offsets if wanted, of one text or of several; nothing is padded or cut."""
-        texts = [text] if isinstance(text, str) else list(text)
-        # Without offsets another function is called, which is several times as fast.
-        backend = self.backend_tokenizer
-        encode = backend.encode_batch if return_offsets_mapping else backend.encode_batch_fast
-        rows = encode(texts, add_special_tokens=add_special_tokens)
-        encoded: dict[str, Any] = {"input_ids": [row.ids for row in rows]}
-        if return_offsets_mapping:
-            encoded["offset_mapping"] = [row.offsets for row in rows]
-        return {name: values[0] for name, values in encoded.items()} if isinstance(text, str) else encoded
+    def __call__(self, *texts: Any, **options: Any) -> Any:
+        """As the tokenizer of `transformers`; see `token_rows` for a call that needs no `transformers`."""
+        return self.full(*texts, **options)
 
     def __len__(self) -> int:
         return int(self.backend_tokenizer.get_vocab_size(with_added_tokens=True))

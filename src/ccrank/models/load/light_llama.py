@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,7 +74,7 @@ class Attention(nn.Module):
         qwen = config.model_type == "qwen2"
         bias, width = qwen or bool(getattr(config, "attention_bias", False)), config.hidden_size
         self.head_width = _head_width(config)
-        self.groups = config.num_attention_heads // config.num_key_value_heads
+        self.grouped = config.num_attention_heads > config.num_key_value_heads
         inner, keys = (
             count * self.head_width for count in (config.num_attention_heads, config.num_key_value_heads)
         )
@@ -93,20 +94,21 @@ class Attention(nn.Module):
         query, key, value = (
             states.transpose(1, 2) for states in (_rotate(query, *rotation), _rotate(key, *rotation), value)
         )  # (batch, heads, length, head width)
+        attend = partial(functional.scaled_dot_product_attention, enable_gqa=self.grouped)
         if blocks is None:
-            mixed = functional.scaled_dot_product_attention(
-                query, key, value, is_causal=length > 1, enable_gqa=self.groups > 1
-            )
+            mixed = attend(query, key, value, is_causal=length > 1)
         else:
-            mixed = torch.cat([self._attend(query, key, value, block) for block in blocks], dim=2)
+            mixed = torch.cat(
+                [
+                    attend(
+                        query[:, :, block.queries], key[:, :, block.keys], value[:, :, block.keys], block.mask
+                    )
+                    for block in blocks
+                ],
+                dim=2,
+            )
         output: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, length, -1))
         return output
-
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, block: Block) -> Tensor:
-        keys, values = (_repeated(states[:, :, block.keys], self.groups) for states in (key, value))
-        return functional.scaled_dot_product_attention(
-            query[:, :, block.queries], keys, values, attn_mask=block.mask
-        )
 
 
 class FeedForward(nn.Module):
@@ -246,15 +248,6 @@ def _rotate(states: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     to_low.addcmul_(high, sines, value=-1)
     to_high.addcmul_(low, sines)
     return rotated
-
-
-def _repeated(states: Tensor, times: int) -> Tensor:
-    """Each head several times: with a mask, kernels take grouped heads only on some devices."""
-    if times == 1:
-        return states
-    batch, heads, length, width = states.shape
-    several = states[:, :, None].expand(batch, heads, times, length, width)
-    return several.reshape(batch, heads * times, length, width)
 
 
 def _blocks(mask: Tensor) -> list[Block]:

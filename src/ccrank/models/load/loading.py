@@ -26,6 +26,7 @@ from ccrank.models.load.weights import (
     weights_identity,
 )
 from ccrank.models.products import use_fastest_products
+from ccrank.models.tokenize.by_form import token_rows
 from ccrank.prompts import Form
 from ccrank.reader_options import SERVER_PREFIX, ReaderOptions
 
@@ -62,8 +63,8 @@ class LoadedModel:
         if self.form != "causal" or token is None:
             return ()
         declared = getattr(self.model.config, "ccrank_bos", None)
-        adds_it = self.tokenizer("x", add_special_tokens=True)["input_ids"][:1] == [token]
-        return (token,) if adds_it or declared or self.family.get("bos") else ()
+        [row] = token_rows(self.tokenizer, ["x"], special=True, offsets=False)
+        return (token,) if row.ids[:1] == [token] or declared or self.family.get("bos") else ()
 
     @property
     def window(self) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ccrank.errors import CcrankError
 from ccrank.models.remote.client import BadAnswerError, Client
+from ccrank.models.tokenize.by_form import check_answers
 from ccrank.models.tokenize.ragged import common_prefix
 from ccrank.util.text import quoted
 
@@ -69,17 +70,9 @@ class AnswerRequest:
         stem = common_prefix([prompt, *whole])
         if not stem:
             raise CcrankError(f"task {self.task!r}: the prompt {self.text!r:.80} has no token to read from")
-        answer_of: dict[Tail, str] = {}
-        for answer, tokens in zip(map(str.strip, self.answers), whole, strict=True):
-            tail = tuple(tokens[stem:])
-            if not tail:
-                raise CcrankError(f"task {self.task!r}: the candidate {answer!r} has no tokens")
-            if tail in answer_of:
-                raise CcrankError(
-                    f"task {self.task!r}: the candidates {answer_of[tail]!r} and {answer!r} have the same tokens"
-                )
-            answer_of[tail] = answer
-        return tuple(answer_of)
+        tails = tuple(tuple(tokens[stem:]) for tokens in whole)
+        check_answers(self.task, list(map(str.strip, self.answers)), tails)
+        return tails
 
 
 @dataclass(frozen=True, slots=True)

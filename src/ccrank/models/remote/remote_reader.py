@@ -23,6 +23,7 @@ from ccrank.models.remote.address import Address, check_options, is_remote
 from ccrank.models.remote.client import Client
 from ccrank.models.remote.completions import AnswerRequest, AnswerScores, Token
 from ccrank.models.remote.server import ChangedError, ModelServer, guess_token_counts
+from ccrank.models.tokenize.prompt_tokenizer import refuse_blanks
 from ccrank.prompts import Form, Prompt, broken_up, plain_answers, plain_prompts
 from ccrank.reader_options import ReaderOptions
 
@@ -262,9 +263,7 @@ def _asked(prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]]) -> lis
     requests = []
     plain = plain_answers(answers, _break_up)
     for prompt, texts in zip(plain_prompts(prompts, _break_up), plain, strict=True):
-        for answer in texts:
-            if not answer.strip():
-                raise CcrankError(f"task {prompt.task!r}: the answer {answer!r} is blank")
+        refuse_blanks(prompt, texts)
         text = "".join(piece.text for piece in prompt.before)
         stem = text.rstrip(" ")
         lead = text[len(stem) :]

@@ -46,7 +46,7 @@ def tokenize_causal(
         full = [next(wholes).ids for _ in answers]
         shared = common_prefix([row.ids, *full])
         tails = tuple(tuple(ids[shared:]) for ids in full)
-        check_answers(tokenizer, prompt, answers, tails)
+        check_answers(prompt.task, answers, tails, tokenizer.unk_token_id)
         tokens = (*bos, *row.ids[:shared])
         if not tokens:
             raise CcrankError(
@@ -99,7 +99,7 @@ def tokenize_masked(
                     f"{text!r}; put a blank before and after {{slot}} in the template"
                 )
             tails.append(tail)
-        check_answers(tokenizer, prompt, answers, tails)
+        check_answers(prompt.task, answers, tails, tokenizer.unk_token_id)
         yield layout, TokenizedPrompt(tuple(row.ids), slot, last_token_of_item(layout, row), tuple(tails))
 
 
@@ -129,7 +129,7 @@ def tokenize_two_sides(
         tails = (
             _translations(settings, prompt, spoken) if settings.translates else _fillings(tokenizer, spoken)
         )
-        check_answers(tokenizer, prompt, spoken, tails)
+        check_answers(prompt.task, spoken, tails, tokenizer.unk_token_id)
         decoder = start
         if prompt.answer is not None:
             # The states are those at the answer's last token, not at </s>.
@@ -200,38 +200,39 @@ class TokenRow(NamedTuple):
 
 
 def token_rows(tokenizer: Any, texts: Iterable[str], special: bool, offsets: bool) -> list[TokenRow]:
-    """Tokenize texts, with special tokens and with offsets on request."""
+    """Tokenize texts, with special tokens and with offsets on request; a slow tokenizer gives no offsets."""
     texts = list(texts)
     if not texts:
         return []
-    batch = tokenizer(
-        texts,
-        add_special_tokens=special,
-        return_offsets_mapping=offsets and tokenizer.is_fast,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        truncation=False,
-        verbose=False,
-    )
-    mapping = batch.get("offset_mapping") or [()] * len(texts)
-    return [TokenRow(list(ids), where) for ids, where in zip(batch["input_ids"], mapping, strict=True)]
+    if not tokenizer.is_fast:
+        rows = tokenizer(texts, add_special_tokens=special, truncation=False, verbose=False)["input_ids"]
+        return [TokenRow(ids, ()) for ids in rows]
+    backend = tokenizer.backend_tokenizer
+    # `transformers` may have left these set; changing them for no reason would disturb other threads.
+    if backend.padding is not None:
+        backend.no_padding()
+    if backend.truncation is not None:
+        backend.no_truncation()
+    encode = backend.encode_batch if offsets else backend.encode_batch_fast  # several times as fast
+    encoded = encode(texts, add_special_tokens=special)
+    return [TokenRow(row.ids, row.offsets if offsets else ()) for row in encoded]
 
 
 def check_answers(
-    tokenizer: Any, prompt: Prompt, answers: Sequence[str], tails: Sequence[tuple[int, ...]]
+    task: str, answers: Sequence[str], tails: Sequence[tuple[object, ...]], unknown: int | None = None
 ) -> None:
     """Raise an error for candidates without tokens, with the unknown token, or with the same tokens."""
-    seen: dict[tuple[int, ...], str] = {}
+    seen: dict[tuple[object, ...], str] = {}
     for answer, tail in zip(answers, tails, strict=True):
         if not tail:
-            raise CcrankError(f"task {prompt.task!r}: the candidate {answer!r} has no tokens")
-        if tokenizer.unk_token_id is not None and tokenizer.unk_token_id in tail:
+            raise CcrankError(f"task {task!r}: the candidate {answer!r} has no tokens")
+        if unknown is not None and unknown in tail:
             raise CcrankError(
-                f"task {prompt.task!r}: the tokenizer maps the candidate {answer!r} to the unknown token"
+                f"task {task!r}: the tokenizer maps the candidate {answer!r} to the unknown token"
             )
         if tail in seen:
             raise CcrankError(
-                f"task {prompt.task!r}: the candidates {seen[tail]!r} and {answer!r} have the same tokens"
+                f"task {task!r}: the candidates {seen[tail]!r} and {answer!r} have the same tokens"
             )
         seen[tail] = answer
 

@@ -55,13 +55,13 @@ class PromptTokenizer:
         # Most prompts have the very same list of candidates.
         lists = {id(answers): index for index, answers in enumerate(candidates)}
         for index in lists.values():
-            _refuse_blanks(prompts[index], candidates[index])
+            refuse_blanks(prompts[index], candidates[index])
         longest = max((len(candidates[index]) for index in lists.values()), default=0)
         plain = plain_answers(candidates, self._break_up)
         prompts = plain_prompts(prompts, self._break_up)
         for index, prompt in enumerate(prompts):
             if prompt.answer is not None:  # no slot is left for candidates
-                _refuse_blanks(prompt, (prompt.answer,))
+                refuse_blanks(prompt, (prompt.answer,))
                 plain[index] = ()
         if self.chat:
             prompts = list(map(self._framed, prompts))
@@ -162,7 +162,8 @@ class PromptTokenizer:
         )
 
 
-def _refuse_blanks(prompt: Prompt, answers: Sequence[str]) -> None:
+def refuse_blanks(prompt: Prompt, answers: Sequence[str]) -> None:
+    """Raise an error for a blank answer."""
     for answer in answers:
         if not answer.strip():
             raise CcrankError(f"task {prompt.task!r}: the answer {answer!r} is blank")

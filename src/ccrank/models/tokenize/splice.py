@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ccrank.models.tokenize.by_form import TokenRow, check_answers, overlapping
+from ccrank.models.tokenize.by_form import TokenRow, check_answers, overlapping, token_rows
 from ccrank.models.tokenize.ragged import Ragged, common_prefix, side_by_side, starts_of
 from ccrank.models.tokenize.tokenized import Tails, TokenizedPrompts
 from ccrank.prompts import Piece, Prompt
@@ -85,8 +85,8 @@ class WordTokens:
         vocabulary = {*self.tokenizer.backend_tokenizer.get_vocab()} - {str(token) for token in added}
         if any(map(_CROSSING.search, vocabulary)):
             return False
-        whole = self.tokenizer(_SAMPLE, add_special_tokens=False)["input_ids"]
-        return list(self.rows([_SAMPLE])[0]) == list(whole)
+        [whole] = token_rows(self.tokenizer, [_SAMPLE], special=False, offsets=False)
+        return list(self.rows([_SAMPLE])[0]) == whole.ids
 
     def rows(self, texts: Sequence[str]) -> Ragged:
         """The tokens of each text."""
@@ -103,22 +103,9 @@ class WordTokens:
             if len(known) > MAX_WORDS:
                 known = self._known = {}  # another thread may be reading the old one
             missing = [word for word in dict.fromkeys(words) if word not in known]
-            rows = (TokenRow(row.ids, row.offsets) for row in self.encode(missing))
+            rows = token_rows(self.tokenizer, missing, special=False, offsets=True)
             known.update(zip(missing, rows, strict=True))
             return list(map(known.__getitem__, words))
-
-    def encode(self, texts: Sequence[str]) -> list[Any]:
-        """The texts as `tokenizers` encodes them, without special tokens."""
-        if not texts:
-            return []
-        backend = self.tokenizer.backend_tokenizer
-        # The library above may have left these set; changing them for no reason would disturb other threads.
-        if backend.padding is not None:
-            backend.no_padding()
-        if backend.truncation is not None:
-            backend.no_truncation()
-        encoded: list[Any] = backend.encode_batch(list(texts), add_special_tokens=False)
-        return encoded
 
 
 @dataclass(slots=True, eq=False)
@@ -229,7 +216,7 @@ def _tails(
             )
             stem = common_prefix([before, *full])
             tails = tuple(tuple(ids[stem:]) for ids in full)
-            check_answers(words.tokenizer, prompts[index], answers, tails)
+            check_answers(prompts[index].task, answers, tails, words.tokenizer.unk_token_id)
             kinds[key] = sets.setdefault(tails, len(sets)), len(before) - stem
             leaders.add(index)
         of_prompts.append(kinds[key])
@@ -298,4 +285,5 @@ def _trials_agree(
             [f"{text}{cut.leads[index]}{answer}" for answer in candidates[index][:count]] if tails else [text]
         )
         expected += [[*tokens, *tail] for tail in (tails or ((),))[:count]]
-    return [row.ids for row in words.encode(wholes)] == expected
+    rows = token_rows(words.tokenizer, wholes, special=False, offsets=False)
+    return [row.ids for row in rows] == expected
