@@ -44,10 +44,6 @@ class ReaderLike(Protocol):
         """Whether `read` takes layers; a server's model has candidate scores only."""
 
     @property
-    def behind_server(self) -> bool:
-        """Whether each answer is a request, whose speed is not known."""
-
-    @property
     def depth(self) -> int:
         """The number of layers."""
 

@@ -16,8 +16,6 @@ from ccrank.models.engine.read_targets import COLUMNS, EngineOutput, Inputs, Poi
 from ccrank.models.tokenize.ragged import Ragged
 from ccrank.prompts import Form
 
-BLOCK = 32
-"""Tokens after which the state of a digest is kept, so that a common prefix is digested once."""
 SECONDS_BETWEEN_SAVES = 5.0
 
 
@@ -25,58 +23,31 @@ def reading_keys(
     identity: str, form: Form, inputs: Inputs, points: Points, layers: Sequence[int]
 ) -> list[list[bytes]]:
     """For each point the keys of its outputs: the token logits, the normaliser, and one per layer."""
-    start = hashlib.blake2b(identity.encode(), digest_size=24)
-    start.update(f"({form!r}, ".encode())
-    heads: dict[bytes, hashlib.blake2b] = {}
+    start = hashlib.blake2b(f"{identity}({form!r}, ".encode(), digest_size=24)
     # The key says "words" for token ids, as it did in the first version.
-    asked = [repr(("words", token_ids)).encode() for token_ids in points.token_sets]
-    states = [repr(("layer", layer)).encode() for layer in layers]
+    asked = [repr(("words", token_ids)) for token_ids in points.token_sets]
+    states = [repr(("layer", layer)) for layer in layers]
     keys = []
     columns = [getattr(points, name).tolist() for name in COLUMNS]
     for sequence, position, set_number, normaliser, with_states, encoder in zip(*columns, strict=True):
-        if form == "causal":
-            digest = _digest_of(inputs.tokens, sequence, position + 1, start, heads)
+        tokens = inputs.tokens[sequence].tolist()
+        if inputs.sources is not None and inputs.source_of is not None:
+            source = inputs.sources[inputs.source_of[sequence]].tolist()
+            seen = repr((tuple(source), tuple(tokens)))
         else:
-            digest = _extended(start, _spelled(inputs, sequence))
-        digest.update(f", {position}, {encoder})".encode())
+            seen = repr(tuple(tokens[: position + 1] if form == "causal" else tokens))
+        digest = _extended(start, f"{seen}, {position}, {encoder})")
         outputs = [asked[set_number]] if set_number >= 0 else []
-        outputs += [b"'normaliser'"] if normaliser else []
+        outputs += ["'normaliser'"] if normaliser else []
         outputs += states if with_states else []
         keys.append([_extended(digest, output).digest() for output in outputs])
     return keys
 
 
-def _extended(digest: hashlib.blake2b, text: str | bytes) -> hashlib.blake2b:
+def _extended(digest: hashlib.blake2b, text: str) -> hashlib.blake2b:
     extended = digest.copy()
-    extended.update(text.encode() if isinstance(text, str) else text)
+    extended.update(text.encode())
     return extended
-
-
-def _digest_of(
-    tokens: Ragged, sequence: int, length: int, start: hashlib.blake2b, heads: dict[bytes, hashlib.blake2b]
-) -> hashlib.blake2b:
-    """The digest after the first `length` tokens of a sequence, written as a tuple."""
-    first = int(tokens.starts[sequence])
-    row = tokens.flat[first : first + length]
-    if length == 1:
-        return _extended(start, f"({int(row[0])},)")
-    known = (length - 1) // BLOCK * BLOCK
-    head = row[:known].tobytes()
-    if head not in heads:
-        heads[head] = _extended(start, f"({_listed(row[:known])}, " if known else "(")
-    return _extended(heads[head], f"{_listed(row[known:])})")
-
-
-def _listed(tokens: np.ndarray) -> str:
-    return str(tokens.tolist())[1:-1]
-
-
-def _spelled(inputs: Inputs, sequence: int) -> str:
-    """An input as written in a key: its tokens, for an encoder-decoder model on both sides."""
-    tokens = tuple(inputs.tokens[sequence].tolist())
-    if inputs.sources is None or inputs.source_of is None:
-        return repr(tokens)
-    return repr((tuple(inputs.sources[int(inputs.source_of[sequence])].tolist()), tokens))
 
 
 def vectors_of(

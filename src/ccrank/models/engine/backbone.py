@@ -39,7 +39,7 @@ class Backbone:
         """Arguments of each pass."""
 
     def rows(
-        self, inputs: dict[str, Any], places: Tensor, layers: Sequence[int]
+        self, inputs: dict[str, Any], read_at: Tensor, layers: Sequence[int]
     ) -> tuple[dict[int, Tensor], Any]:
         """Run the stack; return the states of each requested layer at the flat positions (batch × length), and the
         output.
@@ -51,7 +51,7 @@ class Backbone:
         top = max(layers, default=self.depth)
 
         def keep(index: int, states: Tensor) -> None:
-            kept[index] = _rows_at(states, places)
+            kept[index] = _rows_at(states, read_at)
             if index == top:
                 raise _StopForward
 
@@ -65,7 +65,7 @@ class Backbone:
                 return kept, None
         final = output.last_hidden_state
         if self.depth in layers:
-            kept[self.depth] = _rows_at(final, places)
+            kept[self.depth] = _rows_at(final, read_at)
         return kept, output
 
 
@@ -132,9 +132,9 @@ class Head:
         return torch.cat(parts) if parts else rows.new_zeros(0, dtype=torch.float32)
 
 
-def _rows_at(states: Tensor, places: Tensor) -> Tensor:
-    """The states (B, T, d) at flat places, on the places' device: layers may be on several devices."""
-    return states.reshape(-1, states.shape[-1])[places.to(states.device)].to(places.device)
+def _rows_at(states: Tensor, read_at: Tensor) -> Tensor:
+    """The states (B, T, d) at flat positions, on the device of `read_at`: layers may be on several devices."""
+    return states.reshape(-1, states.shape[-1])[read_at.to(states.device)].to(read_at.device)
 
 
 def _layer_list(module: nn.Module, count: int) -> Sequence[nn.Module]:

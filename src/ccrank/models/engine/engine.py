@@ -20,7 +20,7 @@ from torch import Tensor
 from ccrank.errors import CcrankError
 from ccrank.models.engine.backbone import Backbone, Head
 from ccrank.models.engine.graphs import MAX_TOKENS, GraphedPasses, rounded
-from ccrank.models.engine.layout import ROW_TOKENS, Batch, Layout, Sorted, pack
+from ccrank.models.engine.layout import ROW_TOKENS, Batch, Layout, pack
 from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points, columns_of
 from ccrank.models.engine.tree_masks import TreeMasks
 from ccrank.models.tokenize.ragged import Ragged, distinct_numbers, ranges
@@ -169,7 +169,7 @@ class Engine:
 
     def _layout(self, inputs: Inputs) -> Layout:
         if self.tree:
-            return pack(inputs.ordered or Sorted(inputs.tokens), min(ROW_TOKENS, self.budget), self.budget)
+            return pack(inputs.ordered, min(ROW_TOKENS, self.budget), self.budget)
         return Layout(inputs.tokens, np.arange(len(inputs)))
 
     def _halve(self, longest: int) -> None:
@@ -199,28 +199,28 @@ class Engine:
         if graphs is not None and batch.tokens.size <= MAX_TOKENS:
             batch = batch.lengthened(rounded(batch.tokens.shape[1]))
         flat = row * batch.tokens.shape[1] + column
-        places, arguments, undo = self._arguments(batch, flat)
+        read_at, arguments, undo = self._arguments(batch, flat)
         needed = targets.layers_needed(chosen, self.backbone.depth)
         try:
-            replayed = None if graphs is None else graphs.rows(arguments, places, needed)
-            rows = self.backbone.rows(arguments, places, needed)[0] if replayed is None else replayed
+            replayed = None if graphs is None else graphs.rows(arguments, read_at, needed)
+            rows = self.backbone.rows(arguments, read_at, needed)[0] if replayed is None else replayed
         finally:
             undo()
         targets.store(chosen, rows, self.head, self.backbone.depth)
         targets.output.computed += int(batch.lengths.sum())
 
     def _arguments(self, batch: Batch, flat: np.ndarray) -> tuple[Tensor, dict[str, Any], Callable[[], None]]:
-        """The places to read and the arguments of the forward pass, copied to the device at once."""
+        """The flat positions to read and the arguments of the forward pass, copied to the device at once."""
         device = self.model.device
         if batch.ends is None:
             seen = np.arange(batch.tokens.shape[1])[None, :] < batch.lengths[:, None]
-            places, ids, mask = to_device((flat, batch.tokens, seen.astype(np.int64)), device)
-            return places, {"input_ids": ids, "attention_mask": mask}, lambda: None
+            read_at, ids, mask = to_device((flat, batch.tokens, seen.astype(np.int64)), device)
+            return read_at, {"input_ids": ids, "attention_mask": mask}, lambda: None
         assert self.masks is not None
-        places, ids, positions, ends = to_device((flat, batch.tokens, batch.positions, batch.ends), device)
+        read_at, ids, positions, ends = to_device((flat, batch.tokens, batch.positions, batch.ends), device)
         arguments = {"input_ids": ids, "position_ids": positions}
         undo = self.masks.apply(arguments, ends, self.model.dtype)
-        return places, arguments, undo
+        return read_at, arguments, undo
 
 
 @dataclass
@@ -241,11 +241,11 @@ class Seq2SeqEngine(Engine):
         assert self.encoder is not None
         at_encoder = targets.points.encoder[chosen]
         flat = (row * batch.tokens.shape[1] + column)[at_encoder]
-        places, arguments, _ = self._arguments(batch, flat)
+        read_at, arguments, _ = self._arguments(batch, flat)
         # The decoder needs the encoder's last layer; encoder states alone need only the requested layers.
         top = [] if at_encoder.all() else [self.encoder.depth]
         needed = sorted({*(targets.layers if at_encoder.any() else ()), *top})
-        rows, encoded = self.encoder.rows(arguments, places, needed)
+        rows, encoded = self.encoder.rows(arguments, read_at, needed)
         targets.output.computed += int(batch.lengths.sum())
         if at_encoder.any():
             targets.store(chosen[at_encoder], rows, None, self.encoder.depth)
@@ -265,13 +265,13 @@ class Seq2SeqEngine(Engine):
         decoders = targets.inputs.tokens.take(points.sequence[chosen])
         tokens = decoders.padded()
         flat = np.arange(len(tokens)) * tokens.shape[1] + points.position[chosen]
-        ids, sources, places = to_device((tokens, row, flat), states.device)
+        ids, sources, read_at = to_device((tokens, row, flat), states.device)
         arguments = {
             "input_ids": ids,
             "encoder_hidden_states": states[sources],
             "encoder_attention_mask": mask[sources],
         }
-        rows, _ = self.backbone.rows(arguments, places, targets.layers_needed(chosen, self.backbone.depth))
+        rows, _ = self.backbone.rows(arguments, read_at, targets.layers_needed(chosen, self.backbone.depth))
         targets.store(chosen, rows, self.head, self.backbone.depth)
         targets.output.computed += len(decoders.flat)
 
@@ -279,8 +279,8 @@ class Seq2SeqEngine(Engine):
 def _rows_at(rows: Tensor, chosen: np.ndarray) -> Tensor:
     if chosen.all():
         return rows
-    [places] = to_device((np.flatnonzero(chosen),), rows.device)
-    return rows[places]
+    [read_at] = to_device((np.flatnonzero(chosen),), rows.device)
+    return rows[read_at]
 
 
 def _out_of_memory(error: BaseException) -> bool:

@@ -43,7 +43,7 @@ class Recorded:
 
     graph: torch.cuda.CUDAGraph
     inputs: dict[str, Any]
-    places: Tensor
+    read_at: Tensor
     """All flat positions."""
     states: dict[int, Tensor]
 
@@ -58,7 +58,7 @@ class GraphedPasses:
         self._graphs: dict[Any, Recorded] = {}
 
     def rows(
-        self, arguments: dict[str, Any], places: Tensor, layers: Sequence[int]
+        self, arguments: dict[str, Any], read_at: Tensor, layers: Sequence[int]
     ) -> dict[int, Tensor] | None:
         """The states of each layer at the flat positions, as `Backbone.rows` gives them; None if this pass should run
         without a graph.
@@ -85,7 +85,7 @@ class GraphedPasses:
             if isinstance(new, Tensor):
                 kept.copy_(new)
         recorded.graph.replay()
-        return {layer: recorded.states[layer][places] for layer in layers}
+        return {layer: recorded.states[layer][read_at] for layer in layers}
 
     def _record(self, arguments: dict[str, Any], layers: Sequence[int]) -> Recorded:
         inputs = tree_map(lambda value: value.clone() if isinstance(value, Tensor) else value, arguments)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ccrank.models.answers import answer_tree
-from ccrank.models.engine.layout import Sorted
 from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
 from ccrank.models.reading import Cost, Progress, Readings
 from ccrank.models.tokenize.ragged import Ragged, distinct_numbers, joined
@@ -130,7 +129,7 @@ class ReadingPlan:
     def distinct_tokens(self) -> int:
         """The tokens that must be computed at least: distinct prefixes (causal) or distinct inputs (others)."""
         inputs = self.inputs
-        if inputs.ordered is not None:
+        if self.form == "causal":
             return inputs.ordered.distinct_tokens
         # Of an encoder-decoder model's inputs the boundary between the sides counts too.
         sides = (
@@ -143,18 +142,18 @@ class ReadingPlan:
     def _distinct_inputs(self) -> tuple[Inputs, np.ndarray]:
         """The distinct inputs, and which of them each input is."""
         if not self._parts:
-            return Inputs(Ragged.of([]), Sorted(Ragged.of([]))), np.zeros(0, np.int64)
+            return Inputs(Ragged.of([])), np.zeros(0, np.int64)
         tokens = joined([part for part, _ in self._parts])
         if self.encoded.decoders is None:
             tokens, distinct_of = _distinct(tokens)
-            return Inputs(tokens, Sorted(tokens) if self.form == "causal" else None), distinct_of
+            return Inputs(tokens), distinct_of
         sources, source_of = _distinct(self.encoded.tokens)
         prompt = np.concatenate([prompts for _, prompts in self._parts])
         pairs = [
             (source, row.tobytes()) for source, row in zip(source_of[prompt].tolist(), tokens, strict=True)
         ]
         first, distinct_of = _first_and_distinct(pairs)
-        return Inputs(tokens.take(first), None, sources, source_of[prompt][first]), distinct_of
+        return Inputs(tokens.take(first), sources, source_of[prompt][first]), distinct_of
 
     def _input_tokens(self, prompts: np.ndarray) -> Ragged:
         """The prompts' inputs without an answer; the decoder's for an encoder-decoder model."""

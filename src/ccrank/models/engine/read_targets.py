@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -11,14 +12,12 @@ from ccrank.models.engine.layout import Sorted
 from ccrank.models.tokenize.ragged import Ragged, joined, ranges, starts_of
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Inputs:
     """S distinct inputs of a model."""
 
     tokens: Ragged
     """The token ids; for an encoder-decoder model the decoder's."""
-    ordered: Sorted | None = None
-    """The same sequences in order, where this was computed already."""
     sources: Ragged | None = None
     """The distinct inputs of the encoder of an encoder-decoder model."""
     source_of: np.ndarray | None = None
@@ -26,6 +25,11 @@ class Inputs:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @cached_property
+    def ordered(self) -> Sorted:
+        """The token ids in lexicographic order."""
+        return Sorted(self.tokens)
 
     @property
     def lengths(self) -> np.ndarray:
@@ -42,7 +46,7 @@ class Inputs:
         if self.sources is None or self.source_of is None:
             return Inputs(self.tokens.take(indices))
         used, source_of = np.unique(self.source_of[indices], return_inverse=True)
-        return Inputs(self.tokens.take(indices), None, self.sources.take(used), source_of)
+        return Inputs(self.tokens.take(indices), self.sources.take(used), source_of)
 
     @staticmethod
     def joined(parts: Sequence[Inputs]) -> Inputs:
@@ -54,7 +58,7 @@ class Inputs:
         first_source = starts_of(np.array([len(ragged) for ragged in sources]))[:-1]
         source_of = np.concatenate([part.source_of for part in parts if part.source_of is not None])
         source_of += np.repeat(first_source, [len(part) for part in parts])
-        return Inputs(tokens, None, joined(sources), source_of)
+        return Inputs(tokens, joined(sources), source_of)
 
 
 COLUMNS = ("sequence", "position", "asked", "normaliser", "states", "encoder")

@@ -57,8 +57,8 @@ def visible(ends: Tensor) -> Tensor:
 
     Shapes: ends (B, T).
     """
-    places = torch.arange(ends.shape[1], device=ends.device)
-    return (places[None, :] <= places[:, None]) & (places[:, None] < ends[:, None, :])
+    index = torch.arange(ends.shape[1], device=ends.device)
+    return (index[None, :] <= index[:, None]) & (index[:, None] < ends[:, None, :])
 
 
 def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:

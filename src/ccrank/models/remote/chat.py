@@ -10,7 +10,7 @@ from typing import Any
 
 from ccrank.models.remote.address import Address
 from ccrank.models.remote.client import Client, RefusedAddressError, RefusedError
-from ccrank.models.remote.completions import choices, positions
+from ccrank.models.remote.completions import choices, field, positions
 from ccrank.models.remote.server import guess_token_counts, served_model
 
 FORMS: tuple[Mapping[str, Any], ...] = (
@@ -71,9 +71,8 @@ class ChatModel:
 
 
 def _text(answer: Mapping[str, Any]) -> str:
-    message = answer.get("message")
-    content = message.get("content") if isinstance(message, dict) else None
-    return content.rpartition(THOUGHT_END)[2] if isinstance(content, str) else ""
+    content = field(field(answer, "message", dict), "content", str) or ""
+    return content.rpartition(THOUGHT_END)[2]
 
 
 def _by_likelihood(answer: Mapping[str, Any], first: str, second: str) -> float | None:
@@ -98,6 +97,5 @@ def _by_text(text: str, first: str, second: str) -> float | None:
 
 def _used(reply: Any) -> int | None:
     """The tokens that the server counted."""
-    usage = reply.get("usage") if isinstance(reply, dict) else None
-    total = usage.get("total_tokens") if isinstance(usage, dict) else None
-    return total if isinstance(total, int) and 0 < total < 1 << 31 else None
+    total = field(field(reply, "usage", dict), "total_tokens", int)
+    return total if total is not None and 0 < total < 1 << 31 else None

@@ -172,7 +172,7 @@ class Client:
     def each(
         self, work: Callable[[Argument], Returned], jobs: Sequence[Argument]
     ) -> Iterator[tuple[int, Returned]]:
-        """(place, result) of each job as it is done, several at once; after an error, the others are dropped.
+        """(index, result) of each job as it is done, several at once; after an error, the others are dropped.
 
         All threads that call this share the number of requests that are under way.
         """

@@ -127,17 +127,17 @@ def models(reply: Any) -> list[dict[str, Any]]:
     return [
         {
             **_plain(model),
-            "aliases": list(filter(_is_name, _field(model, "aliases", list) or [])),
-            "meta": _plain(_field(model, "meta", dict) or {}),
+            "aliases": list(filter(_is_name, field(model, "aliases", list) or [])),
+            "meta": _plain(field(model, "meta", dict) or {}),
         }
-        for model in _field(reply, "data", list) or []
-        if _is_name(_field(model, "id", str))
+        for model in field(reply, "data", list) or []
+        if _is_name(field(model, "id", str))
     ]
 
 
 def token_pieces(reply: Any) -> list[tuple[int, str | list[Any] | None]]:
     """The tokens of a text, each with its text (or bytes that are not valid text), where the server gives it."""
-    tokens = _field(reply, "tokens", list)
+    tokens = field(reply, "tokens", list)
     if tokens is None:
         raise _bad("tokens", reply)
     read: list[tuple[int, str | list[Any] | None]] = []
@@ -151,7 +151,7 @@ def token_pieces(reply: Any) -> list[tuple[int, str | list[Any] | None]]:
 
 def choices(reply: Any, count: int) -> list[dict[str, Any]]:
     """The answers to `count` prompts, in their order."""
-    listed = _field(reply, "choices", list) or []
+    listed = field(reply, "choices", list) or []
     if len(listed) != count or not all(isinstance(choice, dict) for choice in listed):
         raise BadAnswerError(
             f"the server gave {len(listed) or 'no'} answers to {count} prompts; it takes no lists of prompts"
@@ -167,10 +167,10 @@ def choices(reply: Any, count: int) -> list[dict[str, Any]]:
 def positions(choice: Mapping[str, Any], by_text: bool = False) -> list[Position]:
     """The tokens of an answer; none where the server gives no log-probabilities."""
     logprobs = choice.get("logprobs")
-    content = _field(logprobs, "content", list)
+    content = field(logprobs, "content", list)
     if content is None:  # the older form
         texts, numbers, tops = (
-            _field(logprobs, name, list) or [] for name in ("tokens", "token_logprobs", "top_logprobs")
+            field(logprobs, name, list) or [] for name in ("tokens", "token_logprobs", "top_logprobs")
         )
         if len(texts) != len(numbers):
             return []
@@ -179,7 +179,7 @@ def positions(choice: Mapping[str, Any], by_text: bool = False) -> list[Position
         content = []
         for text, number, top in zip(texts, numbers, tops, strict=True):
             if not isinstance(top, dict | None):
-                raise _bad("tokens in the place of another", top)
+                raise _bad("alternatives to a token", top)
             others = [{"token": other, "logprob": value} for other, value in (top or {}).items()]
             content.append({"token": text, "logprob": number, "top_logprobs": others})
     return [_position(entry, by_text) for entry in content]
@@ -187,7 +187,7 @@ def positions(choice: Mapping[str, Any], by_text: bool = False) -> list[Position
 
 def prompt_ids(choice: Mapping[str, Any]) -> list[int] | None:
     """The ids of a prompt's tokens; None where the server does not give them."""
-    ids = _field(choice, "prompt_token_ids", list)
+    ids = field(choice, "prompt_token_ids", list)
     return None if ids is None else list(map(_id, ids))
 
 
@@ -195,7 +195,7 @@ def _position(entry: Any, by_text: bool) -> Position:
     """A token of the chat API's form, with the tokens in its place."""
     listed = entry.get("top_logprobs") if isinstance(entry, dict) else None
     if not isinstance(listed, list | None):
-        raise _bad("tokens in the place of another", listed)
+        raise _bad("alternatives to a token", listed)
     (token, number), *others = (_token(other, by_text) for other in (entry, *(listed or ())))
     return Position(
         token, entry["token"], number, {other: value for other, value in others if value is not None}
@@ -204,7 +204,7 @@ def _position(entry: Any, by_text: bool) -> Position:
 
 def _token(entry: Any, by_text: bool) -> tuple[Token, float | None]:
     """A token and its log-probability, if it has one."""
-    text = _field(entry, "token", str)
+    text = field(entry, "token", str)
     if text is None:
         raise _bad("a token", entry)
     number = entry.get("logprob")
@@ -218,7 +218,7 @@ def _token(entry: Any, by_text: bool) -> tuple[Token, float | None]:
     return int(spelled[1]) if spelled else text, number
 
 
-def _field(table: Any, name: str, kind: type[Result]) -> Result | None:
+def field(table: Any, name: str, kind: type[Result]) -> Result | None:
     """A field of a JSON object; None if it is not there, or of another kind."""
     value = table.get(name) if isinstance(table, dict) else None
     return value if isinstance(value, kind) else None

@@ -81,10 +81,6 @@ class ServerTokens:
         tokens_of = {distinct[index]: tokens for index, tokens in results}
         return [tokens_of[text] for text in texts]
 
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text, without special tokens."""
-        return list(map(len, self.encode_all(texts, special=False)))
-
 
 BATCH = 16
 """Prompts in a request, where the server takes several."""
@@ -139,8 +135,10 @@ class ModelServer:
         return cls(client, model, facts, completions.batch, tokens, scoring, evidence)
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each text; a cautious guess where the server does not tokenize."""
-        return guess_token_counts(texts) if self.tokens is None else self.tokens.count(texts)
+        """The number of tokens of each text without special tokens; a guess where the server does not tokenize."""
+        if self.tokens is None:
+            return guess_token_counts(texts)
+        return list(map(len, self.tokens.encode_all(texts, special=False)))
 
     @property
     def window(self) -> int | None:

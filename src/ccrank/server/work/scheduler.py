@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from ccrank.models.engine.engine import EngineLike, InputProgress
-from ccrank.models.engine.layout import Sorted
 from ccrank.models.engine.read_targets import EngineOutput, Inputs, Points
 from ccrank.models.tokenize.ragged import common_prefix
 from ccrank.server.work.worker_pool import Cancelled, Ticket
@@ -49,7 +48,7 @@ class Job:
         """How many inputs of `order` were taken."""
         if inputs.sources is None or inputs.source_of is None:
             # In lexicographic order neighbours share prefixes.
-            ordered = inputs.ordered or Sorted(inputs.tokens)
+            ordered = inputs.ordered
             self.order, shared, lengths = ordered.order, ordered.shared, inputs.tokens.lengths
         else:
             self.order = np.argsort(inputs.source_of, kind="stable")
