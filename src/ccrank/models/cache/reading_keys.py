@@ -13,7 +13,6 @@ import numpy as np
 
 from ccrank.models.cache.store import ReadingCache
 from ccrank.models.engine.read_targets import COLUMNS, EngineOutput, Inputs, Points
-from ccrank.models.tokenize.ragged import Ragged
 from ccrank.prompts import Form
 
 SECONDS_BETWEEN_SAVES = 5.0

@@ -103,20 +103,15 @@ def _same_numbers(tree: Engine, plain: Engine) -> bool:
         (*stem[: length - 3 * (branch % 2)], *((11 * branch + 13 * index + 5) % most for index in range(8)))
         for branch in range(34)
     ]
-    ordered = sorted(range(len(sequences)), key=lambda index: sequences[index])
-    compared = np.array([ordered[0], ordered[1], ordered[-2], ordered[-1]])
-    last = np.array([len(sequences[index]) - 1 for index in compared])
-    # Only the compared sequences are read one by one; the tree gets all of them, so that its row is long.
-    others = np.array(ordered[2:-2])
-    everything = Points.at(np.append(compared, others), np.append(last, np.zeros(len(others), np.int64)))
     inputs, layers = Inputs(Ragged.of(sequences)), (tree.backbone.depth,)
+    everything = Points.at(np.arange(len(sequences)), inputs.lengths - 1)
+    # Only a few sequences are read one by one; the tree gets all of them, so that its row is long.
+    compared = inputs.ordered.order[[0, 1, -2, -1]]
+    few = Points.at(compared, inputs.lengths[compared] - 1)
     try:
-        read = tree.run(inputs, everything, layers).collect().states
+        packed = tree.run(inputs, everything, layers).collect().states_at(compared)
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
         return False
-    single = plain.run(inputs, Points.at(compared, last), layers).collect().states
-    assert read is not None
-    assert single is not None
-    packed = read[: len(compared)]
+    single = plain.run(inputs, few, layers).collect().states_at(np.arange(len(few)))
     tolerance = 1e-3 if str(tree.model.dtype) == "torch.float32" else 5e-2
     return bool(np.abs(packed - single).max() <= tolerance * (1 + np.abs(single).max()))

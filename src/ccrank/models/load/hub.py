@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -193,20 +193,23 @@ def _from_hub(
 
     # A broken connection raises a base class of the hub's status errors that need not be an OSError.
     broken_connection: type[BaseException] = HfHubHTTPError.__bases__[0]
-    options: dict[str, Any] = {
-        "allow_patterns": [*HUB_FILES, *(PICKLES if allow_pickle else ())],
-        "etag_timeout": 5,
-    }
-    endpoint = options["endpoint"] = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
-    if revision == ANY_REVISION and known is not None:
-        revision = known.revision or ANY_REVISION
-    wanted = repo
-    if revision != ANY_REVISION:
-        wanted, options["revision"] = f"{repo} at {revision}", revision
+    endpoint = os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
+    commit: str | None = revision
+    if revision == ANY_REVISION:
+        commit = (known.revision if known else "") or None
+    wanted = f"{repo} at {commit}" if commit else repo
     say(f"looking for {wanted} on the hub")
-    options["local_files_only"] = not constants.HF_HUB_OFFLINE and not _has_address(endpoint)
     try:
-        folder = Path(snapshot_download(repo, **options))
+        folder = Path(
+            snapshot_download(
+                repo,
+                revision=commit,
+                allow_patterns=[*HUB_FILES, *(PICKLES if allow_pickle else ())],
+                endpoint=endpoint,
+                etag_timeout=5,
+                local_files_only=not constants.HF_HUB_OFFLINE and not _has_address(endpoint),
+            )
+        )
     except LocalEntryNotFoundError:
         raise CcrankError(
             f"{wanted}: the hub is not reachable, and the model is not in the local hub cache; connect to the network, "
