@@ -24,12 +24,9 @@ class AnswerTree:
     """
 
     answers: tuple[Prefix, ...]
-    steps: Mapping[Prefix, tuple[int, ...]]
-    """Answer prefix → the tokens whose logits are needed after it; () is the slot, and the first."""
-    paths: Ragged
-    """The tokens of each answer, as columns of the tokens of all steps."""
-    longer: Mapping[int, list[int]]
-    """Answer → the answers that continue it with no other answer in between."""
+    steps: Mapping[Prefix, tuple[int, ...]]  # prefix → tokens whose logits are needed; () is the slot
+    paths: Ragged  # the tokens of each answer, as columns of the tokens of all steps
+    longer: Mapping[int, list[int]]  # answer → the answers that continue it with no other answer in between
 
     @property
     def sizes(self) -> np.ndarray:

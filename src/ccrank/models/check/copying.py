@@ -84,10 +84,8 @@ def distant_copying(reader: Reader, words: str, first: float) -> tuple[float | N
 class GappedEngine(Engine):
     """Reads as prefix trees, with a gap in the positions."""
 
-    start: int = 0
-    """The first position after the gap."""
-    gap: int = 0
-    """By how much positions from `start` on are increased."""
+    start: int = 0  # the first position after the gap
+    gap: int = 0  # by how much positions from `start` on are increased
 
     def _arguments(self, batch: Batch, flat: np.ndarray) -> tuple[Tensor, dict[str, Any], Callable[[], None]]:
         positions = batch.positions + self.gap * (batch.positions >= self.start)

@@ -57,8 +57,7 @@ class Targets:
 
     inputs: Inputs
     points: Points
-    indices: np.ndarray
-    """(N,) each point's index in `output`."""
+    indices: np.ndarray  # (N,) each point's index in `output`
     layers: Sequence[int]
     output: EngineOutput
 
@@ -111,15 +110,11 @@ class Engine:
     model: Any
     backbone: Backbone
     head: Head | None
-    budget: int
-    """Token positions per forward pass."""
-    tree: bool = False
-    """Pack sequences as prefix trees; otherwise pad them on the right."""
+    budget: int  # token positions per forward pass
+    tree: bool = False  # pack sequences as prefix trees; otherwise pad them on the right
     masks: TreeMasks | None = None
-    most_rows: int | None = None
-    """Maximal number of rows per batch; 1 reads one by one."""
-    graphs: GraphedPasses | None = None
-    """Replays small passes on a GPU."""
+    most_rows: int | None = None  # maximal number of rows per batch; 1 reads one by one
+    graphs: GraphedPasses | None = None  # replays small passes on a GPU
     halvings: int = field(default=0, init=False)
 
     def run(

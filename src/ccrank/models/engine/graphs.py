@@ -43,8 +43,7 @@ class Recorded:
 
     graph: torch.cuda.CUDAGraph
     inputs: dict[str, Any]
-    read_at: Tensor
-    """All flat positions."""
+    read_at: Tensor  # all flat positions
     states: dict[int, Tensor]
 
 

@@ -78,19 +78,13 @@ ROW_TOKENS = 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """One forward pass: B rows of T positions."""
+    """One forward pass: B rows of T positions. In `ends` padding is its own only descendant."""
 
-    rows: np.ndarray
-    """(B,) the rows' indices in the layout."""
-    tokens: np.ndarray
-    """(B, T) token ids, 0 where a row is padded."""
-    positions: np.ndarray
-    """(B, T) position id of each token."""
-    lengths: np.ndarray
-    """(B,) positions in use."""
-    ends: np.ndarray | None = None
-    """(B, T) one past each node's last descendant in its row; None where each row is one sequence. Padding is its own
-    only descendant."""
+    rows: np.ndarray  # (B,) the rows' indices in the layout
+    tokens: np.ndarray  # (B, T) token ids, 0 where a row is padded
+    positions: np.ndarray  # (B, T) position id of each token
+    lengths: np.ndarray  # (B,) positions in use
+    ends: np.ndarray | None = None  # (B, T) one past each node's last descendant; None without trees
 
     def lengthened(self, length: int) -> Batch:
         """The same tree rows with padding up to a length."""
@@ -107,10 +101,8 @@ class Batch:
 class Layout:
     """S sequences in R rows: here each row is one sequence."""
 
-    tokens: Ragged
-    """The token ids of each row."""
-    row_of: np.ndarray
-    """(S,) the row of each sequence."""
+    tokens: Ragged  # the token ids of each row
+    row_of: np.ndarray  # (S,) the row of each sequence
 
     def columns(self, sequences: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """The column in its row of each position of each sequence."""
@@ -139,16 +131,11 @@ class Layout:
 class Forest(Layout):
     """Rows of nodes; a row is a forest of token prefixes in preorder."""
 
-    depths: np.ndarray
-    """(nodes,) distance from the root: the token's position id."""
-    ends: np.ndarray
-    """(nodes,) one past the last descendant, counted from the start of the row."""
-    _rank: np.ndarray
-    """(S,) each sequence's rank in lexicographic order."""
-    _shared: np.ndarray
-    """(S,) in order: the depth at which each run starts, 0 for the first of a row."""
-    _runs: np.ndarray
-    """(S,) in order: the index of each run's first node, counted from the start of the row."""
+    depths: np.ndarray  # (nodes,) distance from the root: the token's position id
+    ends: np.ndarray  # (nodes,) one past the last descendant, counted from the start of the row
+    _rank: np.ndarray  # (S,) each sequence's rank in lexicographic order
+    _shared: np.ndarray  # (S,) in order: the depth at which each run starts, 0 for the first of a row
+    _runs: np.ndarray  # (S,) in order: the index of each run's first node, counted from the start of the row
 
     def columns(self, sequences: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """The column in its row of the node at each position of each sequence."""

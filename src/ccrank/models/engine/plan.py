@@ -60,25 +60,19 @@ Scorer = Callable[[EngineOutput], np.ndarray]
 class Wish:
     """What is requested of every prompt."""
 
-    layers: tuple[int, ...] = ()
-    """The layers whose states at the slot are returned."""
+    layers: tuple[int, ...] = ()  # the layers whose states at the slot are returned
     scores: bool = True
-    items: bool = False
-    """Also return the states at the last token of the last item."""
-    log_probabilities: bool = False
-    """Score candidates by log-probability."""
-    per_token: bool = False
-    """The log-probability of each token of a prompt's one candidate, instead of scores; needs log_probabilities."""
+    items: bool = False  # also return the states at the last token of the last item
+    log_probabilities: bool = False  # score candidates by log-probability
+    per_token: bool = False  # log-probability of each token of a single candidate, instead of scores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Group:
     """Prompts with the same candidate tokens."""
 
-    prompts: np.ndarray
-    """(n,) their indices."""
-    tails: Tails
-    """The tokens of each candidate."""
+    prompts: np.ndarray  # (n,) their indices
+    tails: Tails  # the tokens of each candidate
     scores: Scorer
 
 
@@ -290,12 +284,10 @@ def _first_and_distinct(keys: Sequence[object]) -> tuple[np.ndarray, np.ndarray]
 class Chunk:
     """Prompts that are planned and read together."""
 
-    start: int
-    """The index of the first prompt."""
+    start: int  # the index of the first prompt
     plan: ReadingPlan
     distinct: int
-    missing: np.ndarray
-    """The points that are not in the cache."""
+    missing: np.ndarray  # the points that are not in the cache
     keys: list[list[bytes]] = field(default_factory=list)
     known: dict[bytes, np.ndarray] = field(default_factory=dict)
 

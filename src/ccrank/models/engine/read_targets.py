@@ -16,12 +16,9 @@ from ccrank.models.tokenize.ragged import Ragged, joined, ranges, starts_of
 class Inputs:
     """S distinct inputs of a model."""
 
-    tokens: Ragged
-    """The token ids; for an encoder-decoder model the decoder's."""
-    sources: Ragged | None = None
-    """The distinct inputs of the encoder of an encoder-decoder model."""
-    source_of: np.ndarray | None = None
-    """(S,) the encoder input of each decoder input."""
+    tokens: Ragged  # the token ids; for an encoder-decoder model the decoder's
+    sources: Ragged | None = None  # the distinct inputs of the encoder of an encoder-decoder model
+    source_of: np.ndarray | None = None  # (S,) the encoder input of each decoder input
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -69,20 +66,13 @@ COLUMNS = ("sequence", "position", "asked", "normaliser", "states", "encoder")
 class Points:
     """N positions of inputs, and the outputs requested there."""
 
-    sequence: np.ndarray
-    """(N,) the input."""
-    position: np.ndarray
-    """(N,) the position in it."""
-    asked: np.ndarray
-    """(N,) which of `token_sets` is requested; -1 for none."""
-    token_sets: tuple[tuple[int, ...], ...]
-    """Lists of token ids whose logits are requested."""
-    normaliser: np.ndarray
-    """(N,) whether the log-normaliser over the vocabulary is requested too."""
-    states: np.ndarray
-    """(N,) whether the hidden states of the requested layers are returned."""
-    encoder: np.ndarray
-    """(N,) read the encoder of an encoder-decoder model, not its decoder."""
+    sequence: np.ndarray  # (N,) the input
+    position: np.ndarray  # (N,) the position in it
+    asked: np.ndarray  # (N,) which of `token_sets` is requested; -1 for none
+    token_sets: tuple[tuple[int, ...], ...]  # lists of token ids whose logits are requested
+    normaliser: np.ndarray  # (N,) whether the log-normaliser over the vocabulary is requested too
+    states: np.ndarray  # (N,) whether the hidden states of the requested layers are returned
+    encoder: np.ndarray  # (N,) read the encoder of an encoder-decoder model, not its decoder
 
     @classmethod
     def at(cls, sequence: np.ndarray, position: np.ndarray) -> Points:
@@ -121,22 +111,16 @@ class Points:
 class EngineOutput:
     """What was read at N points."""
 
-    logits: np.ndarray
-    """The logits of all points' token ids, one point after another, float32."""
-    logit_starts: np.ndarray
-    """(N + 1,) where each point's logits start."""
-    normalisers: np.ndarray
-    """(N,) float32, 0 where not requested."""
-    state_row: np.ndarray
-    """(N,) each point's row in `states`; meaningless where no states are requested."""
-    states: np.ndarray | None = None
-    """(points with states, layers, width) float32; None before the first is read."""
-    computed: int = 0
-    """Token positions that the model computed, without padding."""
+    logits: np.ndarray  # the logits of all points' token ids, one point after another, float32
+    logit_starts: np.ndarray  # (N + 1,) where each point's logits start
+    normalisers: np.ndarray  # (N,) float32, 0 where not requested
+    state_row: np.ndarray  # (N,) each point's row in `states`; meaningless where no states are requested
+    states: np.ndarray | None = None  # (points with states, layers, width) float32; None until one is read
+    computed: int = 0  # token positions that the model computed, without padding
+    # Results that are still being computed or copied; each call stores one batch.
     waiting: list[Callable[[], None]] = field(default_factory=list)
-    """Results that are still being computed or copied; each call stores one batch."""
+    # (N,) whether all that is requested of a point was computed; it is stored once nothing is `waiting`.
     done: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
-    """(N,) whether all that is requested of a point was computed; it is stored once nothing is `waiting`."""
 
     @classmethod
     def empty(cls, points: Points) -> EngineOutput:

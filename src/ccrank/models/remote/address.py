@@ -27,14 +27,10 @@ def shown_name(model: str) -> str:
 class Address:
     """Where a server is, and which of its models is meant."""
 
-    base: str
-    """The URL before /completions, without user, password and query."""
-    model: str | None = None
-    """None: the only one that the server has."""
-    query: str = field(default="", repr=False)
-    """Sent with every request; it may hold a key, so it is never shown."""
-    credentials: str = field(default="", repr=False)
-    """The value of the Authorization header for a user and password in the URL; never shown."""
+    base: str  # the URL before /completions, without user, password and query
+    model: str | None = None  # None: the only one that the server has
+    query: str = field(default="", repr=False)  # sent with every request; may hold a key: never shown
+    credentials: str = field(default="", repr=False)  # header of a user and password in the URL: never shown
 
     @classmethod
     def parse(cls, text: str) -> Address:

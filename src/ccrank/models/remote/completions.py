@@ -40,22 +40,17 @@ class Position:
 
     token: Token
     text: str
-    log_probability: float | None
-    """None of the first token, which nothing precedes."""
-    top: Mapping[Token, float]
-    """The most likely tokens in its place."""
+    log_probability: float | None  # None for the first token, which nothing precedes
+    top: Mapping[Token, float]  # the most likely tokens in its place
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerRequest:
     """A prompt and the answers that are scored after it."""
 
-    text: str
-    """The prompt without the blanks before its slot, which belong to the answers' first tokens."""
-    answers: tuple[str, ...]
-    """Each with the blanks before it."""
-    task: str = "task"
-    """For error messages."""
+    text: str  # the prompt without the blanks before its slot, which belong to the answers' first tokens
+    answers: tuple[str, ...]  # each with the blanks before it
+    task: str = "task"  # for error messages
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -79,12 +74,9 @@ class AnswerRequest:
 class AnswerScores:
     """Log-probabilities of answers, token by token."""
 
-    tails: Sequence[Tail]
-    """The tokens of each answer, and of what it merges with."""
-    log_probabilities: Sequence[Sequence[float]]
-    """Of each token of each tail."""
-    tokens: int
-    """The tokens that the server was sent."""
+    tails: Sequence[Tail]  # the tokens of each answer, and of what it merges with
+    log_probabilities: Sequence[Sequence[float]]  # of each token of each tail
+    tokens: int  # the tokens that the server was sent
 
 
 @dataclass(frozen=True)
@@ -93,8 +85,7 @@ class Completions:
 
     client: Client
     model: str
-    batch: int = 1
-    """Prompts in a request."""
+    batch: int = 1  # prompts in a request
 
     def ask(self, prompts: Sequence[Sent], **wish: Any) -> list[dict[str, Any]]:
         """The answers to one request with these prompts, in their order."""

@@ -44,10 +44,8 @@ class EchoScoring:
     """
 
     completions: Completions
-    form: Mapping[str, Any]
-    """Fields of a request, one of `FORMS`."""
-    generated: int = 0
-    """How many tokens the server adds to the prompt."""
+    form: Mapping[str, Any]  # fields of a request, one of `FORMS`
+    generated: int = 0  # how many tokens the server adds to the prompt
     name = "log-probabilities of prompts (echo)"
 
     @classmethod
@@ -126,8 +124,7 @@ class LikeliestScoring:
     """
 
     completions: Completions
-    top: int
-    """How many tokens the server lists."""
+    top: int  # how many tokens the server lists
     name = "log-probabilities of the most likely next tokens only"
 
     @classmethod
@@ -234,10 +231,8 @@ class ForcedScoring:
 
     completions: Completions
     tokens: ServerTokens
-    top: int
-    """How many of the most likely tokens the server gives."""
-    grammar: bool = False
-    """Whether the server takes a grammar."""
+    top: int  # how many of the most likely tokens the server gives
+    grammar: bool = False  # whether the server takes a grammar
 
     @property
     def name(self) -> str:

@@ -104,16 +104,12 @@ class ModelServer:
     """A model behind a server and how it is read."""
 
     client: Client
-    model: str
-    """The served name."""
-    facts: Mapping[str, Any]
-    """The server's metadata of the model."""
+    model: str  # the served name
+    facts: Mapping[str, Any]  # the server's metadata of the model
     batch: int
-    tokens: ServerTokens | None
-    """None where the server does not tokenize."""
+    tokens: ServerTokens | None  # None where the server does not tokenize
     scoring: Scoring
-    evidence: np.ndarray
-    """Log-probabilities of next tokens after a few texts."""
+    evidence: np.ndarray  # log-probabilities of next tokens after a few texts
 
     @classmethod
     def of(cls, client: Client) -> ModelServer:

@@ -13,10 +13,8 @@ import numpy as np
 class Ragged:
     """n sequences of different lengths, one after another."""
 
-    flat: np.ndarray
-    """(total,) int32, all tokens."""
-    starts: np.ndarray
-    """(n + 1,) where each sequence starts in `flat`; the last entry is the total."""
+    flat: np.ndarray  # (total,) int32, all tokens
+    starts: np.ndarray  # (n + 1,) where each sequence starts in `flat`; the last entry is the total
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:

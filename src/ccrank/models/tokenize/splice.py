@@ -112,18 +112,12 @@ class WordTokens:
 class _Cut:
     """P prompts, cut into words."""
 
-    heads: dict[str, int]
-    """The distinct heads, numbered: long contexts up to their last word."""
-    head_of: list[int]
-    """(P,) the head of each prompt."""
-    rests: list[str]
-    """(P,) the text after the head, up to the slot or with the answer that fills it."""
-    leads: list[str]
-    """(P,) the blanks between the text and its candidates."""
-    words: list[str]
-    """The words of all rests."""
-    edges: np.ndarray
-    """(P + 1,) where the words of each rest start."""
+    heads: dict[str, int]  # the distinct heads, numbered: long contexts up to their last word
+    head_of: list[int]  # (P,) the head of each prompt
+    rests: list[str]  # (P,) the text after the head, up to the slot or with the answer that fills it
+    leads: list[str]  # (P,) the blanks between the text and its candidates
+    words: list[str]  # the words of all rests
+    edges: np.ndarray  # (P + 1,) where the words of each rest start
 
 
 def splice(

@@ -18,34 +18,23 @@ Tails = tuple[tuple[int, ...], ...]
 class TokenizedPrompt:
     """The token ids of a prompt."""
 
-    tokens: tuple[int, ...]
-    """All input tokens, including special ones; for an encoder-decoder model the input of the encoder."""
-    slot: int
-    """The position that is read for the answer: in `tokens`, or in `decoder` for encoder-decoder models."""
-    item: int | None
-    """The position of the last token of the last item."""
-    answers: Tails
-    """The tokens of each candidate in the slot."""
-    decoder: tuple[int, ...] = ()
-    """Decoder input before the answer; empty except for encoder-decoder models."""
+    tokens: tuple[int, ...]  # all input tokens, special ones included; those of the encoder if there is one
+    slot: int  # the position that is read for the answer: in `decoder` if there is one, else in `tokens`
+    item: int | None  # the position of the last token of the last item
+    answers: Tails  # the tokens of each candidate in the slot
+    decoder: tuple[int, ...] = ()  # decoder input before the answer; empty except for encoder-decoder models
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenizedPrompts:
     """The token ids of P prompts."""
 
-    tokens: Ragged
-    """All input tokens of each prompt."""
-    slots: np.ndarray
-    """(P,) the position that is read for the answer."""
-    items: np.ndarray
-    """(P,) the position of the last token of the last item; -1 where there is none."""
-    tails_of: np.ndarray
-    """(P,) which of `tail_sets` are the candidates' tokens."""
-    tail_sets: tuple[Tails, ...]
-    """The distinct lists of candidates, as tokens."""
-    decoders: Ragged | None = None
-    """Decoder input before the answer, for encoder-decoder models."""
+    tokens: Ragged  # all input tokens of each prompt
+    slots: np.ndarray  # (P,) the position that is read for the answer
+    items: np.ndarray  # (P,) the position of the last token of the last item; -1 where there is none
+    tails_of: np.ndarray  # (P,) which of `tail_sets` are the candidates' tokens
+    tail_sets: tuple[Tails, ...]  # the distinct lists of candidates, as tokens
+    decoders: Ragged | None = None  # decoder input before the answer, for encoder-decoder models
 
     @classmethod
     def of(cls, prompts: Sequence[TokenizedPrompt]) -> TokenizedPrompts:
