@@ -16,12 +16,20 @@ from ccrank.models.capacity import token_budget
 from ccrank.models.check.verdict_store import require_good
 from ccrank.models.engine.engine import EngineLike
 from ccrank.models.engine.factory import make_engine
-from ccrank.models.engine.plan import Chunk, Collected, ReadingPlan, Wish, chunk_ranges, in_tokens
+from ccrank.models.engine.plan import (
+    Chunk,
+    ReadingPlan,
+    Wish,
+    chunk_ranges,
+    in_tokens,
+    no_readings,
+    readings_of,
+)
 from ccrank.models.engine.read_targets import EngineOutput
 from ccrank.models.load.catalog import AUTO, StatusCallback, best_model
 from ccrank.models.load.loading import LoadedModel, load_model
 from ccrank.models.reader_like import distinct_layers
-from ccrank.models.reading import Cost, Progress, Readings
+from ccrank.models.reading import Cost, Progress, Readings, joined
 from ccrank.models.tokenize.prompt_tokenizer import PromptTokenizer
 from ccrank.prompts import Form, Prompt
 from ccrank.reader_options import ReaderOptions
@@ -199,7 +207,9 @@ class Reader:
         if per_token and any(len(texts) != 1 for texts in answers):
             raise CcrankError("per_token=True needs exactly one candidate for each prompt")
         wish = Wish(wanted, candidates is not None, items, log_probabilities or per_token, per_token)
-        readings = Collected(len(prompts), wish)
+        if not prompts:
+            return no_readings(wish, self.width)
+        parts: list[Readings] = []
         started: deque[tuple[Chunk, ReadingSaver]] = deque()
         try:
             for start, end in chunk_ranges(prompts):
@@ -210,16 +220,16 @@ class Reader:
                 self._start(*started[-1], wish, progress)
                 # A GPU computes this chunk while the results of the one before it are collected.
                 if len(started) > 1:
-                    readings.add(started[0][0], self._finish(*started[0]))
+                    parts.append(self._finish(*started[0], wish))
                     started.popleft()
-            for last in started:
-                readings.add(last[0], self._finish(*last))
+            parts.append(self._finish(*started[0], wish))
         except BaseException:  # interrupted: what was read stays in the cache
             for _, saver in started:
                 saver.save()
             raise
+        readings = joined(parts)
         self.spent += readings.cost
-        return readings.finished(self.width)
+        return readings
 
     def cost_of(
         self,
@@ -274,14 +284,14 @@ class Reader:
         report(done / max(1, len(inputs)))
         saver.output = self.engine.run(inputs.take(needed), saver.points, wish.layers, count)
 
-    def _finish(self, chunk: Chunk, saver: ReadingSaver) -> EngineOutput:
-        """The outputs of all points, those from the cache included; new ones are stored there."""
+    def _finish(self, chunk: Chunk, saver: ReadingSaver, wish: Wish) -> Readings:
+        """The readings of a chunk, those from the cache included; new ones are stored there."""
         assert saver.output is not None
-        read, points = saver.output.collect(), chunk.plan.points
+        output, points = saver.output.collect(), chunk.plan.points
         saver.save()
-        if len(chunk.missing) == len(points):
-            return read
-        return merged(points, chunk.keys, chunk.known, chunk.missing, read)
+        if len(chunk.missing) < len(points):
+            output = merged(points, chunk.keys, chunk.known, chunk.missing, output)
+        return readings_of(chunk, output, wish)
 
     def _layers(self, layers: Iterable[int] | str) -> tuple[int, ...]:
         if isinstance(layers, str):

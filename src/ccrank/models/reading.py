@@ -52,29 +52,25 @@ class Readings:
 
 def joined(parts: Sequence[Readings]) -> Readings:
     """The readings of consecutive prompts that were read in several steps, as one."""
+    if len(parts) == 1:
+        return parts[0]
 
-    def column(tables: list[np.ndarray | None]) -> np.ndarray | None:
-        present = [table for table in tables if table is not None]
-        return np.concatenate(present) if present else None
-
-    def padded(tables: list[np.ndarray | None], filler: float) -> np.ndarray | None:
-        width = max((table.shape[1] for table in tables if table is not None), default=0)
-        return column(
-            [
-                None
-                if table is None
-                else np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=filler)
-                for table in tables
-            ]
-        )
+    def column(name: str, filler: float = 0.0) -> np.ndarray | None:
+        tables = [table for part in parts if (table := getattr(part, name)) is not None]
+        width = max((table.shape[1] for table in tables), default=0)
+        for index, table in enumerate(tables):
+            if table.shape[1] < width:
+                missing = ((0, 0), (0, width - table.shape[1]))
+                tables[index] = np.pad(table, missing, constant_values=filler)
+        return np.concatenate(tables) if tables else None
 
     return Readings(
-        logits=padded([part.logits for part in parts], np.nan),
-        states=column([part.states for part in parts]),
-        item_states=column([part.item_states for part in parts]),
-        layers=parts[0].layers,
-        cost=sum((part.cost for part in parts), Cost()),
-        answer_tokens=padded([part.answer_tokens for part in parts], 0),
+        column("logits", np.nan),
+        column("states"),
+        column("item_states"),
+        parts[0].layers,
+        sum((part.cost for part in parts), Cost()),
+        column("answer_tokens"),
     )
 
 

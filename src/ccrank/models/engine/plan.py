@@ -67,15 +67,6 @@ class Wish:
     per_token: bool = False  # log-probability of each token of a single candidate, instead of scores
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Group:
-    """Prompts with the same candidate tokens."""
-
-    prompts: np.ndarray  # (n,) their indices
-    tails: Tails  # the tokens of each candidate
-    scores: Scorer
-
-
 class ReadingPlan:
     """The distinct inputs and points that a chunk of prompts needs; `mask` is the mask token of a masked model."""
 
@@ -100,11 +91,13 @@ class ReadingPlan:
             self.item_points = self._ask(
                 sequences[given], encoded.items[given], states=True, encoder=at_encoder
             )
-        self.groups: list[Group] = []
         score = self._masked_answers if form == "masked" else self._decoded_answers
-        for number, prompts in enumerate(encoded.prompts_by_tails):
-            tails = encoded.tail_sets[number]
-            self.groups.append(Group(prompts, tails, score(prompts, tails)))
+        self.groups: list[tuple[np.ndarray, Tails, Scorer]] = [
+            (prompts, tails, score(prompts, tails))
+            for prompts, tails in zip(encoded.prompts_by_tails, encoded.tail_sets, strict=True)
+            if tails
+        ]
+        """Prompts with the same candidates, the tokens of these, and how they are scored."""
 
         self.inputs, distinct_of = self._distinct_inputs()
         self.points = self._all_points(distinct_of)
@@ -183,8 +176,6 @@ class ReadingPlan:
 
     def _decoded_answers(self, prompts: np.ndarray, tails: Tails) -> Scorer:
         """Score answers that a decoder generates token by token after the slot."""
-        if not tails:
-            return lambda output: np.zeros((len(prompts), 0), np.float32)
         tree, count = answer_tree(tails), len(prompts)
         prefixes = Ragged.of(tree.steps)
         asked: np.ndarray = np.array([self._token_set(token_ids) for token_ids in tree.steps.values()])
@@ -197,16 +188,12 @@ class ReadingPlan:
         self.naive_tokens += count * sum(len(answer) - 1 for answer in tails)
         if self.wish.per_token:  # of one answer the steps are its prefixes, the shortest first
             return _per_token(list(points))
-        if len(points) == 1 and not self.wish.log_probabilities:
-            return lambda output: output.token_logits(points[0])
         return lambda output: tree.scores(
             output.step_logits(points, tree.sizes), output.normalisers[points.T], self.wish.log_probabilities
         )
 
     def _masked_answers(self, prompts: np.ndarray, tails: Tails) -> Scorer:
         """Score answers of k tokens in k masks; if any answer has several tokens, all are scored by log-probability."""
-        if not tails:
-            return lambda output: np.zeros((len(prompts), 0), np.float32)
         lengths = sorted(set(map(len, tails)))
         plain = lengths == [1] and not self.wish.log_probabilities
         token_ids: dict[tuple[int, int], list[int]] = {}
@@ -303,48 +290,37 @@ class Chunk:
         return points.take(self.missing, np.searchsorted(self.needed, points.sequence[self.missing]))
 
 
-class Collected:
-    """The readings of all `count` prompts, filled chunk by chunk."""
+def readings_of(chunk: Chunk, output: EngineOutput, wish: Wish) -> Readings:
+    """The readings of the prompts of a chunk."""
+    plan = chunk.plan
+    count = len(plan.encoded)
+    cost = Cost(count, plan.naive_tokens, chunk.distinct, output.computed)
+    states = item_states = None
+    if wish.layers:
+        states = output.states_at(plan.slot_points)
+    if wish.items and states is not None:
+        item_states = np.full_like(states, np.nan)
+        item_states[plan.encoded.items >= 0] = output.states_at(plan.item_points)
+    if not wish.scores:
+        return Readings(None, states, item_states, wish.layers, cost)
+    scored = [(prompts, tails, scorer(output)) for prompts, tails, scorer in plan.groups]
+    logits = np.full((count, max((scores.shape[1] for *_, scores in scored), default=0)), np.nan, np.float32)
+    lengths = np.zeros((count, max((len(tails) for _, tails, _ in scored), default=0)), int)
+    for prompts, tails, scores in scored:
+        logits[prompts, : scores.shape[1]] = scores
+        lengths[prompts, : len(tails)] = list(map(len, tails))
+    return Readings(logits, states, item_states, wish.layers, cost, lengths)
 
-    def __init__(self, count: int, wish: Wish) -> None:
-        self.count, self.wish = count, wish
-        self.cost = Cost()
-        self.scores: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        self.states: list[np.ndarray] = []
-        self.items: list[np.ndarray] = []
 
-    def add(self, chunk: Chunk, output: EngineOutput) -> None:
-        """Take over the results of one chunk."""
-        plan, wish = chunk.plan, self.wish
-        prompts = len(plan.encoded)
-        self.cost += Cost(prompts, plan.naive_tokens, chunk.distinct, output.computed)
-        if wish.scores:
-            for group in plan.groups:
-                lengths = np.array([len(tail) for tail in group.tails], np.int64)
-                self.scores.append((chunk.start + group.prompts, group.scores(output), lengths))
-        if wish.layers and prompts:
-            self.states.append(output.states_at(plan.slot_points))
-        if wish.items and prompts:
-            given, states = plan.encoded.items >= 0, output.states_at(plan.item_points)
-            if not given.all():
-                rows = np.full((prompts, *states.shape[1:]), np.nan, np.float32)
-                rows[given] = states
-                states = rows
-            self.items.append(states)
-
-    def finished(self, width: int) -> Readings:
-        """All readings; `width` is the length of a state where there is none."""
-        wish = self.wish
-        most = max((len(lengths) for _, _, lengths in self.scores), default=0)
-        widest = max((scores.shape[1] for _, scores, _ in self.scores), default=0)
-        logits = np.full((self.count, widest), np.nan, np.float32)
-        tokens = np.zeros((self.count, most), int)
-        for prompts, scores, lengths in self.scores:
-            logits[prompts, : scores.shape[1]] = scores
-            tokens[prompts, : len(lengths)] = lengths
-        nothing = np.zeros((0, len(wish.layers), width), np.float32)
-        states = np.concatenate(self.states or [nothing]) if wish.layers else None
-        item_states = np.concatenate(self.items or [nothing]) if wish.items else None
-        if not wish.scores:
-            return Readings(None, states, item_states, wish.layers, self.cost)
-        return Readings(logits, states, item_states, wish.layers, self.cost, tokens)
+def no_readings(wish: Wish, width: int) -> Readings:
+    """The readings of no prompts; `width` is the length of a state."""
+    states = np.zeros((0, len(wish.layers), width), np.float32)
+    scores = np.zeros((0, 0), np.float32)
+    return Readings(
+        scores if wish.scores else None,
+        states if wish.layers else None,
+        states if wish.items else None,
+        wish.layers,
+        Cost(),
+        scores.astype(int) if wish.scores else None,
+    )

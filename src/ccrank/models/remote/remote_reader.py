@@ -15,10 +15,10 @@ import numpy as np
 from ccrank.errors import CcrankError
 from ccrank.models import Cost, Reader, ReadingCache, Readings
 from ccrank.models.answers import answer_tree
-from ccrank.models.engine.plan import in_tokens
+from ccrank.models.engine.plan import Wish, in_tokens, no_readings
 from ccrank.models.load.catalog import StatusCallback
 from ccrank.models.reader import per_prompt
-from ccrank.models.reading import Progress
+from ccrank.models.reading import Progress, joined
 from ccrank.models.remote.address import Address, check_options, is_remote
 from ccrank.models.remote.client import Client
 from ccrank.models.remote.completions import AnswerRequest, AnswerScores, Token
@@ -158,19 +158,14 @@ class RemoteReader:
             raise no_states(self.name)
         if per_token and any(len(texts) != 1 for texts in answers):
             raise CcrankError("per_token=True needs exactly one candidate for each prompt")
-        rows: list[np.ndarray] = []
-        cost = Cost()
+        if not prompts:
+            return no_readings(Wish(), 0)
         asked = _asked(prompts, answers)
-        size = max(1, MAX_BLOCK // (1 + max(map(len, answers), default=0)))
-        for start in range(0, len(asked), size):
-            block_rows, spent = self._read_block(asked[start : start + size], per_token, progress)
-            rows += block_rows
-            cost += spent
-        self.spent += cost
-        counts = list(map(len, answers))
-        logits = _padded([row[1 + count :] for row, count in zip(rows, counts, strict=True)], np.nan)
-        lengths = _padded([row[1 : 1 + count] for row, count in zip(rows, counts, strict=True)], 0)
-        return Readings(logits, None, None, (), cost, lengths.astype(int))
+        size = max(1, MAX_BLOCK // (1 + max(map(len, answers))))
+        blocks = [asked[start : start + size] for start in range(0, len(asked), size)]
+        readings = joined([self._read_block(block, per_token, progress) for block in blocks])
+        self.spent += readings.cost
+        return readings
 
     def reopened(self) -> RemoteReader:
         """A reader of whatever model the server has at this address now."""
@@ -195,8 +190,7 @@ class RemoteReader:
 
     def _read_block(
         self, asked: Sequence[AnswerRequest], per_token: bool, progress: Progress | None
-    ) -> tuple[list[np.ndarray], Cost]:
-        """For each prompt the number of tokens sent, the tokens of each answer, and the scores."""
+    ) -> Readings:
         keys = [self._key(request, per_token) for request in asked]
         rows = {} if self.cache is None else self.cache.get(keys)
         missing = {key: request for key, request in zip(keys, asked, strict=True) if key not in rows}
@@ -214,8 +208,11 @@ class RemoteReader:
             self.cache.put(fresh)
         rows |= fresh
         sent = sum(int(row[0]) for row in fresh.values())
-        read = sum(int(rows[key][0]) for key in keys)
-        return [rows[key] for key in keys], Cost(len(asked), read, read, sent)
+        read = [(rows[key], 1 + len(request.answers)) for key, request in zip(keys, asked, strict=True)]
+        tokens = sum(int(row[0]) for row, _ in read)
+        logits = _padded([row[end:] for row, end in read], np.nan)
+        lengths = _padded([row[1:end] for row, end in read], 0).astype(int)
+        return Readings(logits, None, None, (), Cost(len(asked), tokens, tokens, sent), lengths)
 
     def _check(self) -> None:
         if self.check_after is None or time.monotonic() - self._checked < self.check_after:
