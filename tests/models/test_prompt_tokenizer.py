@@ -11,7 +11,7 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 
 import ccrank
 from ccrank.errors import CcrankError
-from ccrank.models.load import chat_template
+from ccrank.models.tokenize import chat_template
 from ccrank.models.tokenize.prompt_tokenizer import PromptTokenizer
 from ccrank.prompts import Piece, Prompt, load_templates
 from ccrank.task import Criterion, Task

@@ -54,18 +54,15 @@ def vectors_of(
 ) -> dict[bytes, np.ndarray]:
     """What was read at the `chosen` points, as entries of the cache."""
     entries: dict[bytes, np.ndarray] = {}
-    starts = output.logit_starts.tolist()
-    wanted = (array[chosen].tolist() for array in (points.asked, points.normaliser, points.states))
-    for index, asked, normaliser, states in zip(chosen.tolist(), *wanted, strict=True):
-        group, column = keys[index], 0
-        if asked >= 0:
-            entries[group[0]] = output.logits[starts[index] : starts[index + 1]]
-            column = 1
-        if normaliser:
-            entries[group[column]] = output.normalisers[index : index + 1]
-            column += 1
-        if states and output.states is not None:
-            entries.update(zip(group[column:], output.states[output.state_row[index]], strict=True))
+    for index in chosen.tolist():
+        values: list[np.ndarray] = []
+        if points.asked[index] >= 0:
+            values.append(output.logits[output.logit_starts[index] : output.logit_starts[index + 1]])
+        if points.normaliser[index]:
+            values.append(output.normalisers[index : index + 1])
+        if points.states[index]:
+            values += list(output.states_at(index))
+        entries.update(zip(keys[index], values, strict=True))
     return entries
 
 

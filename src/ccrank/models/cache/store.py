@@ -171,8 +171,7 @@ class ReadingCache:
         connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);")
 
     def _with_database(self, work: Callable[[sqlite3.Connection], Result]) -> Result | None:
-        """The result of `work(connection)`, None without a usable cache; a file that is not a valid database is
-        replaced, once."""
+        """The result of `work(connection)`, None without a usable cache; an invalid file is replaced, once."""
         with self._lock:
             for attempt in (1, 2):
                 if self._off:

@@ -347,18 +347,13 @@ def stored_figures() -> Mapping[str, Mapping[str, Any]]:
 
 
 def figures_of(loaded: LoadedModel) -> Mapping[str, Any] | None:
-    """The figures that a model must have; None if it is not listed, none were measured, or its weights are quantized
-    while loading, which changes them.
-    """
+    """The stored figures of a model; None if there are none, or its weights were quantized while loading."""
     quantized = ", weights " in loaded.weights.get("compute_precision", "")
     return None if quantized else stored_figures().get(loaded.name)
 
 
 def _difference(figures: Mapping[str, Any] | None, sentences: Sequence[SentenceCheck]) -> float | None:
-    """The largest relative difference of the bits of a sentence from what is stored.
-
-    Where one matrix of one layer is damaged, a sentence takes several per cent more or fewer bits.
-    """
+    """The largest relative difference from the stored bits of a sentence; some per cent if a matrix is damaged."""
     if figures is None:
         return None
     measured = np.array([[sentence.bits, sentence.shuffled_bits] for sentence in sentences])

@@ -59,9 +59,7 @@ class GraphedPasses:
     def rows(
         self, arguments: dict[str, Any], read_at: Tensor, layers: Sequence[int]
     ) -> dict[int, Tensor] | None:
-        """The states of each layer at the flat positions, as `Backbone.rows` gives them; None if this pass should run
-        without a graph.
-        """
+        """As `Backbone.rows`, without its output; None if this pass should run without a graph."""
         shape = tuple(arguments["input_ids"].shape)
         if not self.enabled or shape[0] * shape[1] > MAX_TOKENS:
             return None

@@ -206,8 +206,7 @@ def _row_starts(
 
 
 def _ends(shared: np.ndarray, runs: np.ndarray, depths: np.ndarray, row_edges: np.ndarray) -> np.ndarray:
-    """One past each node's last descendant: the next run that starts at or above its depth, counted from the start of
-    its row."""
+    """Where the next run starts at or above each node's depth, counted from the start of its row."""
     ends: np.ndarray = np.empty_like(depths)
     for nodes, starting in _by_level(shared, depths):
         # A row starts at depth 0, so no subtree extends beyond its row.

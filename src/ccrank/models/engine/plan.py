@@ -22,10 +22,8 @@ CHUNK = 4096
 
 
 def chunk_ranges(prompts: Sequence[Prompt]) -> Iterator[tuple[int, int]]:
-    """Ranges of at most `CHUNK` prompts. A chunk ends where a task does, if possible: its prompts share a prefix.
-
-    The first of several is shorter, so that the device starts early.
-    """
+    """Ranges of at most `CHUNK` prompts that end where tasks do, if possible."""
+    # The first of several is shorter, so that the device starts early.
     start, size = 0, CHUNK // 4 if len(prompts) > CHUNK else CHUNK
     while start < len(prompts):
         end = min(start + size, len(prompts))

@@ -149,8 +149,7 @@ class EngineOutput:
         return table
 
     def step_logits(self, points: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-        """(n, Σ sizes) the logits of points (s, n), of which the points of one row request as many token ids as
-        `sizes` (s,) says, row after row."""
+        """(n, Σ sizes) the logits of points (s, n); points of row i request `sizes[i]` token ids."""
         within = ranges(np.zeros_like(sizes), sizes)
         table: np.ndarray = self.logits[np.repeat(self.logit_starts[points.T], sizes, axis=1) + within]
         return table

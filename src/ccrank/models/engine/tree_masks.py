@@ -20,10 +20,7 @@ class TreeMasks:
     """The module whose position bias must use depths instead of row indices (MPT); None for the others."""
 
     def apply(self, inputs: dict[str, Any], ends: Tensor, dtype: torch.dtype) -> Callable[[], None]:
-        """Add the masks to the inputs; returns a function that undoes any change to the model.
-
-        Shapes: inputs: the arguments of the forward pass; ends (B, T).
-        """
+        """Add the masks of `ends` (B, T) to the arguments of a pass; returns what undoes changes to the model."""
         depths = inputs["position_ids"]
         distance = depths[:, :, None] - depths[:, None, :]  # (B, T, T) from each query back to each key
         seen = visible(ends)
@@ -38,8 +35,7 @@ class TreeMasks:
         return self._bias_by_depth(depths[0])
 
     def _bias_by_depth(self, depths: Tensor) -> Callable[[], None]:
-        """ALiBi's bias is slope × key position, up to a constant that softmax ignores; the key position is replaced by
-        its depth."""
+        """Use depths as key positions: ALiBi's bias is slope × key position, up to a constant that softmax ignores."""
         build = type(self.alibi).build_mpt_alibi_tensor
 
         def by_depth(heads: int, length: int, *args: Any, **kwargs: Any) -> Tensor:
@@ -53,10 +49,7 @@ class TreeMasks:
 
 
 def visible(ends: Tensor) -> Tensor:
-    """(B, T, T) which keys (last axis) each query may attend to: itself and its ancestors.
-
-    Shapes: ends (B, T).
-    """
+    """(B, T, T) whether each query attends to each key (last axis), itself or an ancestor, from `ends` (B, T)."""
     index = torch.arange(ends.shape[1], device=ends.device)
     return (index[None, :] <= index[:, None]) & (index[:, None] < ends[:, None, :])
 

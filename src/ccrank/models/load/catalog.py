@@ -121,9 +121,7 @@ def names_for_several() -> Mapping[str, tuple[str, ...]]:
 
 
 def choices_of(name: str) -> list[KnownModel]:
-    """The sets of weights that a name may stand for, those that were unpacked on this machine first; empty if the name
-    is not listed.
-    """
+    """The sets of weights that a name may stand for, unpacked ones first; empty if the name is not listed."""
     models = known_models()
     choices = [models[choice] for choice in names_for_several().get(name, (name,)) if choice in models]
     return sorted(choices, key=lambda model: not model.unpacked)

@@ -86,9 +86,7 @@ NORMAL, UNKNOWN, USER_DEFINED, BYTE = 1, 2, 4, 6
 
 
 def verify_tokenizer(fields: Mapping[str, Any], folder: Path) -> None:
-    """Compare the tokenizer in a folder with one that merges the vocabulary of its GGUF file by rank; if they split a
-    sample text differently, the latter replaces it.
-    """
+    """Replace the tokenizer in a folder if one that merges the vocabulary of the GGUF file by rank splits otherwise."""
     kind = fields.get("tokenizer.ggml.model")
     if kind is None or kind.contents() != "llama" or "tokenizer.ggml.merges" in fields:
         return

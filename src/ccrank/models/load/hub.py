@@ -55,10 +55,7 @@ BLOCK = 1 << 20
 
 
 def on_disk(name: str) -> Path | None:
-    """The folder of a model that is stored here; None if it must be downloaded or converted first.
-
-    A name that cannot be a model raises an error. Nothing is downloaded.
-    """
+    """The folder of a model that is stored here, else None; a name that cannot be a model raises an error."""
     if choices := choices_of(name):
         return next((folder for model in choices if (folder := model.stored) is not None), None)
     kind, path = _kind_of(name)
@@ -97,10 +94,7 @@ def _kind_of(name: str) -> tuple[str, Path]:
 
 
 def stored_depth(name: str) -> int | None:
-    """The number of layers of a model, from its configuration on disk; None if it is not stored here or says no number.
-
-    If encoder and decoder differ, the larger number.
-    """
+    """The number of layers, of the deeper side if there are two, by the configuration on disk; None if unknown."""
     folder = on_disk(name)
     if folder is None:
         return None
@@ -228,9 +222,7 @@ def _from_hub(
 
 
 def _has_address(endpoint: str) -> bool:
-    """Whether the name of the hub's host can be resolved, or a proxy does that: without an address its client would try
-    again for half a minute.
-    """
+    """Whether a proxy or this machine resolves the hub; otherwise its client would try again for half a minute."""
     parts = urlsplit(endpoint)
     if {parts.scheme, "all"} & getproxies().keys():
         return True
@@ -241,8 +233,7 @@ def _has_address(endpoint: str) -> bool:
 
 
 def _verify_snapshot(folder: Path, known: KnownModel | None) -> None:
-    """Compare large files with the SHA-256 that the hub stated, which is their name in its cache, and the weights of a
-    listed model with the one in the list."""
+    """Compare large files with the SHA-256 that names them in the cache, listed weights with the one in the list."""
     for path in sorted(folder.iterdir()):
         file = path.resolve()
         stated = {file.name} if file.parent.name == "blobs" and SHA256.fullmatch(file.name) else set()
@@ -311,9 +302,7 @@ def _copy(archive: zipfile.ZipFile, name: str, target: IO[bytes], most: int) -> 
 
 
 def download_wheel(package: str, sha256: str, into: Path) -> Path:
-    """Fetch one wheel with pip, which refuses it if its hash differs, and never takes a source distribution: building
-    one would run code of the index.
-    """
+    """Fetch a wheel with pip, which checks its hash; never a source distribution, whose code would be run."""
     folder = Path(tempfile.mkdtemp(dir=into))
     wanted = folder / "requirements.txt"
     wanted.write_text(f"{package} --hash=sha256:{sha256}\n", encoding="utf-8")

@@ -30,8 +30,7 @@ TRIED_TOKENS = 24
 
 
 def _note(folder: Path, files: Sequence[Path]) -> Path:
-    """Where the model's notes are stored: the name depends on the files of the model and on the versions of
-    libraries."""
+    """Where a model's notes are: the name depends on its files and on the versions of libraries."""
     described: list[object] = [FORMAT, *(f"{name} {metadata.version(name)}" for name in MADE_WITH)]
     for path in sorted({*files, *folder.glob("*.json"), *folder.glob("*.jinja"), *folder.glob("*.model")}):
         status = path.stat()

@@ -251,10 +251,7 @@ def _rotate(states: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 
 def _blocks(mask: Tensor) -> list[Block]:
-    """Blocks of queries with only those keys that one of them attends to: in a tree these are few.
-
-    Shapes: mask (batch or 1, 1, length, length), additive or boolean.
-    """
+    """Blocks of queries with the keys that they attend to, from a mask (batch or 1, 1, length, length)."""
     seen = (mask if mask.dtype == torch.bool else mask == 0).any(dim=(0, 1))
     blocks = []
     for start in range(0, len(seen), BLOCK):

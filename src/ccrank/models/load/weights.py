@@ -42,8 +42,7 @@ def weights_facts(found: FoundModel, files: Sequence[Path], computed_in: str) ->
 
 
 def _made_from(folder: Path) -> Mapping[str, str] | None:
-    """The file that a folder was converted from, its hash and its precision; None if the folder has the weights as they
-    were published."""
+    """The file that a folder was converted from, its hash and its precision; None if it was not converted."""
     note = folder / CONVERTED_BY
     if not note.is_file():
         return None
@@ -68,11 +67,7 @@ def _stored_precision(files: Sequence[Path]) -> str:
 
 
 def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
-    """The files that contain the weights: one, or the shards of an index.
-
-    Those that are damaged or cut off, as an interrupted copy leaves them, are refused: the header says how long a
-    file must be.
-    """
+    """The files of the weights, one or several shards; damaged or incomplete ones are refused, by their headers."""
     safe = sorted(folder.glob("*.safetensors"))
     for path in safe:
         try:

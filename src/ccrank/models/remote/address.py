@@ -83,10 +83,7 @@ IN_PROMPTS = ("chat", "truncate")
 
 
 def check_options(models: Sequence[str], options: ReaderOptions) -> None:
-    """Refuse options that models behind servers do not take.
-
-    Options of loading are for the other models; if there are none, they are a mistake.
-    """
+    """Refuse options that models behind servers do not take; those of loading may be for the other models."""
     remote = [shown_name(model) for model in models if is_remote(model)]
     others = len(remote) < len(models)
     for option in fields(ReaderOptions) if remote else ():

@@ -224,8 +224,7 @@ def served_model(client: Client) -> tuple[str, Mapping[str, Any]]:
 
 
 def _first_readings(client: Client, model: str) -> tuple[Completions, np.ndarray]:
-    """The model with as many prompts in a request as it takes, and log-probabilities of the most likely next tokens,
-    highest first."""
+    """The model with as many prompts in a request as it takes, and its top log-probabilities, highest first."""
     wish = {"max_tokens": 1, "logprobs": 5}
     completions = Completions(client, model, BATCH)
     try:

@@ -286,8 +286,7 @@ def tokens_of(pieces: Sequence[Piece], row: TokenRow) -> list[tuple[Piece, list[
 
 
 def last_token_of_item(pieces: Sequence[Piece], row: TokenRow, before: int | None = None) -> int | None:
-    """The last token (before position `before`) that overlaps the last item; None without an item or without
-    offsets."""
+    """The last token (before `before`) that overlaps the last item; None without an item or offsets."""
     items = [inside for piece, inside in tokens_of(pieces, row) if piece.role == "item" and inside]
     if not items:
         return None

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any
 
 from ccrank.errors import CcrankError, needs_extra
-from ccrank.models.load.chat_template import render_chat
 from ccrank.models.tokenize.by_form import (
     TOKENIZE,
     Layout,
@@ -21,6 +20,7 @@ from ccrank.models.tokenize.by_form import (
     token_rows,
     without_last_blanks,
 )
+from ccrank.models.tokenize.chat_template import render_chat
 from ccrank.models.tokenize.splice import WordTokens, splice
 from ccrank.models.tokenize.tokenized import TokenizedPrompt, TokenizedPrompts
 from ccrank.prompts import Form, Piece, Prompt, broken_up, plain_answers, plain_prompts

@@ -53,10 +53,7 @@ def split_words(text: str) -> list[str]:
 
 
 def words_of(texts: Sequence[str]) -> tuple[list[str], list[int]]:
-    """The words of all texts, one text after another, and the number of words of each text.
-
-    The first word of a text that starts with a blank may be empty.
-    """
+    """The words of all texts and their number in each text; a text that starts with a blank has an empty first word."""
     joined = "".join(f"{_END}{text}" for text in texts) + _END
     plain = _NEXT not in joined and joined.count(_END) == len(texts) + 1
     if plain and not _NOT_A_CUT.search(joined):
@@ -221,8 +218,7 @@ def _tails(
 def _last_tokens(
     prompts: Sequence[Prompt], cut: _Cut, known: Sequence[TokenRow]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The prompts with an item (n,), the word in which their last item ends, and its last token in that word; -1 where
-    it is not found."""
+    """The prompts with an item (n,), the word in which it ends, and its last token in that word, or -1."""
     heads = list(map(len, cut.heads))
     spans: np.ndarray = np.array(
         [
