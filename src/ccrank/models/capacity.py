@@ -20,13 +20,11 @@ from ccrank.util.files import cache_folder, remember
 if TYPE_CHECKING:
     from ccrank.models.reader import Reader
 
-FASTEST_ON_CPU = 1024
-"""More tokens than this per pass do not make a CPU faster and exceed its caches."""
+FASTEST_ON_CPU = 1024  # more tokens than this per pass do not make a CPU faster and exceed its caches
 MAX_ON_GPU = 32768
 MIN_TOKENS = 256
 MEMINFO = Path("/proc/meminfo")
-UNKNOWN = 8 << 30
-"""Bytes assumed to be available on a system that does not report them."""
+UNKNOWN = 8 << 30  # bytes assumed to be available on a system that does not report them
 
 
 def token_budget(batch_tokens: str | int, model: Any) -> int:

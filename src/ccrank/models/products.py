@@ -28,8 +28,7 @@ Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 MAX_ERROR = 1e-5
 """Of the largest value. Products in float32 are at 1e-6; TF32 would be at 5e-4 and bfloat16 at 4e-3."""
-MIN_ADVANTAGE = 1.1
-"""oneDNN is used if it is faster by this factor: chance must not decide between equals."""
+MIN_ADVANTAGE = 1.1  # oneDNN is used if it is faster by this factor: chance must not decide between equals
 SHAPE = (256, 768, 768)
 REPEATS = 7
 CPU_INFO = Path("/proc/cpuinfo")

@@ -29,8 +29,7 @@ Result = TypeVar("Result")
 DEFAULT_LIMIT = 4 << 30
 _STALE_AFTER = 3600
 """An entry's time of last use is updated at most this often (seconds), so that reading seldom writes."""
-_PATIENCE = 60.0
-"""Seconds to wait for other processes that write."""
+_PATIENCE = 60.0  # seconds to wait for other processes that write
 ENVIRONMENT_ERROR = re.compile(
     "locked|readonly|unable to open|full|disk i/o|busy|permission|interrupted", re.IGNORECASE
 )
@@ -53,8 +52,7 @@ class ReadingCache:
     def __init__(self, folder: Path | None = None, limit: int | None = None) -> None:
         self.path = (folder or cache_folder("readings")) / "readings.sqlite"
         self.limit = _limit_from_environment() if limit is None else limit
-        self.added = 0
-        """Entries that this object has stored."""
+        self.added = 0  # entries that this object has stored
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._off = False

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 FAR_POSITIONS, MIN_FAR_POSITIONS = 512, 128
 """The gap between the two readings; a model that allows less than the second number is not read with a gap."""
-CLEAR_DISTANT = 0.1
-"""Up to here distant copying works, and no other base of rotary embeddings is tried."""
+CLEAR_DISTANT = 0.1  # up to here distant copying works, and no other base of rotary embeddings is tried
 LARGER_BASES = (10.0, 100.0, 1000.0)
 BASE_HELPS = 0.5
 """A base is reported if distant copying takes less than this share of the bits with a larger one."""

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from ccrank.models.reader import Reader
 
 Status = Literal["good", "suspect", "not checked"]
-Mistake = tuple[str, str]
-"""What shows a mistake, and its cause."""
+Mistake = tuple[str, str]  # what shows a mistake, and its cause
 
 MAX_ORDER, MAX_COPYING = 0.6, 0.5
 CLEAR_ORDER, CLEAR_COPYING = 0.45, 0.3
@@ -41,10 +40,8 @@ without the mistake."""
 MAX_DIFFERENCE = 0.01
 """Of the bits of a sentence. For the default model it is 0.0023 in bfloat16, and at least 0.036 where one matrix was
 damaged (docs/how-to/use-another-model.md)."""
-MIN_TOKEN_LENGTH = 1.5
-"""Characters per token of English, below which a tokenizer splits words into letters."""
-LARGE_VOCABULARY = 1000
-"""Models of letters or bytes have smaller ones."""
+MIN_TOKEN_LENGTH = 1.5  # characters per token of English, below which a tokenizer splits words into letters
+LARGE_VOCABULARY = 1000  # models of letters or bytes have smaller ones
 NOT_NUMBERS = "its scores are not numbers (NaN)"
 
 

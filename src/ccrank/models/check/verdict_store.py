@@ -22,10 +22,8 @@ from ccrank.util.files import cache_folder, remember
 if TYPE_CHECKING:
     from ccrank.models.reader import Reader
 
-FORMAT = 3
-"""Increased when the texts or the thresholds change, so that models are checked again."""
-SWITCH = "CCRANK_CHECK"
-"""The environment variable that turns the check off: "no"."""
+FORMAT = 3  # increased when the texts or the thresholds change, so that models are checked again
+SWITCH = "CCRANK_CHECK"  # the environment variable that turns the check off: "no"
 LIBRARIES = ("torch", "transformers", "tokenizers")
 TOKENIZER_FILES = ("tokenizer*.json", "vocab.*", "merges.txt", "*.model", "*.tiktoken")
 

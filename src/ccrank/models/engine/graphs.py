@@ -20,12 +20,9 @@ from ccrank.models.engine.backbone import Backbone
 
 log = logging.getLogger(__name__)
 
-MAX_TOKENS = 4096
-"""Larger passes keep the GPU busy by themselves."""
-STEP = 64
-"""Lengths are rounded up to multiples of this."""
-MAX_GRAPHS = 32
-"""Shapes that are kept; each takes memory for the states of its layers."""
+MAX_TOKENS = 4096  # larger passes keep the GPU busy by themselves
+STEP = 64  # lengths are rounded up to multiples of this
+MAX_GRAPHS = 32  # shapes that are kept; each takes memory for the states of its layers
 
 
 def rounded(length: int) -> int:

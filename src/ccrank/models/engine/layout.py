@@ -20,8 +20,7 @@ import numpy as np
 
 from ccrank.models.tokenize.ragged import Ragged, distinct_numbers, ranges, starts_of
 
-BLOCK = 1 << 20
-"""Tokens that are compared at once when prefixes are counted: bounds memory."""
+BLOCK = 1 << 20  # tokens that are compared at once when prefixes are counted: bounds memory
 
 
 class Sorted:

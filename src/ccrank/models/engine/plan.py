@@ -50,8 +50,7 @@ def in_tokens(progress: Progress | None, total: int) -> Callable[[float], None]:
     return report
 
 
-Scorer = Callable[[EngineOutput], np.ndarray]
-"""(prompts of a group, candidates) float32 from the outputs."""
+Scorer = Callable[[EngineOutput], np.ndarray]  # (prompts of a group, candidates) float32 from the outputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,7 @@ class Inputs:
         return Inputs(tokens, joined(sources), source_of)
 
 
-COLUMNS = ("sequence", "position", "asked", "normaliser", "states", "encoder")
-"""The arrays of `Points`."""
+COLUMNS = ("sequence", "position", "asked", "normaliser", "states", "encoder")  # the arrays of `Points`
 
 
 @dataclass(frozen=True, slots=True, eq=False)

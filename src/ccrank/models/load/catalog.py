@@ -22,8 +22,7 @@ AUTO = "auto"
 BYTES = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "int8": 1.0, "int4": 0.5}
 """Precision → bytes of a weight."""
 SHOWN = ("float32", "bfloat16", "int8", "int4")
-ROOM = 1.25
-"""Memory that a model needs, relative to its weights."""
+ROOM = 1.25  # memory that a model needs, relative to its weights
 
 
 @dataclass(frozen=True, slots=True)

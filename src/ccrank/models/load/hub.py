@@ -47,10 +47,8 @@ LAYER_COUNTS = (
 SOURCES = {"auto": "hub", "hub": "hub", "package": "package index"}
 """What `source` may be, and what it is called in errors."""
 SHA256 = re.compile("[0-9a-f]{64}")
-ANY_REVISION = "auto"
-"""The commit that the list of models states, or the newest."""
-BESIDE_WEIGHTS = 64 << 20
-"""Bytes of a package besides the weights, such as its tokenizer."""
+ANY_REVISION = "auto"  # the commit that the list of models states, or the newest
+BESIDE_WEIGHTS = 64 << 20  # bytes of a package besides the weights, such as its tokenizer
 BLOCK = 1 << 20
 
 

@@ -22,8 +22,7 @@ from tokenizers import Tokenizer
 from ccrank.models.load.light_llama import ARCHITECTURES, LightCausalLM, expressible
 from ccrank.util.files import cache_folder, remember
 
-FORMAT = 1
-"""Increased when what is stored changes, so that older files are not used."""
+FORMAT = 1  # increased when what is stored changes, so that older files are not used
 MADE_WITH = ("torch", "transformers", "tokenizers")
 TOLERANCE = 1e-4
 TRIED_TOKENS = 24

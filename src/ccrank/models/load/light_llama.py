@@ -37,8 +37,7 @@ def expressible(config: SimpleNamespace) -> bool:
     )
 
 
-BLOCK = 64
-"""Queries that are computed at once where there is a mask."""
+BLOCK = 64  # queries that are computed at once where there is a mask
 
 
 @dataclass(frozen=True, slots=True)

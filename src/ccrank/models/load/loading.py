@@ -31,8 +31,7 @@ from ccrank.prompts import Form
 from ccrank.reader_options import SERVER_PREFIX, ReaderOptions
 
 MAX_LAYERS = 10_000
-MAX_REASON = 2000
-"""Characters of a library's message that are passed on."""
+MAX_REASON = 2000  # characters of a library's message that are passed on
 
 
 @dataclass(frozen=True)

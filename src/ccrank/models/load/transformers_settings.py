@@ -54,10 +54,8 @@ def choose_dtype(dtype: str, device: torch.device) -> torch.dtype:
 KINDS = ("no", "int8", "int4")
 PACKAGES = {"torchao": "torchao", "bitsandbytes": "bitsandbytes", "optimum.quanto": "optimum-quanto"}
 """Module → package, in order of preference."""
-ON_CUDA = ("bitsandbytes", "torchao", "optimum.quanto")
-"""The order on a CUDA device."""
-GROUP = 32
-"""Weights of 4 bits that share a scale, where torchao has no kernel of its own."""
+ON_CUDA = ("bitsandbytes", "torchao", "optimum.quanto")  # the order on a CUDA device
+GROUP = 32  # weights of 4 bits that share a scale, where torchao has no kernel of its own
 
 
 def quantization(kind: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, str]:

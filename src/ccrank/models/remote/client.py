@@ -36,25 +36,20 @@ from ccrank.util.text import one_line
 log = logging.getLogger(__name__)
 
 KEY_VARIABLE = "OPENAI_API_KEY"
-REQUESTS_VARIABLE, DEFAULT_REQUESTS = "CCRANK_REQUESTS", 8
-"""Requests that are sent at once."""
+REQUESTS_VARIABLE, DEFAULT_REQUESTS = "CCRANK_REQUESTS", 8  # requests that are sent at once
 TIMEOUT_VARIABLE, DEFAULT_TIMEOUT = "CCRANK_TIMEOUT", 120
 """Seconds after which a request without a whole answer is sent again, once."""
-LIST_TIMEOUT = 15
-"""The same at most for what takes a server no work, such as the list of its models."""
+LIST_TIMEOUT = 15  # the same at most for what takes a server no work, such as the list of its models
 MAX_ATTEMPTS = 6
 FIRST_WAIT_SECONDS = 0.5
 """Seconds before the second attempt; each further wait is twice as long, and up to a quarter longer at random."""
 MAX_WAIT_SECONDS = 60.0
-POLL_SECONDS = 0.1
-"""Seconds between looks at whether the work was stopped."""
+POLL_SECONDS = 0.1  # seconds between looks at whether the work was stopped
 MAX_ANSWER_BYTES, MAX_BYTES_PER_BYTE_SENT = 1 << 25, 64
 """The largest answer in bytes, and what each byte of the question adds to it. A prompt that is repeated with its
 log-probabilities takes about 20 bytes for each of its own, a list of all tokens about 10 MB."""
-PASSING_STATUSES = (408, 425, 429, 500, 502, 503, 504)
-"""Statuses that may change by themselves."""
-ADDRESS_STATUSES = (401, 403, 404)
-"""Statuses that concern the key, the URL or the model's name."""
+PASSING_STATUSES = (408, 425, 429, 500, 502, 503, 504)  # statuses that may change by themselves
+ADDRESS_STATUSES = (401, 403, 404)  # statuses that concern the key, the URL or the model's name
 
 Argument = TypeVar("Argument")
 Returned = TypeVar("Returned")
@@ -66,8 +61,7 @@ class RefusedError(CcrankError):
     def __init__(self, message: str, status: int, problem: str) -> None:
         super().__init__(message)
         self.status = status
-        self.problem = problem
-        """What it answered, without its address."""
+        self.problem = problem  # what it answered, without its address
 
 
 class SilentError(UnavailableError):
@@ -139,8 +133,7 @@ class Client:
         self.requests = int(_number(REQUESTS_VARIABLE, DEFAULT_REQUESTS)) if requests is None else requests
         self.timeout = _number(TIMEOUT_VARIABLE, DEFAULT_TIMEOUT) if timeout is None else timeout
         self.first_wait = FIRST_WAIT_SECONDS if first_wait is None else first_wait
-        self.attempts = attempts
-        """How often a request is sent that fails."""
+        self.attempts = attempts  # how often a request is sent that fails
         self._slots = threading.BoundedSemaphore(self.requests)
         self._key = (os.environ.get(KEY_VARIABLE, "") if key is None else key).strip()
         if not (self._key.isascii() and (self._key + "-").isprintable()):
@@ -158,8 +151,7 @@ class Client:
         self._opener = urllib.request.OpenerDirector()
         for handler in (_Connecting(), *(() if address.local else (urllib.request.ProxyHandler(),))):
             self._opener.add_handler(handler)
-        self._answered = False
-        """Whether the server has answered before."""
+        self._answered = False  # whether the server has answered before
 
     def get(self, path: str) -> Any:
         """The JSON that a GET request is answered with."""

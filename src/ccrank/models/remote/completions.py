@@ -16,20 +16,14 @@ from ccrank.util.text import quoted
 
 MIN_LOG_PROBABILITY = -104.0
 """Servers that compute in 32-bit floats give the lowest number, or -9999, for probabilities below e^-103."""
-ROUNDING = 0.1
-"""Log-probabilities are at most 0, but for rounding in 16 bits."""
-MAX_NAME = 500
-"""Characters of the name of a model."""
-_ID = re.compile(r"token_id:([0-9]{1,9})")
-"""How vLLM spells tokens on request."""
+ROUNDING = 0.1  # log-probabilities are at most 0, but for rounding in 16 bits
+MAX_NAME = 500  # characters of the name of a model
+_ID = re.compile(r"token_id:([0-9]{1,9})")  # how vLLM spells tokens on request
 
-Token = int | str
-"""The id of a token where the server gives it, else its text."""
+Token = int | str  # the id of a token where the server gives it, else its text
 Tail = tuple[Token, ...]
-Report = Callable[[float], None]
-"""Called with the share of the work that is done, from 0 to 1."""
-Sent = TypeVar("Sent", str, tuple[int, ...])
-"""A prompt as it is sent: its text or its tokens."""
+Report = Callable[[float], None]  # called with the share of the work that is done, from 0 to 1
+Sent = TypeVar("Sent", str, tuple[int, ...])  # a prompt as it is sent: its text or its tokens
 Wish = TypeVar("Wish", bound=tuple[Any, ...])
 Result = TypeVar("Result")
 

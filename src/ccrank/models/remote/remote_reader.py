@@ -27,8 +27,7 @@ from ccrank.models.tokenize.prompt_tokenizer import refuse_blanks
 from ccrank.prompts import Form, Prompt, broken_up, plain_answers, plain_prompts
 from ccrank.reader_options import ReaderOptions
 
-MAX_BLOCK = 1024
-"""Texts that are sent before their readings are stored."""
+MAX_BLOCK = 1024  # texts that are sent before their readings are stored
 _SPECIAL = re.compile(
     r"<\|[^<>|]{1,40}\|>|</?s>|<(?:bos|eos|pad|unk|mask|(?:start|end)_of_turn)>|\[/?INST\]|<[｜|][^<>]{1,40}[｜|]>"
 )
@@ -56,12 +55,10 @@ class RemoteReader:
         shown_as: str | None = None,
     ) -> None:
         self.server, self.cache, self.check_after, self.shown_as = server, cache, check_after, shown_as
-        self.changed = False
-        """Whether the server was found to have another model: nothing more is to be read."""
+        self.changed = False  # whether the server was found to have another model: nothing more is to be read
         self._checked = time.monotonic()
         self.identity = server.identity(cache)
-        self.spent = Cost()
-        """The total cost of all readings so far."""
+        self.spent = Cost()  # the total cost of all readings so far
 
     @classmethod
     def open(
@@ -238,8 +235,7 @@ def no_states(name: str) -> CcrankError:
     )
 
 
-OpenModel = Reader | RemoteReader
-"""A model that was loaded here, or one behind a server."""
+OpenModel = Reader | RemoteReader  # a model that was loaded here, or one behind a server
 
 
 def open_model(

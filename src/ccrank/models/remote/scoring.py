@@ -32,8 +32,7 @@ FORMS: tuple[Mapping[str, Any], ...] = (
     {"max_tokens": 1},
 )
 """Some servers must generate a token, some refuse fields that they do not know."""
-TOPS = (500, 20, 5)
-"""How many of the most likely tokens to ask for; servers have limits."""
+TOPS = (500, 20, 5)  # how many of the most likely tokens to ask for; servers have limits
 
 
 @dataclass(frozen=True)
@@ -193,26 +192,20 @@ class LikeliestScoring:
         return max(fitting, key=len)
 
 
-BIAS = 100
-"""The largest that the API allows."""
+BIAS = 100  # the largest that the API allows
 LONGER = 30
 """The further bias for each character of a token, so that the longer of two possible tokens is generated."""
-SAME = 0.1
-"""Two log-probabilities of one token differ less, unless one of them includes a bias."""
-TRIED_TOKENS = 5
-"""Listed tokens with which that is tried."""
-WHOLE_VOCABULARY = 1 << 20
-"""More tokens than any vocabulary has."""
+SAME = 0.1  # two log-probabilities of one token differ less, unless one of them includes a bias
+TRIED_TOKENS = 5  # listed tokens with which that is tried
+WHOLE_VOCABULARY = 1 << 20  # more tokens than any vocabulary has
 CONTINUED = (" Yes No", " the large negative", " through the improbable zebra crossing")
 """What the probe is made to go on with. A text of many short tokens may be generated as others, so there are three."""
 
 Ids = tuple[int, ...]
-Needed = dict[Ids, dict[int, None]]
-"""Tokens before → the tokens whose log-probabilities are needed there."""
+Needed = dict[Ids, dict[int, None]]  # tokens before → the tokens whose log-probabilities are needed there
 Spelled = dict[tuple[Ids, str], dict[Ids, None]]
 """(tokens of an answer, its text) → the distinct prompts that it follows."""
-Known = dict[tuple[Ids, int], float]
-"""(tokens before, token) → log-probability."""
+Known = dict[tuple[Ids, int], float]  # (tokens before, token) → log-probability
 
 
 @dataclass(frozen=True)

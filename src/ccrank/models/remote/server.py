@@ -19,8 +19,7 @@ from ccrank.models.remote.completions import Completions, models, positions, tok
 from ccrank.models.remote.scoring import EchoScoring, ForcedScoring, LikeliestScoring, Scoring
 from ccrank.util.text import shortened
 
-BYTES_PER_TOKEN = 3
-"""A cautious guess where the server does not tokenize: English has four or more."""
+BYTES_PER_TOKEN = 3  # a cautious guess where the server does not tokenize: English has four or more
 ROUTES = ("/tokenize", "/v1/tokenize")
 
 
@@ -36,8 +35,7 @@ class ServerTokens:
         self.client, self.model, self.route = client, model, route
         self.lengths: dict[int, int] = {}
         """Token → the length of its text, of those that were seen, if the server says it."""
-        self.parts: set[int] = set()
-        """Tokens that are parts of characters, of those that were seen."""
+        self.parts: set[int] = set()  # tokens that are parts of characters, of those that were seen
 
     @classmethod
     def detect(cls, client: Client, model: str) -> ServerTokens | None:
@@ -82,17 +80,14 @@ class ServerTokens:
         return [tokens_of[text] for text in texts]
 
 
-BATCH = 16
-"""Prompts in a request, where the server takes several."""
-VOLATILE = ("created", "modified_at", "permission")
-"""Metadata that change when a server restarts."""
+BATCH = 16  # prompts in a request, where the server takes several
+VOLATILE = ("created", "modified_at", "permission")  # metadata that change when a server restarts
 TEXTS = ("The capital of France is", "She opened the door and", "1, 2, 3, 4,", "def main():\n    ")
 """The next tokens after these show whether the weights are the same."""
 SAME_WEIGHTS = 0.02
 """Log-probabilities of one model seldom differ more from request to request, by rounding. Beyond it, nothing that was
 stored is used."""
-OTHER_WEIGHTS = 0.1
-"""Rounding in 16 bits does not reach it. Beyond it, it is another model."""
+OTHER_WEIGHTS = 0.1  # beyond this it is another model: rounding in 16 bits does not reach it
 
 
 class ChangedError(UnavailableError):

@@ -17,10 +17,8 @@ from ccrank.prompts import Piece, Prompt
 if TYPE_CHECKING:
     from ccrank.models.tokenize.prompt_tokenizer import PromptTokenizer
 
-SENTINEL = "<extra_id_0>"
-"""T5's mark of a gap in the encoder's input; the decoder generates what fills it."""
-Layout = tuple[Piece, ...]
-"""What is tokenized of a prompt; for an encoder-decoder model the encoder's input."""
+SENTINEL = "<extra_id_0>"  # T5's mark of a gap in the encoder's input; the decoder generates what fills it
+Layout = tuple[Piece, ...]  # what is tokenized of a prompt; for an encoder-decoder model the encoder's input
 
 
 def tokenize_causal(

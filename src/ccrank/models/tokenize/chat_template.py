@@ -10,13 +10,10 @@ from typing import Any
 
 from ccrank.errors import CcrankError
 
-MAX_SECONDS = 10
-"""CPU time; templates take some milliseconds."""
+MAX_SECONDS = 10  # CPU time; templates take some milliseconds
 MAX_MEMORY = 1 << 30
-MAX_OUTPUT = 100_000
-"""Characters around one message."""
-WALL_SECONDS = 300
-"""Where the system limits no CPU time; more than enough on a busy machine."""
+MAX_OUTPUT = 100_000  # characters around one message
+WALL_SECONDS = 300  # where the system limits no CPU time; more than enough on a busy machine
 
 _RENDER = """
 import json, math, sys

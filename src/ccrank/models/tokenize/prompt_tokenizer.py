@@ -25,8 +25,7 @@ from ccrank.models.tokenize.splice import WordTokens, splice
 from ccrank.models.tokenize.tokenized import TokenizedPrompt, TokenizedPrompts
 from ccrank.prompts import Form, Piece, Prompt, broken_up, plain_answers, plain_prompts
 
-MIN_SPLICED = 16
-"""Fewer prompts, or fewer candidates of a prompt, are tokenized whole."""
+MIN_SPLICED = 16  # fewer prompts, or fewer candidates of a prompt, are tokenized whole
 
 
 @dataclass(frozen=True)

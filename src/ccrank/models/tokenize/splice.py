@@ -22,12 +22,9 @@ from ccrank.models.tokenize.ragged import Ragged, common_prefix, side_by_side, s
 from ccrank.models.tokenize.tokenized import Tails, TokenizedPrompts
 from ccrank.prompts import Piece, Prompt
 
-MAX_WORDS = 1 << 16
-"""Words that are remembered; beyond that all are forgotten."""
-LONG_CONTEXT = 64
-"""Longer contexts are tokenized once for all prompts that start with them."""
-TRIAL_EVERY = 64
-"""One in this many short prompts is also tokenized whole."""
+MAX_WORDS = 1 << 16  # words that are remembered; beyond that all are forgotten
+LONG_CONTEXT = 64  # longer contexts are tokenized once for all prompts that start with them
+TRIAL_EVERY = 64  # one in this many short prompts is also tokenized whole
 MAX_ANSWERS = 8
 """Answers with which the first prompt of each kind is tokenized whole, if it is shorter than `LONG_TEXT`."""
 LONG_TEXT = 400

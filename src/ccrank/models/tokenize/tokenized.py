@@ -10,8 +10,7 @@ import numpy as np
 
 from ccrank.models.tokenize.ragged import Ragged
 
-Tails = tuple[tuple[int, ...], ...]
-"""The tokens of each candidate of a prompt in its slot."""
+Tails = tuple[tuple[int, ...], ...]  # the tokens of each candidate of a prompt in its slot
 
 
 @dataclass(frozen=True, slots=True)
