@@ -354,7 +354,7 @@ def test_a_bos_mistake_is_named(monkeypatch, begins, otherwise, expected):
 def test_a_tokenizer_that_splits_into_letters_is_named():
     """Tokens of one character each point to the tokenizer."""
     letters = [SentenceCheck("english", "It is | cold outside.", 4.0, 4.0, len("cold outside."))]
-    causes = check._causes(Reader(tiny_model("llama")), letters, 0.9, 0.9, None)
+    causes = check._causes(letters, 0.9, 0.9, None)
     assert "pieces of 1.0 characters" in causes[0]
 
 

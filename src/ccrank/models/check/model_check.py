@@ -156,7 +156,7 @@ def _check_causal(reader: Reader) -> Verdict:
         reasons.append(f"the bits of a sentence differ by {off:.1%} {of_name}")
     distant, mistake = distant_copying(reader, words, first)
     mistake = mistake or (None if clear else _bos_mistake(reader, english))
-    causes = _causes(reader, english, order, copying, mistake) if reasons or mistake else []
+    causes = _causes(english, order, copying, mistake) if reasons or mistake else []
     if other_weights and not mistake:
         damaged = "weights that are damaged, or not those of this name: fetch the model again"
         causes = [damaged, *(() if clear else causes)]
@@ -193,18 +193,13 @@ def _check_clozes(reader: Reader) -> Verdict:
     right = _share_right(read[language])
     finite = all(math.isfinite(gap.margin) for gap in read[language])
     reasons = _few_clozes(right, _least_clozes(language)) if finite else [NOT_NUMBERS]
-    causes = (
-        "the language-model head belongs to another checkpoint, or the model was not trained to fill gaps",
-        "the tokenizer belongs to another model",
-        "weights of too few bits",
-    )
     return Verdict(
         "suspect" if reasons else "good",
         reader.form,
         language,
         clozes=right,
         reasons=tuple(reasons),
-        causes=causes if reasons else (),
+        causes=tuple(_data()["causes"]["clozes"]) if reasons else (),
         gaps=tuple(gap for gaps in read.values() for gap in gaps),
     )
 
@@ -219,37 +214,19 @@ def _few_clozes(share: float, least: float) -> list[str]:
 
 
 def _causes(
-    reader: Reader, english: Sequence[SentenceCheck], order: float, copying: float, mistake: Mistake | None
+    english: Sequence[SentenceCheck], order: float, copying: float, mistake: Mistake | None
 ) -> list[str]:
     """The likely causes, the likeliest first."""
-    characters = _token_length(english)
+    causes, characters = _data()["causes"], _token_length(english)
     if not math.isfinite(order + copying):
-        return ["numbers overflow in this precision: use --dtype bfloat16 or float32", "damaged weights"]
+        return list(causes["not_numbers"])
     if mistake:
         return [mistake[1]]
     if characters < MIN_TOKEN_LENGTH:
-        return [
-            f"the tokenizer splits words into pieces of {characters:.1f} characters: it was converted wrongly",
-            "a model of letters or bytes, which needs no action",
-        ]
+        return [cause.format(characters=characters) for cause in causes["short_tokens"]]
     if order <= MAX_ORDER and copying > MAX_COPYING:
-        return [
-            "positions: rotary embeddings converted wrongly (halves not permuted, another base)",
-            "a missing BOS token",
-            "a very small model",
-        ]
-    if copying <= MAX_COPYING:
-        return [
-            "a tokenizer of another model: token ids are copied right, but mean nothing",
-            "a model of another language or for another purpose",
-        ]
-    return [
-        "norm weights or rotary embeddings converted wrongly",
-        "a tokenizer of another model",
-        "weights of too few bits",
-        "a version of transformers that does not suit these files",
-        "a very small or special-purpose model",
-    ]
+        return list(causes["copying"])
+    return list(causes["order" if copying <= MAX_COPYING else "order_and_copying"])
 
 
 def _bos_mistake(reader: Reader, english: Sequence[SentenceCheck]) -> Mistake | None:
@@ -364,4 +341,4 @@ def _data() -> Mapping[str, Any]:
 
 def _texts() -> dict[str, Mapping[str, Any]]:
     """The texts by language, English first."""
-    return {name: table for name, table in _data().items() if name != "copied"}
+    return {name: table for name, table in _data().items() if name not in ("copied", "causes")}
