@@ -129,15 +129,16 @@ class ReadingPlan:
             return Inputs(Ragged.of([])), np.zeros(0, np.int64)
         tokens = joined([part for part, _ in self._parts])
         if self.encoded.decoders is None:
-            tokens, distinct_of = _distinct(tokens)
-            return Inputs(tokens), distinct_of
-        sources, source_of = _distinct(self.encoded.tokens)
+            first, distinct_of = _distinct(tokens.keys())
+            return Inputs(tokens.take(first)), distinct_of
+        sources = self.encoded.tokens
+        first_source, source_of = _distinct(sources.keys())
         prompt = np.concatenate([prompts for _, prompts in self._parts])
         pairs = [
             (source, row.tobytes()) for source, row in zip(source_of[prompt].tolist(), tokens, strict=True)
         ]
-        first, distinct_of = _first_and_distinct(pairs)
-        return Inputs(tokens.take(first), sources, source_of[prompt][first]), distinct_of
+        first, distinct_of = _distinct(pairs)
+        return Inputs(tokens.take(first), sources.take(first_source), source_of[prompt][first]), distinct_of
 
     def _input_tokens(self, prompts: np.ndarray) -> Ragged:
         """The prompts' inputs without an answer; the decoder's for an encoder-decoder model."""
@@ -249,13 +250,7 @@ def _per_token(points: Sequence[np.ndarray]) -> Scorer:
     )
 
 
-def _distinct(tokens: Ragged) -> tuple[Ragged, np.ndarray]:
-    """The distinct sequences, and which of them each sequence is."""
-    first, distinct_of = _first_and_distinct(tokens.keys())
-    return tokens.take(first), distinct_of
-
-
-def _first_and_distinct(keys: Sequence[object]) -> tuple[np.ndarray, np.ndarray]:
+def _distinct(keys: Sequence[object]) -> tuple[np.ndarray, np.ndarray]:
     """The index of the first of equal keys, and for each key which of the distinct ones it is."""
     numbers: dict[object, int] = {}
     distinct_of = np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
