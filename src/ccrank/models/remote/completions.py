@@ -35,7 +35,7 @@ class Position:
     token: Token
     text: str
     log_probability: float | None  # None for the first token, which nothing precedes
-    top: Mapping[Token, float]  # the most likely tokens in its place
+    top: Mapping[Token, float]  # the most likely tokens at this position
 
 
 @dataclass(frozen=True, slots=True)

@@ -337,8 +337,8 @@ class ForcedScoring:
                 return
 
     def _read_rest(self, needed: Needed, known: Known, report: Report) -> None:
-        """Read what is not known yet: a first time one token of each place, with the most likely ones beside it; a
-        second time what was not among those."""
+        """Read what is not known yet: the first time one token after each prefix, with the most likely others; the
+        second time those that were not among them."""
         wanted: dict[tuple[int, int], list[Ids]] = {}
         for before, tokens in needed.items():
             left = [token for token in tokens if (before, token) not in known]

@@ -64,8 +64,8 @@ def render_chat(tokenizer: Any, messages: Sequence[dict[str, str]], **names: Any
             f"this model's chat template takes more than {WALL_SECONDS} s; remove --chat"
         ) from None
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        reason = said[-1][:300] if said else "it takes too much time"
+        lines = done.stderr.strip().splitlines()
+        reason = lines[-1][:300] if lines else "it takes too much time"
         if done.returncode < 0:
             reason = f"it takes more than {MAX_SECONDS} s of CPU time, or too much memory"
         raise CcrankError(f"this model's chat template cannot be used: {reason}; remove --chat")

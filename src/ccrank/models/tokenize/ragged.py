@@ -60,8 +60,8 @@ class Ragged:
         """
         if len(tails) == 1 and not len(tails.flat):
             return self
-        here, there = np.arange(len(self)), np.arange(len(tails))
-        return side_by_side((self, np.tile(here, len(tails))), (tails, np.repeat(there, len(self))))
+        heads = np.tile(np.arange(len(self)), len(tails))
+        return side_by_side((self, heads), (tails, np.repeat(np.arange(len(tails)), len(self))))
 
     def padded(self) -> np.ndarray:
         """(n, longest) int64, 0 behind the end of each sequence."""

@@ -229,10 +229,10 @@ def _last_tokens(
     first = characters[cut.edges[with_item]]
     start, end = (first + column for column in spans[with_item].T)
     word = np.searchsorted(characters, end - 1, side="right") - 1
-    places = zip(
-        word.tolist(), (start - characters[word]).tolist(), (end - characters[word]).tolist(), strict=True
-    )
-    tokens = [max(overlapping(known[index].offsets, start, end), default=-1) for index, start, end in places]
+    in_words = np.stack([word, start - characters[word], end - characters[word]], axis=1).tolist()
+    tokens = [
+        max(overlapping(known[index].offsets, start, end), default=-1) for index, start, end in in_words
+    ]
     return with_item, word, np.array(tokens, np.int64)
 
 
