@@ -95,39 +95,37 @@ def with_gap(reader: Reader, start: int, gap: int) -> Reader:
     """The same reader with a gap in its positions."""
     plain = reader.engine
     assert isinstance(plain, Engine)
-    kept = (plain.model, plain.backbone, plain.head, plain.budget)
-    return reader.with_engine(GappedEngine(*kept, tree=True, masks=plain.masks, start=start, gap=gap))
+    parts = (plain.model, plain.backbone, plain.head, plain.budget)
+    return reader.with_engine(GappedEngine(*parts, tree=True, masks=plain.masks, start=start, gap=gap))
 
 
 def is_rotary(reader: Reader) -> bool:
     """Whether a model has rotary embeddings and takes positions, so that both can be changed."""
     model, engine = reader.loaded.model, reader.engine
     takes = isinstance(engine, Engine) and engine.tree and engine.masks is not None
-    return takes and (isinstance(model, LightCausalLM) or any(True for _ in _frequencies(model)))
+    return takes and bool(_frequencies(model))
 
 
 @contextmanager
 def scaled_base(model: Any, factor: float) -> Iterator[None]:
     """Multiply the base of a model's rotary embeddings, and restore it in the end."""
-    stack = model.model if isinstance(model, LightCausalLM) else None
-    theta = 0.0 if stack is None else stack.theta
-    kept = [] if stack else [(values, values.clone()) for values in _frequencies(model)]
+    originals = [(values, values.clone()) for values in _frequencies(model)]
     try:
-        if stack is not None:
-            stack.theta = theta * factor
-        for values, original in kept:  # base^(−i / n), i = 0 … n − 1
+        for values, original in originals:  # base^(−i / n), i = 0 … n − 1
             steps = torch.arange(len(original), device=original.device) / len(original)
             values.copy_(original * factor**-steps)
         yield
     finally:
-        if stack is not None:
-            stack.theta = theta
-        for values, original in kept:
+        for values, original in originals:
             values.copy_(original)
 
 
-def _frequencies(model: Any) -> Iterator[Tensor]:
-    """The buffers of `transformers` with the frequencies of rotary embeddings; one for each type of layer."""
-    for name, values in model.named_buffers():
-        if name.endswith("inv_freq") and not name.endswith("original_inv_freq") and values.dim() == 1:
-            yield values
+def _frequencies(model: Any) -> list[Tensor]:
+    """The frequencies of rotary embeddings, which `transformers` keeps in a buffer for each type of layer."""
+    if isinstance(model, LightCausalLM):
+        return [model.model.frequencies]
+    return [
+        values
+        for name, values in model.named_buffers()
+        if name.endswith("inv_freq") and not name.endswith("original_inv_freq") and values.dim() == 1
+    ]

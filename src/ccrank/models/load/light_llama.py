@@ -154,8 +154,9 @@ class Stack(nn.Module):
         self.embed_tokens = nn.Embedding(*shape, _weight=torch.empty(shape))
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.theta: float = config.rope_parameters["rope_theta"]
-        self.head_width = _head_width(config)
+        # Not a buffer: casting a model to bfloat16 would cast the frequencies too.
+        steps = torch.arange(0, _head_width(config), 2, dtype=torch.float, device="cpu")
+        self.frequencies = 1.0 / (config.rope_parameters["rope_theta"] ** (steps / _head_width(config)))
 
     def forward(
         self,
@@ -180,10 +181,7 @@ class Stack(nn.Module):
 
     def _rotation(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Cosines (batch, length, 1, head width) and sines (batch, length, 1, head width / 2) of the rotary angles."""
-        # Not a buffer: casting a model to bfloat16 would cast the frequencies too.
-        steps = torch.arange(0, self.head_width, 2, dtype=torch.float, device=positions.device)
-        frequencies = 1.0 / (self.theta ** (steps / self.head_width))
-        angles = (positions[..., None].float() * frequencies)[:, :, None]
+        angles = (positions[..., None].float() * self.frequencies.to(positions.device))[:, :, None]
         cosines = angles.cos()
         return torch.cat((cosines, cosines), dim=-1).to(dtype), angles.sin().to(dtype)
 
