@@ -83,7 +83,7 @@ def short_prompts(loaded: LoadedModel, count: int) -> None:
         rates.append(count / (time.perf_counter() - start))
     prompts = [templates.single(task, index) for index in range(4096)]
     rendering = timed(lambda: [templates.single(task, index) for index in range(4096)])
-    host = timed(lambda: reader._prepare(prompts, [tuple(ANSWERS)] * len(prompts), Wish(), 0))
+    host = timed(lambda: reader._prepare(prompts, [tuple(ANSWERS)] * len(prompts), Wish()))
     few = GENERATOR.choice(count, 64, replace=False).tolist()
     one = Reader(loaded, path="one").read([templates.single(task, index) for index in few], ANSWERS)
     difference = agree(readings.logits[few], one.logits, "short prompts, tree and one by one")

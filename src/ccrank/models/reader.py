@@ -213,16 +213,16 @@ class Reader:
         started: deque[tuple[Chunk, ReadingSaver]] = deque()
         try:
             for start, end in chunk_ranges(prompts):
-                chunk = self._prepare(prompts[start:end], answers[start:end], wish, start)
+                chunk = self._prepare(prompts[start:end], answers[start:end], wish)
                 cancellation.check()
                 keys = [chunk.keys[index] for index in chunk.missing.tolist()] if chunk.keys else []
                 started.append((chunk, ReadingSaver(self.cache, chunk.to_read, keys)))
-                self._start(*started[-1], wish, progress)
+                self._start(*started[-1], progress)
                 # A GPU computes this chunk while the results of the one before it are collected.
                 if len(started) > 1:
-                    parts.append(self._finish(*started[0], wish))
+                    parts.append(self._finish(*started[0]))
                     started.popleft()
-            parts.append(self._finish(*started[0], wish))
+            parts.append(self._finish(*started[0]))
         except BaseException:  # interrupted: what was read stays in the cache
             for _, saver in started:
                 saver.save()
@@ -240,13 +240,12 @@ class Reader:
     ) -> Cost:
         """The cost of such a reading with what the cache has, without running the model; `how` is as for `read`."""
         wish = Wish(self._layers(layers), candidates is not None, **how)
-        chunk = self._prepare(prompts, per_prompt(candidates, len(prompts)), wish, 0)
-        share = len(chunk.needed) / max(1, len(chunk.plan.inputs))
-        return Cost(len(prompts), chunk.plan.naive_tokens, chunk.distinct, round(share * chunk.distinct))
+        chunk = self._prepare(prompts, per_prompt(candidates, len(prompts)), wish)
+        plan, distinct = chunk.plan, chunk.plan.distinct_tokens
+        share = len(chunk.needed) / max(1, len(plan.inputs))
+        return Cost(len(prompts), plan.naive_tokens, distinct, round(share * distinct))
 
-    def _prepare(
-        self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish, start: int
-    ) -> Chunk:
+    def _prepare(self, prompts: Sequence[Prompt], answers: Sequence[tuple[str, ...]], wish: Wish) -> Chunk:
         """Everything about a chunk that needs no model."""
         cancellation.check()
         encoded = self.prompt_tokenizer.encode(prompts, answers, wish.items)
@@ -260,7 +259,7 @@ class Reader:
         plan = ReadingPlan(encoded, self.form, self.loaded.tokenizer.mask_token_id, wish)
         cancellation.check()
         points = plan.points
-        chunk = Chunk(start, plan, plan.distinct_tokens, np.arange(len(points)))
+        chunk = Chunk(plan, np.arange(len(points)))
         if self.cache is not None:
             chunk.keys = reading_keys(self.loaded.identity, self.form, plan.inputs, points, wish.layers)
             chunk.known = self.cache.get(key for group in chunk.keys for key in group)
@@ -269,10 +268,10 @@ class Reader:
                 chunk.missing = np.flatnonzero(np.array(unknown, bool))
         return chunk
 
-    def _start(self, chunk: Chunk, saver: ReadingSaver, wish: Wish, progress: Progress | None) -> None:
+    def _start(self, chunk: Chunk, saver: ReadingSaver, progress: Progress | None) -> None:
         """Run the model where the cache has no readings."""
         inputs, needed = chunk.plan.inputs, chunk.needed
-        report = in_tokens(progress, chunk.distinct)
+        report = in_tokens(progress, chunk.plan.distinct_tokens)
         done = len(inputs) - len(needed)
 
         def count(more: int, output: EngineOutput) -> None:
@@ -282,16 +281,16 @@ class Reader:
             report(done / max(1, len(inputs)))
 
         report(done / max(1, len(inputs)))
-        saver.output = self.engine.run(inputs.take(needed), saver.points, wish.layers, count)
+        saver.output = self.engine.run(inputs.take(needed), saver.points, chunk.plan.wish.layers, count)
 
-    def _finish(self, chunk: Chunk, saver: ReadingSaver, wish: Wish) -> Readings:
+    def _finish(self, chunk: Chunk, saver: ReadingSaver) -> Readings:
         """The readings of a chunk, those from the cache included; new ones are stored there."""
         assert saver.output is not None
         output, points = saver.output.collect(), chunk.plan.points
         saver.save()
         if len(chunk.missing) < len(points):
             output = merged(points, chunk.keys, chunk.known, chunk.missing, output)
-        return readings_of(chunk, output, wish)
+        return readings_of(chunk.plan, output)
 
     def _layers(self, layers: Iterable[int] | str) -> tuple[int, ...]:
         if isinstance(layers, str):

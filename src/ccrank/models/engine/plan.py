@@ -263,9 +263,7 @@ def _distinct(keys: Sequence[object]) -> tuple[np.ndarray, np.ndarray]:
 class Chunk:
     """Prompts that are planned and read together."""
 
-    start: int  # the index of the first prompt
     plan: ReadingPlan
-    distinct: int
     missing: np.ndarray  # the points that are not in the cache
     keys: list[list[bytes]] = field(default_factory=list)
     known: dict[bytes, np.ndarray] = field(default_factory=dict)
@@ -282,11 +280,10 @@ class Chunk:
         return points.take(self.missing, np.searchsorted(self.needed, points.sequence[self.missing]))
 
 
-def readings_of(chunk: Chunk, output: EngineOutput, wish: Wish) -> Readings:
-    """The readings of the prompts of a chunk."""
-    plan = chunk.plan
-    count = len(plan.encoded)
-    cost = Cost(count, plan.naive_tokens, chunk.distinct, output.computed)
+def readings_of(plan: ReadingPlan, output: EngineOutput) -> Readings:
+    """The readings of the prompts of a plan."""
+    wish, count = plan.wish, len(plan.encoded)
+    cost = Cost(count, plan.naive_tokens, plan.distinct_tokens, output.computed)
     states = item_states = None
     if wish.layers:
         states = output.states_at(plan.slot_points)
