@@ -159,10 +159,7 @@ class Stack(nn.Module):
         self.frequencies = 1.0 / (config.rope_parameters["rope_theta"] ** (steps / _head_width(config)))
 
     def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
     ) -> Output:
         """States (batch, length, width) after the final norm.
 

@@ -39,7 +39,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 REQUESTS_VARIABLE, DEFAULT_REQUESTS = "CCRANK_REQUESTS", 8  # requests that are sent at once
 TIMEOUT_VARIABLE, DEFAULT_TIMEOUT = "CCRANK_TIMEOUT", 120
 """Seconds after which a request without a whole answer is sent again, once."""
-LIST_TIMEOUT = 15  # the same at most for what takes a server no work, such as the list of its models
+LIST_TIMEOUT = 15  # for requests that take a server no work, such as the list of its models
 MAX_ATTEMPTS = 6
 FIRST_WAIT_SECONDS = 0.5
 """Seconds before the second attempt; each further wait is twice as long, and up to a quarter longer at random."""

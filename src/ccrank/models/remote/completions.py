@@ -88,10 +88,7 @@ class Completions:
         return choices(self.client.post("/completions", body), len(prompts))
 
     def each(
-        self,
-        read: Callable[..., Sequence[Result]],
-        prompts_of: Mapping[Wish, Iterable[Sent]],
-        report: Report,
+        self, read: Callable[..., Sequence[Result]], prompts_of: Mapping[Wish, Iterable[Sent]], report: Report
     ) -> Iterator[tuple[Wish, Sent, Result]]:
         """The result of `read(prompts, *wish)` for each prompt of each wish, as they come."""
         jobs: list[tuple[Wish, list[Sent]]] = []

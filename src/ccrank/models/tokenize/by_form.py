@@ -308,9 +308,5 @@ def cut_middle(pieces: Sequence[Piece], row: TokenRow, surplus: int) -> set[int]
     return None
 
 
-TOKENIZE = {
-    "causal": tokenize_causal,
-    "masked": tokenize_masked,
-    "encoder_decoder": tokenize_two_sides,
-}
+TOKENIZE = {"causal": tokenize_causal, "masked": tokenize_masked, "encoder_decoder": tokenize_two_sides}
 """Form of model → the layout and the tokens of each prompt."""

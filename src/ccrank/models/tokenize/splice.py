@@ -177,10 +177,7 @@ def _head_length(pieces: Sequence[Piece]) -> int:
 
 
 def _tails(
-    prompts: Sequence[Prompt],
-    candidates: Sequence[Sequence[str]],
-    cut: _Cut,
-    words: WordTokens,
+    prompts: Sequence[Prompt], candidates: Sequence[Sequence[str]], cut: _Cut, words: WordTokens
 ) -> tuple[tuple[Tails, ...], np.ndarray, np.ndarray, set[int]]:
     """The distinct lists of answers as tokens; for each prompt which of them it has, and how many tokens of the prompt
     merge with them; and the first prompt of each kind."""
