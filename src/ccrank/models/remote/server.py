@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -28,14 +28,17 @@ def guess_token_counts(texts: Sequence[str]) -> list[int]:
     return [math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN) for text in texts]
 
 
+@dataclass(eq=False)
 class ServerTokens:
     """Texts to tokens by the server's tokenizer, behind one of `ROUTES` (llama.cpp, vLLM, SGLang)."""
 
-    def __init__(self, client: Client, model: str, route: str) -> None:
-        self.client, self.model, self.route = client, model, route
-        self.lengths: dict[int, int] = {}
-        """Token → the length of its text, of those that were seen, if the server says it."""
-        self.parts: set[int] = set()  # tokens that are parts of characters, of those that were seen
+    client: Client
+    model: str
+    route: str
+    lengths: dict[int, int] = field(
+        default_factory=dict
+    )  # token that was seen → length of its text, if given
+    parts: set[int] = field(default_factory=set)  # tokens that were seen and are parts of characters
 
     @classmethod
     def detect(cls, client: Client, model: str) -> ServerTokens | None:
@@ -187,8 +190,8 @@ class ModelServer:
         evidence = self.evidence
         if cache is not None:
             earlier = cache.get([named.digest()]).get(named.digest())
-            same = earlier is not None and earlier.shape == evidence.shape
-            if earlier is not None and same and np.abs(earlier - evidence).max() < SAME_WEIGHTS:
+            alike = earlier is not None and earlier.shape == evidence.shape
+            if earlier is not None and alike and np.abs(earlier - evidence).max() < SAME_WEIGHTS:
                 evidence = earlier
             else:
                 cache.put({named.digest(): evidence})
