@@ -213,13 +213,14 @@ def test_a_small_workbook_that_is_large_unpacked(tmp_path):
 @pytest.mark.parametrize("form", ["csv", "tsv"])
 def test_formulas_are_made_texts(form):
     """Asked for, no cell of text begins as a formula does; nothing else changes."""
-    cells = ["=1+1", "+1", "-1", "@a", "\tx", "\rx", "a=b", "", "'=1"]
+    cells = ["=1+1", "+1", "-1", "@a", "\tx", "\rx", "\n=1", "\uff1d1", "a=b", "", "'=1"]
     records = [(cell, -1.5, -2) for cell in cells]
     for safe in (False, True):
         content = encode_table(("=head", "n", "m"), records, form, safe=safe).decode()
         found = list(csv.reader(io.StringIO(content, newline=""), delimiter="\t" if form == "tsv" else ","))
         changed = [
-            f"'{cell}" if safe and cell[:1] in tuple("=+-@\t\r") else cell for cell in ["=head", *cells]
+            f"'{cell}" if safe and cell[:1] in tuple("=+-@\t\r\n\uff1d") else cell
+            for cell in ["=head", *cells]
         ]
         assert [line[0] for line in found] == changed
         assert all(line[1:] == ["-1.5", "-2"] for line in found[1:])

@@ -185,6 +185,7 @@ def test_a_plain_list_becomes_a_table(form):
     [
         (["1", "[2]"], "parquet", "column 'v' cannot be written as Parquet.*jsonl or .csv"),
         (["1", str(10**30)], "parquet", "column 'v' cannot be written as Parquet"),
+        (["[" * 60 + "1" + "]" * 60] * 2, "parquet", "too deeply nested.*write .jsonl instead"),
         (["1", json.dumps("x" * 40_000)], "xlsx", "40,000 characters, and Excel holds 32,767"),
         (["1", '"a\\u0001"'], "xlsx", "control characters"),
     ],

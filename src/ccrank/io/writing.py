@@ -21,8 +21,8 @@ MAX_CHARACTERS = 32_767
 """Excel's limit for the text of one cell; openpyxl cuts longer ones without a word."""
 MAX_DIGITS = 15
 """Excel keeps numbers as doubles; whole numbers with more digits are written as text, so that none is lost."""
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
-"""What makes spreadsheet programs run a cell of a CSV as a formula."""
+FORMULA_STARTS = tuple("=+-@\t\r\n＝＋－＠")
+"""What makes spreadsheet programs run a cell of a CSV as a formula; some take the wide signs of East Asian scripts."""
 
 
 def encode_rows(ranked: RankedRows, format: str, safe: bool = False) -> bytes:
@@ -123,7 +123,8 @@ def _parquet_bytes(table: Any) -> bytes:
     pyarrow, buffer = arrow(), io.BytesIO()
     try:
         pyarrow.parquet.write_table(table, buffer)
-    except pyarrow.ArrowException as error:
+        pyarrow.parquet.read_schema(buffer)  # lists nested 50 deep are written, but cannot be read
+    except (pyarrow.ArrowException, OSError) as error:
         raise CcrankError(f"the rows cannot be written as Parquet: {error}; write .jsonl instead") from None
     return buffer.getvalue()
 

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import re
 import secrets
 import stat
 import sys
@@ -27,6 +28,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+MAX_KEY_PARTS = 1000
+"""Dots of a TOML key: the parser's time and memory grow with their square, to 10 GB for a key of 100 kB."""
 _CELL_LIMIT = threading.RLock()
 _MAX_CELL = 2**31 - 1  # the largest number that every platform takes
 
@@ -101,7 +104,12 @@ def arrow(purpose: str = "a Parquet file") -> Any:
 def parse_toml(source: Path | Traversable) -> dict[str, Any]:
     """The tables of a TOML file."""
     try:
-        return tomllib.loads(source.read_text(encoding="utf-8"))
+        text = source.read_text(encoding="utf-8")
+        if any(part.count(".") > MAX_KEY_PARTS for part in re.split("[=\n]", text)):
+            raise CcrankError(
+                f"{source} is not valid TOML: a key, or a line, has more than {MAX_KEY_PARTS:,} dots"
+            )
+        return tomllib.loads(text)
     except OSError as error:
         raise CcrankError(f"cannot read {source}: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

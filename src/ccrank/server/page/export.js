@@ -45,7 +45,12 @@ export function csvOf(ranking) {
     })]);
   }
   const found = new Map(ranking.items.map((row) => [row.item, row]));
-  const free = (/** @type {string} */ name) => (table.names.includes(name) ? `ccrank_${name}` : name);
+  const taken = new Set(table.names.map((name) => name.trim().toLowerCase()));
+  const free = (/** @type {string} */ name) => {
+    let tried = name;
+    for (let number = 1; taken.has(tried); number++) tried = number === 1 ? `ccrank_${name}` : `ccrank_${name}_${number}`;
+    return tried;
+  };
   const rows = table.rows.map((cells) => ({ cells, row: found.get(oneLine(cells[table.column] ?? "")) }));
   rows.sort((one, other) => (one.row?.rank ?? Infinity) - (other.row?.rank ?? Infinity) || 0);
   return writeCsv([[...["rank", "score", ...more].map(free), ...table.names], ...rows.map(({ cells, row }) => [...(row ? of(row) : ["", "", ...more.map(() => "")]), ...table.names.map((_, column) => cells[column] ?? "")])]);
