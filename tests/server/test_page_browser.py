@@ -65,7 +65,8 @@ def browser() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("studies")
-    (folder / "report.html").write_text(
+    (folder / "<b> & c").mkdir()
+    (folder / "<b> & c" / "100% ?#.html").write_text(
         "<!doctype html><title>A study</title><h1>A study</h1>", encoding="utf-8"
     )
     return folder
@@ -866,11 +867,38 @@ def test_tabs_and_form_work_from_the_keyboard(opener: Open):
 
 
 def test_reports_are_linked_and_open(opener: Open):
-    """Where the server has reports, the page links them, and a study's report opens."""
+    """Where the server has reports, the page links them, and a study's report opens, whatever its name."""
     opened = opener()
     opened.page.click("#reports-link")
-    opened.page.click(".reports a")
+    opened.page.click(".reports a:has-text('<b> & c/100% ?#')")
     opened.page.wait_for_selector("h1:has-text('A study')")
+
+
+def test_the_docs_have_every_route_and_send_requests(opener: Open, address: str):
+    """Each route of the schema with its fields, their types and its answers; a form shows what the server answers."""
+    import httpx
+
+    schema = httpx.get(address + "openapi.json").json()
+    opened = opener()
+    opened.page.goto(address + "docs")
+    opened.page.wait_for_selector("#routes section")
+    headings = opened.page.locator("#routes h2").all_inner_texts()
+    assert headings == [
+        f"{method.upper()} {path}" for path, methods in schema["paths"].items() for method in methods
+    ]
+    rank = opened.page.locator("section", has_text="POST /v1/rank")
+    lines = [line for line in rank.first.locator("li").all_inner_texts() if line[0].isalpha()]
+    fields = schema["components"]["schemas"]["StreamBody"]["properties"]
+    assert [line.split()[0] for line in lines] == [*fields]
+    assert "items list of string The texts to rank; equal ones are tied." in lines
+    assert any(line.startswith("labels object or list, optional ") for line in lines)
+    understand = opened.page.locator("section", has_text="POST /v1/understand")
+    understand.locator("button").click()
+    understand.locator("pre", has_text='"cheapest first"').wait_for()
+    understand.locator("textarea").fill("{")
+    understand.locator("button").click()
+    understand.locator("pre", has_text="400").wait_for()
+    assert len(opened.complaints) == 1  # of the browser, about the status
 
 
 def test_a_long_list_shows_its_top_first(opener: Open):
@@ -926,6 +954,10 @@ def test_every_view_fits_is_quiet_and_accessible(opener: Open, address: str, wid
     opened.page.click("#panel-methods button[type=submit]")
     opened.page.wait_for_selector("#status:has-text('methods compared')", state="attached")
     check("methods")
+    for path, selector in (("docs", "#routes section"), ("reports/", "#reports li")):
+        opened.page.goto(address + path)
+        opened.page.wait_for_selector(selector)
+        check(path)
     assert opened.complaints == []
     assert all(one.startswith((address, "blob:")) for one in opened.requests)
 

@@ -334,7 +334,7 @@ async function about() {
     field("method").value ||= "auto"; // this server may not have what the link's has
     field("model").value ||= models.data[0].id;
     wanted.method = wanted.model = "";
-    show(byId("reports-link"), page.reports > 0);
+    show(byId("reports-link"), page.reports.length > 0);
   } catch (error) {
     failed(error);
   }

@@ -16,8 +16,8 @@ from ccrank.criteria.lexicon import poles_of
 from ccrank.methods.registry import METHODS
 from ccrank.server.middleware import BodyRoute
 from ccrank.server.responses import JSONReply
-from ccrank.server.routes.pages import api_page, page_files, report_index, report_reply, reports_in
-from ccrank.server.routes.ranking import ERRORS
+from ccrank.server.routes.pages import page_files, report_reply, reports_in
+from ccrank.server.routes.ranking import ERRORS, example
 from ccrank.server.schemas import UnderstandBody
 from ccrank.server.state import ServerState, state_of
 from ccrank.version import __version__
@@ -31,18 +31,18 @@ async def page(request: Request) -> Response:
 
 
 @router.get("/docs", include_in_schema=False)
-def docs(request: Request) -> Response:
-    return api_page(request.app.openapi())
+async def docs(request: Request) -> Response:
+    return await page_files().get_response("docs.html", request.scope)
+
+
+@router.get("/reports/", include_in_schema=False)
+async def reports(request: Request) -> Response:
+    return await page_files().get_response("reports.html", request.scope)
 
 
 @router.get("/page/{name}", include_in_schema=False)
 async def page_file(request: Request, name: str) -> Response:
     return await page_files().get_response(name, request.scope)
-
-
-@router.get("/reports/", include_in_schema=False)
-def reports(request: Request) -> Response:
-    return report_index(_folder(state_of(request)))
 
 
 @router.get("/reports/{name:path}", include_in_schema=False)
@@ -59,10 +59,10 @@ def _folder(state: ServerState) -> Path | None:
 @router.get("/v1/page", include_in_schema=False)
 def about(request: Request) -> Response:
     """Facts about the server, for the page."""
-    return JSONReply({"version": __version__, "reports": len(reports_in(_folder(state_of(request))))})
+    return JSONReply({"version": __version__, "reports": [*reports_in(_folder(state_of(request)))]})
 
 
-@router.post("/v1/understand", responses=ERRORS)
+@router.post("/v1/understand", responses=ERRORS, openapi_extra=example({"by": "least expensive"}))
 def understand(body: UnderstandBody) -> Response:
     """What a criterion is taken to mean, with words for its poles. No model is asked."""
     return JSONReply(understanding(body.by, body.category))

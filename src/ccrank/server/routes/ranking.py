@@ -23,7 +23,7 @@ from ccrank.models.remote import OpenModel
 from ccrank.ranking import Ranking
 from ccrank.server import schemas
 from ccrank.server.middleware import BodyRoute
-from ccrank.server.responses import JSONReply, RequestError, by_name, json_bytes, refusal_of, too_large
+from ccrank.server.responses import RequestError, by_name, json_bytes, refusal_of, too_large
 from ccrank.server.state import ServerState, state_of
 from ccrank.server.work.run_request import (
     check_texts,
@@ -64,11 +64,18 @@ RANKED: dict[str, Any] = {
 }
 RERANKED = {"model": schemas.RerankReply, "description": "The documents, the most relevant first."}
 SCORED = {"model": schemas.ScoreReply, "description": "The scores, in the order of the items."}
+LIST = {"items": ["Russia", "Canada", "Chad", "Monaco"], "by": "size"}
+DOCUMENTS = {"query": "capital of France", "documents": ["Bananas are yellow.", "Paris is in France."]}
 FILLER = ("An empty page.", "A blank page.")
 """A ranking needs two documents. These fill up a shorter list: a document's score does not depend on the others."""
 
 
-@router.post("/v1/rank", responses={200: RANKED, **ERRORS}, response_class=JSONReply)
+def example(body: Any) -> dict[str, Any]:
+    """What a route adds to its schema: a body to try."""
+    return {"requestBody": {"content": {"application/json": {"example": body}}}}
+
+
+@router.post("/v1/rank", responses={200: RANKED, **ERRORS}, openapi_extra=example(LIST))
 async def rank(request: Request, body: schemas.StreamBody) -> Response:
     """Rank items by a criterion, best first.
 
@@ -117,8 +124,8 @@ async def _events(state: ServerState, work: Work[Ranking]) -> AsyncIterator[byte
         yield event("error", json_bytes({**refused.content(), "status": refused.status}))
 
 
-@router.post("/v2/rerank", responses={200: RERANKED, **ERRORS}, response_class=JSONReply)
-@router.post("/v1/rerank", responses={200: RERANKED, **ERRORS}, response_class=JSONReply)
+@router.post("/v2/rerank", responses={200: RERANKED, **ERRORS}, openapi_extra=example(DOCUMENTS))
+@router.post("/v1/rerank", responses={200: RERANKED, **ERRORS}, openapi_extra=example(DOCUMENTS))
 async def rerank(request: Request, body: schemas.RerankBody) -> Response:
     """Rerank documents by their relevance to a query, the most relevant first.
 
@@ -175,7 +182,9 @@ def relevance_scores(
     return np.array([score_of.get(normal_form(text), 0.0) for text in documents]), ranking.cost
 
 
-@router.post("/v1/score", responses={200: SCORED, **ERRORS}, response_class=JSONReply)
+@router.post(
+    "/v1/score", responses={200: SCORED, **ERRORS}, openapi_extra=example({"items": ["Could you help?"]})
+)
 async def score(request: Request, body: schemas.ScoreBody) -> Response:
     """Score items on a scale, one by one: each score depends on its item and the scale alone.
 
@@ -214,7 +223,7 @@ def scoring_work(body: schemas.ScoreBody, state: ServerState) -> Work[dict[str, 
     return work
 
 
-@router.post("/v1/question", responses=ERRORS)
+@router.post("/v1/question", responses=ERRORS, openapi_extra=example(LIST))
 async def question(request: Request, body: schemas.QuestionBody) -> Response:
     """The two items whose order would teach most, and the ranking that the labels so far give.
 
