@@ -2,34 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import wraps
 from importlib.util import find_spec
 from inspect import signature
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 from ccrank.api import rank
 from ccrank.errors import needs_extra
-from ccrank.ranking import Ranking
-
-P = ParamSpec("P")
-
-
-def _of_frame(
-    function: Callable[Concatenate[Any, P], Ranking],
-) -> Callable[Concatenate[FrameAccessor, P], Any]:
-    """A function of items as a method that takes the accessor's frame and returns one, with the same parameters."""
-
-    @wraps(function)
-    def method(self: FrameAccessor, /, *arguments: P.args, **keywords: P.kwargs) -> Any:
-        return function(self._frame, *arguments, **keywords).to_frame()
-
-    method.__doc__ = """The frame in ranked order, with the columns `rank` and `score` added.
-
-    Takes all parameters of `ccrank.rank` except `items`; see also `Ranking.to_frame`.
-    """
-    method.__signature__ = signature(function).replace(return_annotation=Any)  # type: ignore[attr-defined]
-    return method
 
 
 class FrameAccessor:
@@ -38,7 +17,15 @@ class FrameAccessor:
     def __init__(self, frame: Any) -> None:
         self._frame = frame
 
-    rank = _of_frame(rank)
+    @wraps(rank)
+    def rank(self, *arguments: Any, **keywords: Any) -> Any:
+        return rank(self._frame, *arguments, **keywords).to_frame()
+
+    rank.__doc__ = """The frame in ranked order, with the columns `rank` and `score` added.
+
+    Takes all parameters of `ccrank.rank` except `items`; see also `Ranking.to_frame`.
+    """
+    rank.__signature__ = signature(rank).replace(return_annotation=Any)  # type: ignore[attr-defined]
 
 
 if find_spec("polars") is not None:

@@ -64,12 +64,12 @@ def json_value(value: Any) -> Any:
     return cell_text(value)
 
 
-def item_text(value: Any, place: str) -> str | None:
+def item_text(value: Any, where: str) -> str | None:
     """The item that a cell holds; None for an empty cell. Numbers and dates are ranked by their text."""
     if isinstance(value, (bool, bytes, Mapping)) or (
         isinstance(value, Sequence) and not isinstance(value, str)
     ):
-        raise CcrankError(f"{place}: an item is a text, got {quoted(value)}")
+        raise CcrankError(f"{where}: an item is a text, got {quoted(value)}")
     text = value.strip() if isinstance(value, str) else cell_text(value)
     return None if is_blank(text) else text
 

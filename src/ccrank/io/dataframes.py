@@ -44,31 +44,31 @@ def _is_pandas(items: Any) -> bool:
 
 def _rows_of_frame(frame: Any, column: Any) -> Rows:
     columns = tuple(frame.columns)
-    place = pick_column(columns, column, "the frame")
+    index = pick_column(columns, column, "the frame")
     texts = tuple(
-        item_text(value, f"the frame, row {number} of column {columns[place]!r}")
-        for number, value in enumerate(_cells(frame, place), start=1)
+        item_text(value, f"the frame, row {number} of column {columns[index]!r}")
+        for number, value in enumerate(_cells(frame, index), start=1)
     )
     if all(text is None for text in texts):
-        raise CcrankError(f"the frame contains no items: there is no text in column {columns[place]!r}")
-    return Rows(texts, columns, item_column=place, format="frame", source=frame)
+        raise CcrankError(f"the frame contains no items: there is no text in column {columns[index]!r}")
+    return Rows(texts, columns, item_column=index, format="frame", source=frame)
 
 
-def _cells(frame: Any, place: int) -> list[Any]:
-    return list(frame[:, place].to_list() if _is_polars(frame) else frame.iloc[:, place].tolist())
+def _cells(frame: Any, column: int) -> list[Any]:
+    return list(frame[:, column].to_list() if _is_polars(frame) else frame.iloc[:, column].tolist())
 
 
-def cells_of(rows: Rows, place: int) -> list[Any]:
+def cells_of(rows: Rows, column: int) -> list[Any]:
     """The cells of a column, one for each row."""
-    return _cells(rows.source, place) if rows.format == "frame" else [row[place] for row in rows.records]
+    return _cells(rows.source, column) if rows.format == "frame" else [row[column] for row in rows.records]
 
 
-def rows_at(rows: Rows, places: Sequence[int]) -> Rows:
+def rows_at(rows: Rows, indices: Sequence[int]) -> Rows:
     """Some of the rows of a table, as a table."""
-    chosen = replace(rows, texts=tuple(rows.texts[row] for row in places), blank=0)
+    chosen = replace(rows, texts=tuple(rows.texts[row] for row in indices), blank=0)
     if rows.format != "frame":
-        return replace(chosen, records=[rows.records[row] for row in places], format="", source=None)
-    return replace(chosen, source=(rows.source if _is_polars(rows.source) else rows.source.iloc)[[*places]])
+        return replace(chosen, records=[rows.records[row] for row in indices], format="", source=None)
+    return replace(chosen, source=(rows.source if _is_polars(rows.source) else rows.source.iloc)[[*indices]])
 
 
 def frame_of(ranked: RankedRows) -> Any:

@@ -33,26 +33,26 @@ class Groups:
         """Group rows by a column."""
         if not rows.columns:
             raise CcrankError("groups are the values of a column; give a file or a frame that has one")
-        place = pick_column(rows.columns, column, "the groups")
-        name = rows.columns[place]
-        found: dict[Any, list[int]] = {}
-        for row, (text, cell) in enumerate(zip(rows.texts, cells_of(rows, place), strict=True)):
+        index = pick_column(rows.columns, column, "the groups")
+        name = rows.columns[index]
+        rows_of: dict[Any, list[int]] = {}
+        for row, (text, cell) in enumerate(zip(rows.texts, cells_of(rows, index), strict=True)):
             value = cell.strip() if isinstance(cell, str) else cell
             if not isinstance(value, Hashable):
                 raise CcrankError(
                     f"a group is a text, a number or a date, got {quoted(value)} in column {name!r}"
                 )
             if text is not None:
-                found.setdefault(None if is_missing(value) or value == "" else value, []).append(row)
-        if len(found) > MAX_GROUPS:
+                rows_of.setdefault(None if is_missing(value) or value == "" else value, []).append(row)
+        if len(rows_of) > MAX_GROUPS:
             raise CcrankError(
-                f"column {str(name)!r} has {len(found):,} values; up to {MAX_GROUPS:,} groups are ranked: choose a "
+                f"column {str(name)!r} has {len(rows_of):,} values; up to {MAX_GROUPS:,} groups are ranked: choose a "
                 "column with fewer"
             )
-        if None in found:
-            found[None] = found.pop(None)
-        members = {value: tuple(own) for value, own in found.items()}
-        parts = {value: rows_at(rows, own) for value, own in members.items()}
+        if None in rows_of:
+            rows_of[None] = rows_of.pop(None)
+        members = {value: tuple(indices) for value, indices in rows_of.items()}
+        parts = {value: rows_at(rows, indices) for value, indices in members.items()}
         ranked = {value: part for value, part in parts.items() if len(part.items) > 1}
         if not ranked:
             raise CcrankError(
@@ -77,7 +77,7 @@ class Groups:
                 f"{count} row{'s' if count > 1 else ''} without a value in column {str(self.column)!r}: a group of "
                 "their own, which comes last"
             )
-        if lone := [one_line(self.name_of(one), 40) for one in self.members if one not in self.parts]:
+        if lone := [one_line(self.name_of(value), 40) for value in self.members if value not in self.parts]:
             more = f" and {len(lone) - SHOWN} more" if len(lone) > SHOWN else ""
             notes.append(
                 f"{len(lone)} group{'s' if len(lone) > 1 else ''} of one item: rank 1, without score: "

@@ -51,12 +51,12 @@ def read_rows(
     if chosen not in FORMATS:
         raise CcrankError(f"unknown format {chosen!r}; known are {', '.join(FORMATS)}")
     if chosen == "lines":
-        _refuse_columns(where, column, id)
+        _refuse_columns(where, chosen, column, id)
         return _plain_rows(line_items(content), 0, chosen, where)
     if chosen == "jsonl":
         rows = _json_rows(content, column)
         if not rows.columns:
-            _refuse_fields(where, column, id)
+            _refuse_columns(where, chosen, column, id)
             return rows
     elif chosen == "parquet":
         rows = _parquet_rows(content)
@@ -82,17 +82,14 @@ def _content(source: str | Path | IO[str] | IO[bytes]) -> Content:
     return Content(read_bytes(source), str(source))
 
 
-def _refuse_columns(where: str, *names: str | None) -> None:
+def _refuse_columns(where: str, format: str, *names: str | None) -> None:
+    """Raise an error for the first column that is asked of a list of texts."""
     for name in names:
-        if name is not None:
+        if name is not None and format == "lines":
             raise CcrankError(
                 f"{where} is read as plain lines, which have no column {name!r}; "
                 "give the format: csv, tsv, jsonl, parquet or xlsx"
             )
-
-
-def _refuse_fields(where: str, *names: str | None) -> None:
-    for name in names:
         if name is not None:
             raise CcrankError(f"{where} holds plain texts, which have no field {name!r}; leave it out")
 
@@ -228,8 +225,8 @@ class Source:
     def _table(self, fields: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Any:
         pyarrow, arrays = arrow(), []
         for field in fields:
-            place = self.schema.names.index(field.name)
-            cells = [row[place] for row in rows]
+            column = self.schema.names.index(field.name)
+            cells = [row[column] for row in rows]
             if self.format != "jsonl" or self.plain:
                 cells = [*map(encodable, cells)]
             elif field.name == self.column and field.type == pyarrow.string():
@@ -254,12 +251,12 @@ def open_source(path: Path, column: str | None = None, format: str | None = None
         raise CcrankError(f"{path}: --input reads {', '.join(STREAMED)}, not {chosen}; give it as --file")
     content, separator = Content(path, where), ","
     if chosen == "lines":
-        _refuse_columns(where, column)
+        _refuse_columns(where, chosen, column)
         return _plain_source(path, chosen)
     if chosen == "jsonl":
         schema = _json_schema(content, column)
         if schema is None:
-            _refuse_fields(where, column)
+            _refuse_columns(where, chosen, column)
             return _plain_source(path, chosen)
     elif chosen == "parquet":
         schema = parquet_schema(content)
@@ -301,10 +298,10 @@ def _json_schema(content: Content, column: str | None) -> Any:
         return None
     item_field = pick_column(schema.names, column, content.where)
     # A column that is empty throughout has no type of its own; items are texts, which keep the digits of numbers.
-    for place, field in enumerate(schema):
-        of_items = place == item_field and (texts or pyarrow.types.is_floating(field.type))
+    for index, field in enumerate(schema):
+        of_items = index == item_field and (texts or pyarrow.types.is_floating(field.type))
         if of_items or field.type == pyarrow.null():
-            schema = schema.set(place, field.with_type(pyarrow.string()))
+            schema = schema.set(index, field.with_type(pyarrow.string()))
     return schema
 
 

@@ -86,7 +86,7 @@ def document_ids(task: Task) -> list[str]:
     if task.item_ids is not None:
         return list(task.item_ids)
     if task.query is not None:
-        return [str(place) for place in range(1, len(task.items) + 1)]
+        return [str(number) for number in range(1, len(task.items) + 1)]
     ids: dict[str, None] = {}
     for name in map(safe, task.items):
         names = chain((name,), (f"{name}#{number}" for number in count(2)))

@@ -132,7 +132,7 @@ def _unpack(hint: Any, value: Any, name: str, tensors: Mapping[str, np.ndarray])
         if value is None and name not in tensors and types.NoneType in inner:
             return None
         choices = [choice for choice in inner if choice is not types.NoneType]
-        [chosen] = [one for one in choices if len(choices) == 1 or one.__name__ == value.get("__type__")]
+        [chosen] = [kind for kind in choices if len(choices) == 1 or kind.__name__ == value.get("__type__")]
         return _unpack(chosen, value, name, tensors)
     if hint is np.ndarray or (hint is Any and name in tensors):
         return tensors[name]

@@ -269,4 +269,4 @@ def _with_alike_prompts_first(jobs: list[Job]) -> list[Job]:
         return jobs
     first, *following = (job.inputs.tokens[job.order[job.taken]].tolist() for job in jobs)
     shared = [common_prefix([first, tokens]) for tokens in following]
-    return [jobs[0], *(jobs[1 + place] for place in np.argsort(-np.array(shared), kind="stable"))]
+    return [jobs[0], *(jobs[1 + index] for index in np.argsort(-np.array(shared), kind="stable"))]
