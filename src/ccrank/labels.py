@@ -54,7 +54,7 @@ class Labels:
         if isinstance(value, Labels):
             return value
         if isinstance(value, Mapping):
-            return cls._of_mapping(value)
+            return cls.joined(cls._of_key(key, entry) for key, entry in value.items())
         if isinstance(value, Iterable) and not isinstance(value, str):
             return cls.joined(map(cls._of_entry, value))
         raise CcrankError(f"{FORMS}; got {quoted(value)}")
@@ -77,18 +77,12 @@ class Labels:
     def _of_entry(cls, entry: object) -> Labels:
         if isinstance(entry, str) or not isinstance(entry, (Mapping, Sequence)):
             raise CcrankError(f"{FORMS}; got {quoted(entry)}")
-        return cls._of_mapping(entry) if isinstance(entry, Mapping) else cls.of_order(entry)
-
-    @classmethod
-    def _of_mapping(cls, given: Mapping[Any, Any]) -> Labels:
-        return cls.joined(cls._of_key(key, value) for key, value in given.items())
+        return cls.parse(entry) if isinstance(entry, Mapping) else cls.of_order(entry)
 
     @classmethod
     def _of_key(cls, key: Any, value: Any) -> Labels:
         if key in ("best", "worst") and isinstance(value, (str, list, tuple)):
-            items = [value] if isinstance(value, str) else value
-            names = tuple(_name(item) for item in items)
-            return cls(best=names) if key == "best" else cls(worst=names)
+            return cls(**{key: tuple(map(_name, [value] if isinstance(value, str) else value))})
         if key == "ranks" and isinstance(value, Mapping):
             return cls(tuple((_name(item), -_number(item, rank)) for item, rank in value.items()))
         if key == "orders" and isinstance(value, (list, tuple)):
@@ -107,20 +101,16 @@ class Labels:
     @classmethod
     def _of_list(cls, key: str, entry: Any) -> Labels:
         """An entry of `equal`, `unknown` or `moves`."""
-        length = 3 if key == "moves" else 2
-        if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != length:
-            form = "(item, 'above' or 'below', other)" if key == "moves" else "(item, other)"
+        form = "(item, 'above' or 'below', other)" if key == "moves" else "(item, other)"
+        if isinstance(entry, str) or not isinstance(entry, Sequence) or len(entry) != form.count(",") + 1:
             raise CcrankError(f"labels: an entry of {key!r} is {form}, got {quoted(entry)}")
-        first, other = _name(entry[0]), entry[-1]
-        if key == "unknown" and other == "":
-            return cls(unknown=((first, ""),))
-        if (second := _name(other)) == first:
+        first, *sides, last = entry
+        if sides and sides[0] not in ("above", "below"):
+            raise CcrankError(f"labels: an item is moved above or below another, not {quoted(sides[0])}")
+        first, last = _name(first), "" if key == "unknown" and last == "" else _name(last)
+        if first == last:
             raise CcrankError(f"labels: {key!r} has {quoted(first)} twice; drop one of the two")
-        if key == "moves":
-            if entry[1] not in ("above", "below"):
-                raise CcrankError(f"labels: an item is moved above or below another, not {quoted(entry[1])}")
-            return cls(moves=((first, entry[1], second),))
-        return cls(equal=((first, second),)) if key == "equal" else cls(unknown=((first, second),))
+        return cls(**{key: ((first, *sides, last),)})
 
     @classmethod
     def of_order(cls, chain: Sequence[str]) -> Labels:
@@ -128,11 +118,10 @@ class Labels:
         names = [_name(item) for item in chain]
         if len(names) < 2:
             raise CcrankError(f"an order needs at least 2 items, highest first, got {quoted(names)}")
-        pairs = tuple(pairwise(names))
-        for high, low in pairs:
+        for high, low in pairwise(names):
             if high == low:
                 raise CcrankError(f"an order has {quoted(high)} above itself; drop one of the two")
-        return cls(pairs=pairs)
+        return cls(pairs=tuple(pairwise(names)))
 
     @classmethod
     def of_rows(cls, rows: Iterable[LabelRow]) -> Labels:

@@ -16,7 +16,7 @@ from scipy.stats import norm
 
 from ccrank.metrics.aggregation import circular_triads, wins_margins
 from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy, chance_pair_accuracy, chance_tau_sd
-from ccrank.metrics.order import abs_tau, free_accuracy, kendall_tau, pair_accuracy, tau_b
+from ccrank.metrics.order import evaluate, kendall_tau, pair_accuracy, tau_b
 from ccrank.metrics.tasks import paired_test
 
 Row = dict[str, float]
@@ -58,7 +58,7 @@ def accuracy_of_answers(
             single.append(max(right, 1 - right))
             coins.append(chance_pair_accuracy(int(np.isfinite(one).sum())))
             permuted.append(permuted_accuracy(one, generator))
-            final.append(free_accuracy(row, gold))
+            final.append(evaluate(row, gold).free_accuracy)
             chance.append(chance_free_accuracy(len(row)))
     return {
         "single": mean(single),
@@ -174,7 +174,9 @@ def listwise(
     by_run = np.abs(taus).mean(axis=0)
     return {
         "joined_tau": mean([kendall_tau(row, gold) for row, gold in zip(joined, golds, strict=True)]),
-        "joined_abs_tau": mean([abs_tau(row, gold) for row, gold in zip(joined, golds, strict=True)]),
+        "joined_abs_tau": mean(
+            [evaluate(row, gold).abs_tau for row, gold in zip(joined, golds, strict=True)]
+        ),
         "single_tau": mean(taus.mean(axis=1)),
         "single_abs_tau": mean(by_run),
         "single_sd": deviation(by_run),
@@ -225,7 +227,11 @@ def abs_tau_by_wording(runs: Sequence[Sequence[np.ndarray]], golds: Golds) -> np
     return np.array(
         [
             np.mean(
-                [[abs_tau(row, gold) for row in own] for own, gold in zip(tasks, golds, strict=True)], axis=0
+                [
+                    [evaluate(row, gold).abs_tau for row in own]
+                    for own, gold in zip(tasks, golds, strict=True)
+                ],
+                axis=0,
             )
             for tasks in runs
         ]
@@ -239,7 +245,7 @@ def directions(joined: Mapping[str, Sequence[np.ndarray]], golds: Golds) -> dict
     whose choices do not depend on them.
     """
     sizes = {
-        name: [abs_tau(row, gold) for row, gold in zip(rows, golds, strict=True)]
+        name: [evaluate(row, gold).abs_tau for row, gold in zip(rows, golds, strict=True)]
         for name, rows in joined.items()
     }
     found: dict[str, Row] = {

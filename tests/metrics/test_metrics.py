@@ -18,7 +18,7 @@ tied_scores = st.lists(st.sampled_from([-math.inf, -1.0, 0.0, 0.5, 2.0, math.inf
 
 def abs_taus(n: int) -> np.ndarray:
     """|τ| of every order of n items, by enumeration."""
-    return np.array([order.abs_tau(p, range(n)) for p in itertools.permutations(range(n))])
+    return np.array([order.evaluate(p, range(n)).abs_tau for p in itertools.permutations(range(n))])
 
 
 @given(tied_scores, st.randoms())
@@ -35,7 +35,7 @@ def test_accuracy_counts_pairs(scores):
     """Accuracy is the share of pairs in gold's order, a tie counting ½: as a double loop counts them."""
     pairs = list(itertools.combinations(range(len(scores)), 2))
     right = sum(1.0 if scores[i] < scores[j] else 0.5 if scores[i] == scores[j] else 0.0 for i, j in pairs)
-    assert order.pairwise_accuracy(scores, range(len(scores))) == pytest.approx(right / len(pairs))
+    assert order.evaluate(scores, range(len(scores))).accuracy == pytest.approx(right / len(pairs))
 
 
 @given(tied_scores)
@@ -65,7 +65,7 @@ def test_raw_pairs_of_a_ranking_have_its_accuracy():
     generator = np.random.default_rng(0)
     scores, gold = generator.normal(size=9), generator.permutation(9)
     margins = scores[:, None] - scores[None, :]
-    expected = order.pairwise_accuracy(scores, gold)
+    expected = order.evaluate(scores, gold).accuracy
     assert order.pair_accuracy(margins, gold) == pytest.approx(expected)
     margins[np.tril_indices(9)] = np.nan
     assert order.pair_accuracy(margins, gold) == pytest.approx(expected)

@@ -12,23 +12,6 @@ from ccrank.util.files import parse_toml
 
 PREPOSITION = r"of|in|per|by|for|at|to|on|from|with|since|among|between"
 
-_PLURALS = (
-    (r"(craft|fish|sheep|deer)$", r"\1"),
-    (r"tooth$", "teeth"),
-    (r"foot$", "feet"),
-    (r"(child)$", r"\1ren"),
-    (r"(lea|shea|loa|wol|thie|hal|cal|el|scar|whar|hoo)f$", r"\1ves"),
-    (r"(li|kni|wi)fe$", r"\1ves"),
-    (r"(?<!tali)(wo|s|e|y)man$", r"\1men"),
-    (r"person$", "people"),
-    (r"sis$", "ses"),
-    (r"([^aeiou])y$", r"\1ies"),
-    (r"((?:stoma|mon|ar|epo|eunu|lo)ch)$", r"\1s"),
-    (r"(x|z|ch|sh|[suiao]s)$", r"\1es"),
-    (r"(?<!s)$", "s"),  # what ends in any other s is a plural already: "animals"
-)
-"""Endings of nouns and of their plurals; the first that fits counts."""
-
 
 @cache
 def table(name: str) -> dict[str, Any]:
@@ -46,6 +29,12 @@ def word_table(name: str) -> Mapping[str, Any]:
     """A table of `words.toml`."""
     words: Mapping[str, Any] = table("words")[name]
     return words
+
+
+@cache
+def pattern(name: str) -> re.Pattern[str]:
+    """A regular expression of `patterns.toml`."""
+    return re.compile(table("patterns")[name])
 
 
 def superlative(adjective: str) -> str:
@@ -123,7 +112,8 @@ def plural(noun: str) -> str:
     if irregular := low if low in word_set("unchanged") else irregulars.get(low):
         last = irregular if last == low else irregular.capitalize()
     elif low not in irregulars.values():
-        rules = (re.subn(ending, new, last, count=1, flags=re.IGNORECASE) for ending, new in _PLURALS)
+        endings = table("patterns")["plurals"]
+        rules = (re.subn(ending, new, last, count=1, flags=re.IGNORECASE) for ending, new in endings)
         last = next((several for several, fits in rules if fits), last)
     return "".join((start, blank, last, *rest))
 

@@ -12,6 +12,7 @@ from ccrank.criteria.inflection import (
     adjectives_of_noun,
     comparative_of,
     gerund,
+    pattern,
     plural,
     quality_noun,
     superlative,
@@ -29,8 +30,6 @@ from ccrank.criteria.lexicon import (
 )
 from ccrank.task import Criterion
 
-_SUBSTANCES = re.compile(r"\b(?:sugar|salt|alcohol|abv)\b")
-"""Of these there is little where the lexicon's scale has another taste: what is low in sugar is not sour."""
 AMOUNTS = {"low": "lower", "high": "higher", "few": "lower", "many": "higher"}
 """Poles for the amount of the criterion, not for a property of an item, with their comparatives."""
 _JUDGED = word_set("good") | word_set("bad")
@@ -124,7 +123,7 @@ def of_amount(sign: int, noun: Sequence[str], counted: bool = False) -> Meaning:
     if scale is None and (several := " ".join((*noun[:-1], plural(noun[-1])))) in known_nouns():
         text, scale = several, known_nouns()[several]  # "low calorie"
     name = re.sub(r"^(?:amounts?|quantity|quantities) of ", "", text)
-    if scale is not None and not _SUBSTANCES.search(name):
+    if scale is not None and not pattern("substances").search(name):
         of = name if scale.high[0] in AMOUNTS or has_object(name) else ""
         return Meaning(name, scale.low[0], scale.high[0], "lexicon", of=of).signed(sign)
     plural_noun = re.search(r"[^su]s\b", text if noun[2:] else noun[-1])

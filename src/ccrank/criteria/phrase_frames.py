@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from ccrank.criteria.inflection import word_set
+from ccrank.criteria.inflection import pattern, table, word_set
 from ccrank.criteria.lexicon import scale_between
 from ccrank.criteria.phrase_words import adjective_of, amount_sign
 from ccrank.errors import CcrankError
@@ -17,29 +17,6 @@ _REVERSE = r"(?:inverse|inverted|reversed?|opposite|backwards?)"
 _GAP = r"[\s,;:(\[\-–—/|]+"
 _CLOSE = r"[)\]\s.]*$"
 _POLE = r"(?:the )?(?:(?:most|least|more|less) )?[^\W\d_]+(?:-[^\W\d_]+)*"
-_BY = r"(?:by|in terms of|according to|based on|with respect to|in order of|ordered by|on the basis of|regarding)"
-_LEADS = (
-    rf"(?:please )?(?:sort|rank|order|arrange|list|rate|compare|sorted|ranked|ordered|ranking|sorting|ordering)"
-    rf"(?: (?:them|these|those|this|it|the|my|all|items|list|everything|up))* (?={_BY}\b|from )",
-    rf"{_BY} (?!(?:far|volume)$)",
-    r"(?:i (?:want|need|prefer|would like)|show me|give me|find me)(?: to see)?(?: the)? (?=\S)",
-    r"(?:they |it |that |which )?(?:does|do|is|are|has|have|should|must|can|did|was|were) (?=not )",
-    r"(?:the )?(?:ones?|items?|things?|those) (?:that|which|who|with)(?: is| are| has| have)?(?: the)? (?=\S)",
-    r"put (?:the )?(?=.* (?:first|last|at the top|on top|at the bottom)$)",
-    r"(?:which|what|who)\b(?: one| ones| of (?:these|those|them|the \w+))?(?: [^\W\d_]+){0,2}? "
-    r"(?:is|are|was|were|has|have|had|would be|will be|looks|feels|seems|got)\b(?: got)?(?: the)? ",
-    r"(?:which|what|who)\b(?: one| of (?:these|those|them))? ",
-    r"(?:is|are|was|were|does|do) (?:it|they|this|that|he|she|(?:the|a|an) \w+) (?:have |cost )?(?=\S)",
-    r"the (?=\S)",
-)
-_CANNOT = re.compile(
-    r"alphabet\w*|lexicographic\w*|\b[az]\s*(?:to|-|–|→|->)\s*[az]\b|\brandom(?:ly|ness)? order|^random(?:ly)?$|"
-    r"\bshuffled?\b|^(?:no|any|original|given|natural|input) order$",
-    re.IGNORECASE,
-)
-_LASTING = re.compile(r"\b(?:it|they|to|does|do|did|will|would|can)(?: \w+)? last$", re.IGNORECASE)
-"""Ends in the verb: "how long does it last"."""
-_RANGE = re.compile(r"(?:\b(?:from|on a scale (?:of|from)) )?\b\d+\s*(?:to|-|–)\s*\d+\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +43,15 @@ def without_frame(phrase: str) -> Framed:
     ('cheapest', 'old')
     """
     text = re.sub(r"(?<=[a-z])n't\b", " not", " ".join(phrase.split())).strip(" ?!.;:,'\"")
-    if _CANNOT.search(text):
+    if pattern("cannot").search(text):
         raise CcrankError(
             f"{phrase!r} is an order that needs no model; a criterion is a property, such as 'size' or 'cheapest'"
         )
     if dated := re.search(r"\b(reversed? |inverse )?chronological(?:ly| order)?$", text, re.IGNORECASE):
         return Framed("date", 1 if dated[1] else -1)  # by custom, the earliest first
-    text = _without_lead(re.sub(r"\(\s*\)", "", _RANGE.sub(" ", text)))
-    found = (frame(text) for frame in (_direction, _from_to, _first_or_last, _better, _reverse))
-    framed = next(filter(None, found), None)
+    text = _without_lead(re.sub(r"\(\s*\)", "", pattern("range").sub(" ", text)))
+    frames = (frame(text) for frame in (_direction, _from_to, _first_or_last, _better, _reverse))
+    framed = next(filter(None, frames), None)
     if framed is None:
         return Framed(text)
     if framed.sign and not framed.text.strip():
@@ -83,8 +60,9 @@ def without_frame(phrase: str) -> Framed:
 
 
 def _without_lead(text: str) -> str:
-    for lead in _LEADS:
-        text = re.sub(rf"^\s*{lead}", "", text, flags=re.IGNORECASE)
+    by, leads = table("patterns")["by"], table("patterns")["leads"]
+    for lead in leads:
+        text = re.sub(rf"^\s*{lead.replace('<by>', by)}", "", text, flags=re.IGNORECASE)
     return text.strip(" ,;:-–—?(")
 
 
@@ -140,7 +118,7 @@ def _first_or_last(text: str) -> Framed | None:
     match = _match(text, rf"^(?P<rest>.+?) (?P<where>first|last|at the top|on top|at the bottom){_CLOSE}")
     split = re.split(r"[,;:(\[]| - | – | with (?:the )?", match["rest"] if match else "")
     parts = [part.strip() for part in split if part.strip()]
-    if not match or not parts or _LASTING.search(text):
+    if not match or not parts or pattern("lasting").search(text):
         return None
     last = match["where"].lower() in ("last", "at the bottom")
     noun, what = " ".join(parts[:-1]), parts[-1]

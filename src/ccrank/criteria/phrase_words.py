@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Literal, NamedTuple
 
-from ccrank.criteria.inflection import comparative_of, superlative, uninflected, word_set, word_table
+from ccrank.criteria.inflection import comparative_of, pattern, superlative, uninflected, word_set, word_table
 from ccrank.criteria.lexicon import known_adjectives, known_nouns, listed_adjectives
 
 Degree = Literal["positive", "comparative", "superlative"]
@@ -15,9 +15,6 @@ Degree = Literal["positive", "comparative", "superlative"]
 MIN_LETTERS = 5
 """Shorter words have too many neighbours that are words."""
 _DEGREES: tuple[tuple[str, Degree], ...] = (("est", "superlative"), ("er", "comparative"))
-_ADJECTIVE_ENDING = re.compile(
-    r".+([bdfglmnprt])\1y$|.{3,}(able|ible|ic|ous|ive|ful|less|ish|[^e]ed|worthy|like|proof|some|genic)$"
-)
 
 
 class Inflected(NamedTuple):
@@ -66,7 +63,7 @@ def adjective_of(word: str) -> Inflected | None:
             if word.endswith(("est", "ier")) and len(word) > 5:
                 return Inflected(uninflected(stem), degree, False)
     # Few nouns that end as adjectives do are used as a criterion.
-    if _ADJECTIVE_ENDING.match(word) and word not in word_set("no_adjective"):
+    if pattern("adjective_ending").match(word) and word not in word_set("no_adjective"):
         return Inflected(word, "positive", False)
     return None
 

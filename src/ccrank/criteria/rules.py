@@ -6,7 +6,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ccrank.criteria.inflection import PREPOSITION, adjectives_of_noun, plural, table, word_set, word_table
+from ccrank.criteria.inflection import (
+    PREPOSITION,
+    adjectives_of_noun,
+    pattern,
+    plural,
+    table,
+    word_set,
+    word_table,
+)
 from ccrank.criteria.lexicon import (
     FALLBACK,
     known_adjectives,
@@ -28,23 +36,6 @@ from ccrank.criteria.meaning import (
 from ccrank.criteria.phrase_words import Inflected, adjective_of, amount_sign
 from ccrank.errors import CcrankError
 
-# Nouns that begin with a word for much or little.
-_COMPOUND = re.compile(
-    r"(?:lower (?:back|body|limb)|low(?:er)? (?:class|house|season|tide)|high (?:school|street|season|tide)|"
-    r"little (?:finger|toe))\b"
-)
-_LACK = re.compile(
-    r"(?:(?:a |the )?(?:lack|absence|shortage|dearth|want) of|lacking(?: in)?|without|free (?:of|from)|"
-    r"devoid of|short on|low on|no) (.+)"
-)
-_SUBJECT = re.compile(
-    r"^(?:it|they|he|she|this|that|these|those|you|we|people|(?:the|a|an|each|every) \w+)?\s*"
-    r"(?:is|are|was|were|be|has|have|had|feels?|looks?|sounds?|seems?|tastes?|gets?|becomes?|lies?|would be)?\b\s*"
-)
-_LOOSE_ADJECTIVE = re.compile(r".{2,}(y|al|ent|ant|ing|ar|ory|ary|en|id|ile|ate|ose|esque|ed)$")
-_NOUN_ENDING = re.compile(
-    r".*(ity|ency|ancy|logy|graphy|ment|ness|tion|sion|ship|ism|money|ary|ery|story|thing)$"
-)
 _COMPLEMENT = re.compile(rf"^(?:{PREPOSITION}|than|about|without|around|as)\b")
 
 
@@ -61,7 +52,7 @@ def meaning_of(text: str, category: str | None = None) -> Meaning:
     if len(dropped) == 1 < len(tokens) and (height := re.match(r"(high|low)(?:er|est)?$", joined)):
         return of_adjective(height[1])  # "highest mountain", of mountains
     is_noun = joined in known_nouns() and not (category and joined in table("senses"))  # "light", of meals
-    if (is_noun and not joined.startswith("how ")) or _COMPOUND.match(joined):
+    if (is_noun and not joined.startswith("how ")) or pattern("compound").match(joined):
         return _noun(dropped, text)
     for rule in (_how, _lack, _verb, _amount, _adjective):
         meaning = rule(dropped)
@@ -154,7 +145,7 @@ def _noun_of_verb(tokens: Sequence[str]) -> str:
 
 def _starts_subject(tokens: Sequence[str]) -> bool:
     """Whether words begin with a subject or its verb: "it is", "the food is"."""
-    subject = _SUBJECT.match(" ".join(tokens))
+    subject = pattern("subject").match(" ".join(tokens))
     return bool(subject and subject[0])
 
 
@@ -162,14 +153,14 @@ def _subject_dropped(tokens: list[str]) -> list[str]:
     """ "Likely it is to fail" → "likely to fail"; "cheap the watch is" → "cheap"."""
     for at in range(1, len(tokens)):
         if _starts_subject(tokens[at:]):
-            rest = _SUBJECT.sub("", " ".join(tokens[at:]))
+            rest = pattern("subject").sub("", " ".join(tokens[at:]))
             return [*tokens[:at], *(rest.split() if _COMPLEMENT.match(rest) else ())]
     return tokens
 
 
 def _lack(tokens: list[str]) -> Meaning | None:
     """ "Lack of importance", "without sugar", "free of errors"."""
-    lack = _LACK.match(" ".join(tokens))
+    lack = pattern("lack").match(" ".join(tokens))
     return of_amount(-1, _undetermined(lack[1].split())) if lack else None
 
 
@@ -233,7 +224,8 @@ def _is_adjective(tokens: Sequence[str]) -> bool:
 
 def _is_loose_adjective(word: str) -> bool:
     """Whether an unknown word after "most" may be an adjective by its ending."""
-    return word not in known_nouns() and bool(_LOOSE_ADJECTIVE.match(word)) and not _NOUN_ENDING.match(word)
+    ends_like_adjective = pattern("loose_adjective").match(word) and not pattern("noun_ending").match(word)
+    return word not in known_nouns() and bool(ends_like_adjective)
 
 
 def _adjective(tokens: list[str]) -> Meaning | None:

@@ -25,7 +25,7 @@ class TaskMetrics:
     abs_tau: float
     """|τ|: τ in the better of the two directions, as in the paper."""
     accuracy: float
-    """Share of pairs ordered as in gold; a tie counts ½."""
+    """Share of pairs ordered as in gold; a tie counts ½. Without ties it is (1 + τ) / 2."""
     free_accuracy: float
     """Accuracy in the better of the two directions, as in the paper: never below ½."""
     chance_abs_tau: float
@@ -55,29 +55,6 @@ def tau_b(first: ArrayLike, second: ArrayLike) -> float:
     """
     surplus, ordered, _ = _count_pairs(first, second)
     return _tau(surplus, ordered)
-
-
-def pairwise_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
-    """Share of the unordered pairs that the scores order as gold does, signed; a tied pair counts ½.
-
-    Without ties it equals (1 + τ) / 2.
-
-    >>> pairwise_accuracy([0.0, 0.0, 1.0], [1, 2, 3])
-    0.8333333333333334
-    """
-    surplus, _, pairs = _count_pairs(scores, _checked_gold(gold))
-    return (pairs + surplus) / (2 * pairs)
-
-
-def abs_tau(scores: ArrayLike, gold: ArrayLike) -> float:
-    """|τ|, for the better of the two directions. Compare it with `chance_abs_tau`, not with 0."""
-    return abs(kendall_tau(scores, gold))
-
-
-def free_accuracy(scores: ArrayLike, gold: ArrayLike) -> float:
-    """max(accuracy, 1 − accuracy). Compare it with `chance_free_accuracy`, not with ½."""
-    accuracy = pairwise_accuracy(scores, gold)
-    return max(accuracy, 1 - accuracy)
 
 
 def pair_accuracy(margins: ArrayLike, gold: ArrayLike) -> float:

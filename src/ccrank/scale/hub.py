@@ -6,39 +6,18 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccrank.errors import CcrankError
+from ccrank.util.files import parse_toml
 from ccrank.util.text import one_line
 
 if TYPE_CHECKING:
     from ccrank.scale import Scale
 
 FILE = "scale.safetensors"
-CARD = """\
----
-library_name: ccrank
-tags:
-- ccrank
-- ranking
----
-
-# A scale of {criterion}
-
-Scores texts on a scale that was fitted to a list, with a language model. It holds no text of that list.
-
-| | |
-|---|---|
-{rows}
-
-{warnings}```py
-import ccrank
-
-scale = ccrank.Scale.from_hub("{repo}")
-scale.score(["a new text"]).values
-```
-"""
 
 
 @contextmanager
@@ -55,12 +34,9 @@ def _hub_errors(repo: str) -> Iterator[None]:
     except LocalEntryNotFoundError:
         raise CcrankError(f"{repo}: the hub is not reachable, and the scale is not in its cache") from None
     except HfHubHTTPError as error:
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        reason = (
-            "it does not exist, or you may not read or write it (see `hf auth login`)"
-            if status in (401, 403, 404)
-            else one_line(str(error), 200)
-        )
+        reason = one_line(str(error), 200)
+        if getattr(getattr(error, "response", None), "status_code", None) in (401, 403, 404):
+            reason = "it does not exist, or you may not read or write it (see `hf auth login`)"
         raise CcrankError(f"{repo}: the hub refused: {reason}") from None
     except (OSError, broken_connection) as error:
         raise CcrankError(f"{repo}: the hub cannot be used: {one_line(str(error), 200)}") from None
@@ -115,7 +91,8 @@ def card(scale: Scale, repo: str) -> str:
         f"| {name} | {one_line(value, 200).replace('|', ' ')} |" for name, value in facts.items() if value
     ]
     warnings = [f"- {one_line(text, 500)}" for text in notes.warnings]
-    return CARD.format(
+    page: str = parse_toml(resources.files(__package__) / "card.toml")["card"]
+    return page.format(
         criterion=one_line(notes.criterion.name, 100),
         rows="\n".join(rows),
         warnings="\n".join(["Mind:", "", *warnings, "", ""]) if warnings else "",

@@ -134,24 +134,6 @@ class Task:
         return tuple(item for _, item in pairs)
 
     @classmethod
-    def from_order(cls, criterion: Criterion, order: Sequence[str], **fields: Any) -> Task:
-        """A task whose gold is an order.
-
-        Parameters
-        ----------
-        criterion
-            The criterion.
-        order
-            The items, highest first.
-        **fields
-            Further fields of the task. `items` gives the items in another order than gold; no method may depend on it.
-        """
-        items = tuple(fields.pop("items", order))
-        where = f"task {fields.get('id', 'task')!r}"
-        check_items(items, where)
-        return cls(criterion, items, values=values_of_order(order, items, where), **fields)
-
-    @classmethod
     def parse(cls, value: object, default_id: str = "task") -> Task:
         """A task from its JSON form.
 

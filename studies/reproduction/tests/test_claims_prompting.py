@@ -13,7 +13,7 @@ from tiny import tiny_reader
 
 from ccrank.api import rank_tasks
 from ccrank.metrics.chance import chance_abs_tau, chance_free_accuracy
-from ccrank.metrics.order import abs_tau, kendall_tau, pair_accuracy, tau_b
+from ccrank.metrics.order import kendall_tau, pair_accuracy, tau_b
 from ccrank.prompts import load_templates
 from ccrank.task import Criterion, Task
 from studies.reproduction import claims_measures as measures
@@ -125,7 +125,8 @@ def test_lists_and_wordings_are_means_and_deviations() -> None:
     runs = wordings[0]
     found = measures.listwise([own[0] for own in runs], runs, [0.5, 1.0], GOLDS)
     by_run = [
-        np.mean([abs_tau(own[run], gold) for own, gold in zip(runs, GOLDS, strict=True)]) for run in range(3)
+        np.mean([abs(kendall_tau(own[run], gold)) for own, gold in zip(runs, GOLDS, strict=True)])
+        for run in range(3)
     ]
     assert found["single_abs_tau"] == pytest.approx(np.mean(by_run))
     assert found["single_sd"] == pytest.approx(np.std(by_run, ddof=1))
@@ -136,7 +137,10 @@ def test_lists_and_wordings_are_means_and_deviations() -> None:
     assert found["labels"] == 0.75
     found = measures.sensitivity(wordings, GOLDS)
     table = [
-        [np.mean([abs_tau(own[run], gold) for own, gold in zip(one, GOLDS, strict=True)]) for one in wordings]
+        [
+            np.mean([abs(kendall_tau(own[run], gold)) for own, gold in zip(one, GOLDS, strict=True)])
+            for one in wordings
+        ]
         for run in range(3)
     ]
     assert found["sd"] == pytest.approx(np.mean([np.std(row, ddof=1) for row in table]))
@@ -155,7 +159,7 @@ def test_lists_and_wordings_are_means_and_deviations() -> None:
 def test_deviation_by_chance_is_that_of_random_orders() -> None:
     """`sd_by_chance` is the deviation of the mean |τ| over all orders of each task."""
     found = measures.sensitivity([[np.arange(4.0)[None]], [np.arange(4.0)[None]]], [np.arange(4.0)])
-    sizes = [abs_tau(order, range(4)) for order in permutations(range(4))]
+    sizes = [abs(kendall_tau(order, range(4))) for order in permutations(range(4))]
     assert found["sd_by_chance"] == pytest.approx(np.std(sizes))
 
 
@@ -193,7 +197,9 @@ def test_numbers_are_those_of_the_methods(capsys: pytest.CaptureFixture[str]) ->
 
     def mean_size(method: str, **options: object) -> float:
         rankings = rank_tasks(TASKS, reader, method, templates, options=options)
-        return float(np.mean([abs_tau(one.scores, gold) for one, gold in zip(rankings, GOLDS, strict=True)]))
+        return float(
+            np.mean([abs(kendall_tau(one.scores, gold)) for one, gold in zip(rankings, GOLDS, strict=True)])
+        )
 
     assert found["calibration"]["task"]["abs_tau"] == pytest.approx(mean_size("prompt-pair"))
     assert found["calibration"]["none"]["abs_tau"] == pytest.approx(

@@ -143,22 +143,14 @@ class Fitted:
         """(N,) the score."""
         return self.moments[0]
 
-    @property
-    def deviation(self) -> np.ndarray:
-        """(N,) its standard deviation."""
-        return self.moments[1]
-
     def expected(self, name: str) -> float:
         """The posterior mean of a number of the settings: prior_weight, kernel_share or noise."""
         weighted = zip(self.weights, self.settings, strict=True)
         return float(sum(weight * getattr(setting, name) for weight, setting in weighted))
 
     def joint(self, kernels: np.ndarray, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(C,) posterior means and (C, C) covariance of f of some items.
-
-        The covariance within the most probable settings, plus the covariance of the means of all settings. kernels is
-        (G, C, C).
-        """
+        """(C,) posterior means and (C, C) covariance of f of some items, with kernels (G, C, C): the mean covariance in
+        the most probable settings, plus the covariance of the means of all settings."""
         contrast = self.observations.contrast
         means, covariance = [], np.zeros(kernels.shape[1:])
         share = self.weights[:MAX_SETTINGS].sum()
@@ -177,10 +169,8 @@ class Fitted:
         return np.asarray(mean), covariance + (apart.T * self.weights) @ apart
 
     def draws(self, rng: np.random.Generator) -> np.ndarray:
-        """Joint draws of f from the posterior: (N, T).
-
-        By Matheron's rule: a draw of the prior plus cov(f, g)(G + W⁻¹)⁻¹(sites − its own noisy observations).
-        """
+        """(N, T) joint draws of f from the posterior, by Matheron's rule: a draw of the prior plus
+        cov(f, g)(G + W⁻¹)⁻¹(sites − noisy observations of the draw)."""
         seen = self.observations
         total = self.products.functions.shape[2]
         # How many draws each setting gets, rounded so that they add up.
@@ -219,8 +209,8 @@ def fit(
     logs = _log_posteriors(settings, prior, products, observations)
     best = np.argsort(-logs, kind="stable")[:most]
     weights = np.exp(logs[best] - logs[best[0]])
-    kept = tuple(settings[row] for row in best[weights > least])
-    weights = weights[weights > least]
+    best, weights = best[weights > least], weights[weights > least]
+    kept = tuple(settings[row] for row in best)
     posteriors = tuple(map(posterior_of(prior, products, observations), kept))
     return Fitted(prior, products, observations, kept, weights / weights.sum(), posteriors)
 
@@ -270,14 +260,12 @@ def posterior_of(prior: np.ndarray, products: Products, seen: Observations) -> C
 def _log_posteriors(
     settings: Sequence[Setting], prior: np.ndarray, products: Products, observations: Observations
 ) -> np.ndarray:
-    """(H,) the log posterior probability of each setting, up to a constant, by an even sample of the observations.
-
-    Neighbouring settings are similar, so each search for a mode starts from the mode of the setting before."""
+    """(H,) the log posterior probability of each setting, up to a constant, by an even sample of the observations."""
     posterior = posterior_of(prior, products, observations.sample(EVIDENCE_ROWS))
     logs, start = [], None
     for setting in settings:
         fitted = posterior(setting, start, ROUGH)
-        start = fitted.mode
+        start = fitted.mode  # a good start for the next one, since neighbouring settings are similar
         logs.append(setting.log_prior + fitted.log_evidence)
     return np.array(logs)
 

@@ -73,12 +73,12 @@ def with_labels(
     fit share a scorer."""
     answers = [*label_free]
     for members in by_criterion(tasks).values():
-        pool_tasks, pool_labels = [tasks[index] for index in members], [labels[index] for index in members]
-        if any(map(len, pool_labels)):
+        of_pool = [labels[index] for index in members]
+        if any(map(len, of_pool)):
             plain = [answers[index] for index in members]
-            items = [task.items for task in pool_tasks]
-            pool, model = score_lists(items, pool_labels, plain, [states[index] for index in members])
-            make = scorer(pool_tasks[0], plain[0].scorer if len(members) == 1 else None, model)
+            items = [tasks[index].items for index in members]
+            pool, model = score_lists(items, of_pool, plain, [states[index] for index in members])
+            make = scorer(tasks[members[0]], plain[0].scorer if len(members) == 1 else None, model)
             for index, answer in zip(members, pool, strict=True):
                 answers[index] = replace(answer, scorer=make)
     return answers
@@ -104,13 +104,13 @@ def score_lists(
             seen_before, _ = score_lists(items, others, label_free, states)
             shown = np.concatenate([answer.scores for answer in seen_before])
     draws = fitted.draws(np.random.default_rng(0))
+    mean, deviation = fitted.moments
     held_out = leave_out(fitted)
     too_few = (ONE_VALUE,) if Labels.joined(labels).teaches_nothing else ()
     answers = []
     for number, (texts, said) in enumerate(zip(items, labels, strict=True)):
         part = slice(starts[number], starts[number + 1])
-        posterior = (fitted.mean[part], fitted.deviation[part], draws[part])
-        settled = settle(shown[part], *posterior, said, texts)
+        settled = settle(shown[part], mean[part], deviation[part], draws[part], said, texts)
         details = {
             "labels": sum(map(len, labels)),
             "labelled": len(seen.items),
@@ -178,11 +178,11 @@ def _about_rows(
 
 def label_warnings(details: Mapping[str, Any]) -> tuple[str, ...]:
     """Warnings about single labels: those that disagree with the rest, and pairs that are reversed in the order."""
+    surprising = ((one_line(label["label"]), label["probability"]) for label in details["disagree"])
     return (
         *(
-            f"label disagrees with the rest (probability {label['probability']:.3f}), check it: "
-            f"{one_line(label['label'])}"
-            for label in details["disagree"]
+            f"label disagrees with the rest (probability {share:.3f}), check it: {text}"
+            for text, share in surprising
         ),
         *(f"label is reversed in this order: {one_line(label)}" for label in details["reversed"]),
     )
@@ -200,11 +200,9 @@ class HeldOut:
 
 
 def leave_out(fitted: Fitted) -> HeldOut:
-    """Leave each label out in turn, in closed form.
-
-    With P = (G + W⁻¹)⁻¹ and r = P(sites − mean), the residual of a block B that is left out is P_BB⁻¹ r_B, and its
-    covariance is P_BB⁻¹. This is exact for values; pairs and picks keep their site as Laplace's approximation has it.
-    """
+    """Leave each label out in turn, in closed form: with P = (G + W⁻¹)⁻¹ and r = P(sites − mean), the residual of a
+    block B that is left out is P_BB⁻¹ r_B, with the covariance P_BB⁻¹. Exact for values; pairs and picks keep the sites
+    of Laplace's approximation."""
     seen = fitted.observations
     compared = ~seen.is_value
     highs, lows = _value_pairs(seen)

@@ -73,8 +73,7 @@ class Question:
 
 class Session:
     """An iterator over the questions that teach most; it ends when the answers settle the order of every two items.
-
-    Stop before as soon as it is `good_enough` for you.
+    Stop as soon as it is `good_enough` for you.
 
     >>> for question in session:                      # doctest: +SKIP
     ...     question.answer(input(question.items))
@@ -255,10 +254,8 @@ class Session:
         return Belief(weight * self._prior[self.candidates], covariance, LABEL_NOISE * residual)
 
     def _undecided(self) -> Fitted | None:
-        """The model by which a session of pairs alone chooses them: all weights of the label-free score are open.
-
-        A model that trusts it asks about the pairs that it leaves open, whose answers do not show where it is wrong.
-        """
+        """The model by which a session of pairs alone chooses them: all weights of the label-free score are open, since
+        a model that trusts this score does not ask where it may be wrong."""
         settings = grid(undecided=True)
         return self._fit(settings, len(settings), MIN_UNDECIDED)
 
@@ -333,11 +330,8 @@ class Belief:
     """The variance of a label's noise."""
 
     def rank_covariance(self) -> np.ndarray:
-        """(C, C) covariance of the items' ranks (rows) with their scores.
-
-        A rank is Σ_k [f_j > f_k]. For a normal distribution cov(g(f), f) = E[∇g] cov(f), and the mean gradient of a
-        step is the density of f_j − f_k at 0.
-        """
+        """(C, C) covariance of the items' ranks Σ_k [f_j > f_k] (rows) with their scores: of a normal distribution
+        E[∇rank] cov(f), where the mean gradient of a step is the density of f_j − f_k at 0."""
         variances = np.diag(self.covariance)
         spread = np.maximum(variances[:, None] + variances - 2 * self.covariance, 1e-9)
         density = np.exp(-((self.mean[:, None] - self.mean) ** 2) / (2 * spread)) / np.sqrt(
@@ -356,11 +350,10 @@ def best_grade(belief: Belief, candidates: np.ndarray) -> tuple[tuple[int, ...],
 
 
 def best_pair(belief: Belief, allowed: np.ndarray) -> tuple[tuple[int, ...], float]:
-    """The two items whose order would teach most, among the allowed (C, C), and its gain, as of `best_grade`.
+    """The two items whose order would teach most, among the allowed (C, C), and its gain, as in `best_grade`.
 
-    The answer is the sign of g = f_i − f_j + ε. To the first order it tells φ(z)²/(Φ(z)Φ(−z)) of what the value of g
-    would, z being its mean over its deviation: most if the order is open.
-    """
+    The sign of g = f_i − f_j + ε tells, to the first order, φ(z)²/(Φ(z)Φ(−z)) of what its value would, with z the mean
+    of g over its deviation: most if the order is open."""
     first, second = np.nonzero(np.triu(allowed, 1))
     ranks = belief.rank_covariance()
     inner = ranks.T @ ranks

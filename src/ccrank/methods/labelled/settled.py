@@ -107,10 +107,8 @@ def moved_order(order: list[int], moves: Sequence[tuple[int, bool, int]]) -> lis
 def best_order(
     base: Sequence[int], probability: np.ndarray, threshold: float, above: np.ndarray
 ) -> np.ndarray:
-    """The order that gains most: a pair's probability minus 1/2, plus what a change of the base order has to exceed.
-
-    Items are put elsewhere one by one, as long as that gains; `above` (N, N) holds whatever it costs.
-    """
+    """The order that gains most: a pair's probability minus 1/2, plus what a change of the base order has to exceed;
+    `above` (N, N) always holds. Items are moved one by one, as long as that gains."""
     count = len(base)
     rank = np.empty(count)
     rank[base] = np.arange(count)
