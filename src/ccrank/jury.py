@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -54,13 +54,11 @@ def names_in(model: str) -> tuple[str, ...]:
     return names
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What one member says of every list."""
+class Verdict(NamedTuple):
+    """What one member says of every list, and the number of its model's parameters, if it is known."""
 
     rankings: Sequence[Ranking]
     parameters: int | None
-    """Of its model; None if a server does not say."""
 
     @classmethod
     def of(cls, rankings: Sequence[Ranking], reader: OpenModel) -> Verdict:
@@ -113,9 +111,8 @@ def fitted(scales: Sequence[Scale], readers: Sequence[OpenModel]) -> Scale:
 
 def weights_by_size(parameters: Sequence[int | None]) -> np.ndarray:
     """(M,) with the sum 1; equal where the size of one is not known."""
-    if any(count is None for count in parameters):
-        return np.full(len(parameters), 1 / len(parameters))
-    powers = np.array([float(count or 1) for count in parameters]) ** SIZE_POWER
+    known = [count for count in parameters if count is not None]
+    powers = np.array(known if len(known) == len(parameters) else [1] * len(parameters)) ** SIZE_POWER
     return np.asarray(powers / powers.sum())
 
 
@@ -162,13 +159,13 @@ def joined(rankings: Sequence[Ranking], weights: np.ndarray) -> Ranking:
 def _details(
     rankings: Sequence[Ranking], table: np.ndarray, weights: np.ndarray, agreement: float
 ) -> dict[str, Any]:
-    """What all members say alike, and the signals, weights and agreement of the models."""
+    """Details that are equal for all members, and the signals, weights and agreement of the models."""
     items, models = rankings[0].task.items, [one.model for one in rankings]
-    shared = rankings[0].details.items()
+    details = rankings[0].details.items()
     signals = (dict(zip(items, row, strict=True)) for row in table.round(6).tolist())
-    rounded = zip(models, (round(weight, 4) for weight in weights.tolist()), strict=True)
+    rounded = zip(models, weights.round(4).tolist(), strict=True)
     return {
-        **{name: value for name, value in shared if all(one.details.get(name) == value for one in rankings)},
+        **{name: value for name, value in details if all(one.details.get(name) == value for one in rankings)},
         "signals": dict(zip(models, signals, strict=True)),
         "jury": {"weights": dict(rounded), "agreement": round(agreement, 4)},
         "weights": {one.model: one.details.get("weights") for one in rankings},
@@ -176,7 +173,7 @@ def _details(
 
 
 def _confidence(members: Sequence[Confidence | None], agreement: float) -> Confidence | None:
-    """That of the members' mean agreement of signals, or of the models' agreement where that is less."""
+    """The confidence by the members' mean agreement of signals, or by the models' agreement if it is lower."""
     features = [one.features for one in members if one is not None]
     if len(features) < len(members):
         return None
@@ -187,16 +184,13 @@ def _confidence(members: Sequence[Confidence | None], agreement: float) -> Confi
 def _uncertainty(
     rankings: Sequence[Ranking], table: np.ndarray, weights: np.ndarray, scores: np.ndarray
 ) -> Uncertainty | None:
-    """That of the mixture of what the members believe: Var f = Σ_m w_m (σ²_m + (z_m − z̄)²)."""
+    """Of the mixture of the members' normal distributions: Var f = Σ_m w_m (σ²_m + (z_m − z̄)²)."""
     from ccrank.methods.labelled.fit import rank_intervals
 
-    doubts = [one.uncertainty for one in rankings]
-    if any(one is None for one in doubts):
+    doubts = [(one.uncertainty.deviation, one.scores) for one in rankings if one.uncertainty is not None]
+    if len(doubts) < len(rankings):
         return None
-    spread = [max(float(np.std(one.scores)), 1e-12) for one in rankings]
-    deviations = np.stack(
-        [one.deviation / own for one, own in zip(doubts, spread, strict=True) if one is not None]
-    )
+    deviations = np.stack([deviation / max(float(np.std(own)), 1e-12) for deviation, own in doubts])
     mean = weights @ table
     variance = weights @ (deviations**2 + (table - mean) ** 2)
     rng = np.random.default_rng(0)

@@ -29,7 +29,7 @@ HTML_ROWS = 100
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """How far scores may be off: the standard deviation of each, and an interval that holds the rank."""
+    """The standard deviation of each score, and an interval that holds its rank."""
 
     deviation: np.ndarray
     """(N,) aligned with the scores."""

@@ -29,10 +29,8 @@ def item_length(tasks: Sequence[Task], prompter: Prompter) -> list[Answer]:
 
 
 def item_frequency(tasks: Sequence[Task], prompter: Prompter, *, lead: str = LEAD) -> list[Answer]:
-    """The item's log-probability under the model after a neutral prefix, without context or criterion.
-
-    It approximates the item's frequency in the training data; a probe that does no better measures frequency.
-    """
+    """The item's log-probability under the model after a neutral prefix, without context or criterion. It approximates
+    the item's frequency in the training data; a probe that does no better measures frequency."""
     prompts = [Prompt((Piece(f"{lead} "), Piece("", "slot")), task=task.id) for task in tasks]
     items = [[item.strip() for item in task.items] for task in tasks]
     logits, cost = prompter.logits(prompts, items, log_probabilities=True)
@@ -58,18 +56,18 @@ def first_stage(tasks: Sequence[Task], prompter: Prompter, *, source: str = "aut
 
     `source=given` refuses tasks without scores; `source=bm25` computes BM25 for all of them.
     """
-    if source not in SOURCES[1:]:
-        raise CcrankError(f"source={source!r}: it is one of {', '.join(SOURCES[1:])}")
-    given = first_stage_scores(tasks, source)
+    given = first_stage_scores(tasks, source, SOURCES[1:], "source")
     without = [task for task, scores in zip(tasks, given, strict=True) if scores is None]
     computed = iter(bm25_scores(without))
     return [Answer(next(computed) if scores is None else scores) for scores in given]
 
 
-def first_stage_scores(tasks: Sequence[Task], source: str) -> list[np.ndarray | None]:
+def first_stage_scores(
+    tasks: Sequence[Task], source: str, sources: Sequence[str] = SOURCES, option: str = "first_stage"
+) -> list[np.ndarray | None]:
     """Per task (N,) the scores of the first stage; None where there are none."""
-    if source not in SOURCES:
-        raise CcrankError(f"first_stage={source!r}: it is one of {', '.join(SOURCES)}")
+    if source not in sources:
+        raise CcrankError(f"{option}={source!r}: it is one of {', '.join(sources)}")
     if source == "bm25":
         return [*bm25_scores(tasks)]
     for task in tasks:
@@ -84,11 +82,8 @@ def first_stage_scores(tasks: Sequence[Task], source: str) -> list[np.ndarray | 
 
 
 def bm25_scores(tasks: Sequence[Task], collection: Iterable[str] = ()) -> list[np.ndarray]:
-    """Per task (N,) BM25 of its documents for its query.
-
-    Document frequencies and the mean length are computed over the documents of all tasks and of the collection, where
-    it is given: the few documents that a search returns say little about how rare a word is.
-    """
+    """Per task (N,) BM25 of its documents for its query, with the document frequencies and the mean length of all tasks
+    and of the collection: the few documents that a search returns say little about how rare a word is."""
     with needs_extra("relevance", "BM25"):
         import bm25s
     queries = [query_of(task) for task in tasks]

@@ -143,6 +143,11 @@ class Fitted:
         """(N,) the score."""
         return self.moments[0]
 
+    @property
+    def deviation(self) -> np.ndarray:
+        """(N,) its standard deviation."""
+        return self.moments[1]
+
     def expected(self, name: str) -> float:
         """The posterior mean of a number of the settings: prior_weight, kernel_share or noise."""
         weighted = zip(self.weights, self.settings, strict=True)

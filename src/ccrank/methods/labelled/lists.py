@@ -104,13 +104,12 @@ def score_lists(
             seen_before, _ = score_lists(items, others, label_free, states)
             shown = np.concatenate([answer.scores for answer in seen_before])
     draws = fitted.draws(np.random.default_rng(0))
-    mean, deviation = fitted.moments
     held_out = leave_out(fitted)
     too_few = (ONE_VALUE,) if Labels.joined(labels).teaches_nothing else ()
     answers = []
     for number, (texts, said) in enumerate(zip(items, labels, strict=True)):
         part = slice(starts[number], starts[number + 1])
-        settled = settle(shown[part], mean[part], deviation[part], draws[part], said, texts)
+        settled = settle(shown[part], fitted.mean[part], fitted.deviation[part], draws[part], said, texts)
         details = {
             "labels": sum(map(len, labels)),
             "labelled": len(seen.items),

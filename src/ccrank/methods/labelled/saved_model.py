@@ -122,7 +122,7 @@ class LabelModel:
 
 
 def _deviation(spread: Spread, table: np.ndarray, prior: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """(N,) as in `Fitted.moments`, for items that have no label; (N, 2, L, d) Z-scored states."""
+    """(N,) as `Fitted.deviation`, for items that have no label; (N, 2, L, d) Z-scored states."""
     depth, width = table.shape[2:]
     scaled, late = table / layer_sizes(depth, width)[:, None], first_late(depth)
     groups = [np.s_[:, position, part] for position in range(2) for part in (np.s_[:late], np.s_[late:])]
