@@ -82,7 +82,8 @@ class Labels:
     @classmethod
     def _of_key(cls, key: Any, value: Any) -> Labels:
         if key in ("best", "worst") and isinstance(value, (str, list, tuple)):
-            return cls(**{key: tuple(map(_name, [value] if isinstance(value, str) else value))})
+            names = tuple(map(_name, [value] if isinstance(value, str) else value))
+            return cls(best=names) if key == "best" else cls(worst=names)
         if key == "ranks" and isinstance(value, Mapping):
             return cls(tuple((_name(item), -_number(item, rank)) for item, rank in value.items()))
         if key == "orders" and isinstance(value, (list, tuple)):
@@ -110,7 +111,8 @@ class Labels:
         first, last = _name(first), "" if key == "unknown" and last == "" else _name(last)
         if first == last:
             raise CcrankError(f"labels: {key!r} has {quoted(first)} twice; drop one of the two")
-        return cls(**{key: ((first, *sides, last),)})
+        labels: dict[str, Any] = {key: ((first, *sides, last),)}
+        return cls(**labels)
 
     @classmethod
     def of_order(cls, chain: Sequence[str]) -> Labels:

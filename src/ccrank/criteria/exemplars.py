@@ -45,10 +45,8 @@ def exemplars_of(criterion: Criterion, kind: ExemplarKind) -> Exemplars | None:
 
 
 def _is_named(words: list[str], entry: Mapping[str, Any]) -> bool:
-    """Whether a name is the criterion's or contains a word for it: "top speed", "how noisy it is".
-
-    The height of a country's highest mountain is not the height of the country.
-    """
+    """Whether a name is the criterion's or contains a word for it ("top speed", "how noisy it is") and no preposition:
+    the height of a country's highest mountain is not the height of the country."""
     known = {*entry["names"], *entry["low"], *entry["high"]}
     return " ".join(words) in entry["names"] or (not PREPOSITIONS & set(words) and bool(known & set(words)))
 

@@ -1,12 +1,11 @@
 """What the model says about adjectives: an opposite that the lexicon does not know, and the sense that fits the items.
 
-An opposite: the model continues "The opposite of zippy is …" with one of the lexicon's adjectives. Then it is asked for
-the opposite of its answer, which is taken only if "The opposite of slow is …" leads back.
-`studies/label_free/opposites.py` measures how often that is right.
+An opposite: the model continues "The opposite of zippy is …" with one of the lexicon's adjectives, which is taken only
+if "The opposite of slow is …" leads back. `studies/label_free/opposites.py` measures how often that is right.
 
 A sense: a dry wine is not sweet, a dry climate not wet. The model continues three sentences with the opposite of each
-sense: "Some wines are very dry, others are very …", the same after the items, and "This wine is not dry at all. On the
-contrary, it is very …". The mean log-probability is the score of the sense. Nothing is read for words with one sense.
+sense, such as "Some wines are very dry, others are very …". The mean log-probability is the score of the sense. Nothing
+is read for words with one sense.
 """
 
 from __future__ import annotations
@@ -119,10 +118,8 @@ def adjective_and_opposites(senses: Sequence[Understood]) -> tuple[str, list[str
 
 
 def in_best_sense(criterion: Criterion, scores: Sequence[float]) -> Criterion:
-    """The criterion in the sense with the highest score; the others, best first, are its alternatives.
-
-    `scores` are log-probabilities: one for the usual sense, then one for each alternative. Close ones leave a doubt.
-    """
+    """The criterion in the sense with the highest score, with the others, best first, as alternatives. `scores` are
+    log-probabilities, the usual sense's first; close ones leave a doubt."""
     usual = criterion.understood
     assert usual is not None
     senses = (usual, *usual.alternatives)

@@ -1,8 +1,7 @@
 """Relevance as query likelihood: how much more likely a document makes the query.
 
-The document is the prompt and the query is its answer. A document is long and belongs to one prompt alone, so what
-differs between wordings follows it: all wordings of a document share its tokens in the prefix tree, and logits are
-computed at the tokens of the query only.
+The document is the prompt and the query is its answer. What differs between wordings follows the document, so that all
+of them share its tokens in the prefix tree, and logits are computed at the tokens of the query only.
 """
 
 from __future__ import annotations
@@ -166,11 +165,9 @@ def _gains(tokens: Sequence[np.ndarray], wordings: int, slots: int, weighted: bo
 
 
 def gain(given: np.ndarray, bare: np.ndarray, weighted: bool = True) -> float:
-    """Σ w (log p(token | document) − log p(token)) / Σ w over the query's tokens, with w = √(−log p(token)), else 1.
-
-    What is said anyway, such as the end of a word or the words of a question, counts less than what only a document
-    makes likely. Where a document changes how the query is cut into tokens, all of them count the same.
-    """
+    """Σ w (log p(token | document) − log p(token)) / Σ w over the query's tokens, with w = √(−log p(token)): likely
+    tokens, such as the words of a question, count less. w = 1 where a document changes how the query is cut into
+    tokens."""
     if not weighted or given.shape != bare.shape:
         return float(given.mean() - bare.mean())
     weights = np.sqrt(np.maximum(-bare, 0.0))
@@ -192,10 +189,8 @@ def _without_document(prompt: Prompt) -> Prompt:
 
 
 def _slots(prompt: Prompt, query: str, form: Form) -> list[tuple[Prompt, str]]:
-    """The prompts whose answers together are the query, each with its answer.
-
-    A decoder has one. A masked model predicts each word between the others, which gives the pseudo-log-likelihood.
-    """
+    """The prompts whose answers together are the query, each with its answer: one, or for the pseudo-log-likelihood of
+    a masked model one for each word between the others."""
     if form != "masked":
         return [(prompt, query)]
     words = query.split()

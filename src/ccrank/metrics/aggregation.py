@@ -36,8 +36,7 @@ def wins_margins(margins: ArrayLike) -> Floats:
     """Points over all ordered comparisons, ties broken by summed logits: the paper's rule, after Qin et al. (2023).
 
     A margin [i, j] > 0 is a point for i, < 0 a point for j, = 0 half a point for each. Items of equal points are
-    ordered by Σ_j (m[i, j] − m[j, i]); the returned scores are points + a tie-break < ¼ that gives exactly this order.
-    Items equal in both stay tied.
+    ordered by Σ_j (m[i, j] − m[j, i]): a tie-break < ¼ is added to the points. Items equal in both stay tied.
     """
     answers = _off_diagonal(margins)
     won = (1 + np.sign(answers)) / 2
@@ -52,10 +51,8 @@ def wins_margins(margins: ArrayLike) -> Floats:
 
 
 def mean_margins(margins: ArrayLike) -> Floats:
-    """Mean over opponents of the margin averaged over both orders: mean_j (m[i, j] − m[j, i]) / 2.
-
-    A pair compared in one order only counts with that order's margin. An item that was never compared scores 0.
-    """
+    """Mean over opponents of the margin averaged over the compared orders: mean_j (m[i, j] − m[j, i]) / 2. An item that
+    was never compared scores 0."""
     net = net_margins(margins)
     opponents = (~np.isnan(net)).sum(axis=1)
     return np.asarray(np.nansum(net, axis=1) / np.maximum(opponents, 1))
@@ -120,9 +117,8 @@ def circular_triads(margins: ArrayLike) -> tuple[float, int]:
     """The triads in which i beats j, j beats k and k beats i, by the net margins (the mean of both orders), which no
     ranking can satisfy; and the number of complete triads, of which random answers make a quarter circular.
 
-    With A[i, j] = 1, ½, 0 as i beats, ties, loses to j, the number is tr(A³) / 3: each cycle is counted once for each
-    of its three items; with ties it is an expectation, in which each tie is a fair coin. If all pairs were compared and
-    none tied, it equals C(N, 3) − Σ_i w_i (w_i − 1) / 2 with w_i the wins of i (Kendall & Babington Smith 1940).
+    With A[i, j] = 1, ½, 0 as i beats, ties, loses to j, the number is tr(A³) / 3 (each cycle counts once for each of
+    its items): Kendall & Babington Smith's (1940), or with ties its expectation if each tie is a fair coin.
     """
     net = net_margins(margins)
     asked = (~np.isnan(net)).astype(float)
@@ -186,14 +182,11 @@ def _votes(rankings: ArrayLike) -> Floats:
 
 def kemeny_preferences(preferences: ArrayLike) -> tuple[NDArray[np.int64], bool]:
     """The order of least cost Σ_{i above j} preferences[j, i] (Kemeny; linear ordering problem), and whether it is
-    optimal; otherwise it is optimal with respect to moving a single item.
+    optimal; otherwise it is optimal with respect to moving a single item. preferences (N, N).
 
     If by majority all items of one group beat all of another, the groups are in that order in every optimum (Truchon's
     extended Condorcet criterion), so each strongly connected group is ordered separately: exactly by dynamic
-    programming up to `MAX_KEMENY_ITEMS` items, else by insertion moves starting from Borda's order. Ties in cost are
-    broken towards Borda's order where the search can do so.
-
-    Shapes: preferences (N, N).
+    programming up to `MAX_KEMENY_ITEMS` items, else by insertion moves from Borda's order, which also breaks ties.
     """
     from scipy.sparse import csgraph  # imported where it is used, since most rankings need none
 
@@ -264,10 +257,8 @@ def _insertion_order(lead: Floats) -> NDArray[np.int64]:
 
 
 def kendall_w(rankings: ArrayLike) -> float:
-    """Kendall's coefficient of concordance of R orders of N items: 12 S / (R² (N³ − N)), from 1/R by chance to 1.
-
-    S = Σ_i (rank sum of i − mean rank sum)².
-    """
+    """Kendall's coefficient of concordance of R orders of N items: 12 S / (R² (N³ − N)), from 1/R by chance to 1, with
+    S = Σ_i (rank sum of i − mean rank sum)²."""
     places = _places(rankings)
     n_rankings, n_items = places.shape
     sums = places.sum(axis=0)
@@ -276,11 +267,8 @@ def kendall_w(rankings: ArrayLike) -> float:
 
 
 def mean_pairwise_tau(rankings: ArrayLike) -> float:
-    """Mean Kendall's τ over all pairs of R ≥ 2 orders: 0 by chance, 1 if all are equal.
-
-    With V[i, j] the number of orders that place i above j minus those that do not, it is
-    (Σ_{i<j} V[i, j]² − R P) / (R (R − 1) P), P = N(N − 1)/2.
-    """
+    """Mean Kendall's τ over all pairs of R ≥ 2 orders: (Σ_{i<j} V[i, j]² − R P) / (R (R − 1) P) with P = N(N − 1)/2 and
+    V[i, j] the number of orders that place i above j minus those that do not."""
     n_rankings, n_items = np.shape(rankings)
     above = _votes(rankings)
     pairs = n_items * (n_items - 1) // 2

@@ -66,9 +66,8 @@ def chance_free_accuracy(n_items: int) -> float:
 
 
 def chance_pair_accuracy(n_pairs: int) -> float:
-    """E max(K, n − K) / n for K of n independent fair coins: chance for answers that need not be transitive.
-
-    Closed form (the mean distance of a random walk): ½ + m C(n, m) / (n 2ⁿ) with m = ⌈n/2⌉.
+    """E max(K, n − K) / n for K of n independent fair coins: chance for answers that need not be transitive. It is
+    ½ + m C(n, m) / (n 2ⁿ) with m = ⌈n/2⌉, the mean distance of a random walk.
 
     >>> chance_pair_accuracy(1), chance_pair_accuracy(2), chance_pair_accuracy(3)
     (1.0, 0.75, 0.75)
@@ -84,11 +83,8 @@ def chance_pair_accuracy(n_pairs: int) -> float:
 
 
 def chance_floor(n_items: Sequence[int], level: float = 0.95) -> Interval:
-    """The mean |τ| over tasks of these sizes when every order is random: its expectation and central interval.
-
-    The expectation is exact; the interval is as exact as the distribution of the mean (see `MAX_CONVOLVED_TASKS`).
-    The floor of free accuracy is (1 + floor) / 2 throughout.
-    """
+    """The mean |τ| over tasks of these sizes when every order is random: its exact expectation, and a central interval
+    that is as exact as the distribution (see `MAX_CONVOLVED_TASKS`). The floor of free accuracy is (1 + floor) / 2."""
     if not 0 < level < 1:
         raise CcrankError(f"a level must be between 0 and 1, such as 0.95, got {level}")
     law = _law_of_mean(n_items, signed=False)

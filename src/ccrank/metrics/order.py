@@ -58,18 +58,13 @@ def tau_b(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def pair_accuracy(margins: ArrayLike, gold: ArrayLike) -> float:
-    """Share of the raw answers to ordered pairs that agree with gold; a margin of 0 counts ½.
-
-    The answers need not be transitive, so chance for the better direction is `chance_pair_accuracy(answers)`.
-
-    Shapes: margins (N, N); gold (N,).
-    """
+    """Share of the raw answers to ordered pairs that agree with gold; a margin of 0 counts ½. They need not be
+    transitive, so chance for the better direction is `chance_pair_accuracy(answers)`. margins (N, N), gold (N,)"""
     answers = np.asarray(margins, dtype=float)
     values = _checked_gold(gold)
     if answers.shape != (len(values), len(values)):
         raise CcrankError(
-            f"margins of shape {answers.shape} do not fit {len(values)} gold values; "
-            "give one row and one column per item"
+            f"margins of shape {answers.shape} do not fit {len(values)} gold values; give a row and a column per item"
         )
     asked = ~np.isnan(answers) & ~np.eye(len(values), dtype=bool)
     if not asked.any():

@@ -91,11 +91,7 @@ def chance_relevance(grades: ArrayLike, k: int = CUT) -> RetrievalMetrics:
 def mean_relevance(queries: Sequence[RetrievalMetrics]) -> RetrievalMetrics:
     """The means over queries that have a relevant document."""
     known = [query for query in queries if not math.isnan(query.ndcg)]
-    return (
-        RetrievalMetrics(*(float(np.mean(column)) for column in zip(*known, strict=True)))
-        if known
-        else NO_METRICS
-    )
+    return RetrievalMetrics(*np.mean(known, axis=0).tolist()) if known else NO_METRICS
 
 
 def _checked(grades: ArrayLike, k: int) -> np.ndarray:

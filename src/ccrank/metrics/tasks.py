@@ -65,10 +65,8 @@ def mean_with_interval(
 def macro_mean_with_interval(
     groups: Sequence[ArrayLike], generator: np.random.Generator, level: float = 0.95, resamples: int = 10_000
 ) -> Interval:
-    """The mean of the groups' means and its percentile-bootstrap interval: tasks are resampled within each group.
-
-    Shapes: groups: per group, such as a dataset, (T,) one value per task.
-    """
+    """The mean of the groups' means and its percentile-bootstrap interval: tasks are resampled within each group. Per
+    group, such as a dataset, (T,) one value per task."""
     observed = [_checked_values(values) for values in groups]
     if not 0 < level < 1 or resamples < 1:
         raise CcrankError(f"an interval needs 0 < level < 1 and resamples ≥ 1, got {level} and {resamples}")
@@ -104,11 +102,8 @@ def paired_test(
     resamples: int = 10_000,
     flips: int = SIGN_FLIPS,
 ) -> PairedTest:
-    """Sign-flip permutation test of mean(a − b) = 0 over the tasks that a and b share, in the same order.
-
-    Under the null hypothesis the sign of each task's difference is random. Up to `MAX_ENUMERATED_TASKS` tasks
-    all flips are enumerated; beyond, p = (1 + flips at least as extreme) / (1 + flips).
-    """
+    """Sign-flip permutation test of mean(a − b) = 0 over the tasks that a and b share, in the same order: under the
+    null hypothesis the sign of each task's difference is random. For the p-value see `_flip_share`."""
     first, second = _checked_values(a), _checked_values(b)
     if first.shape != second.shape:
         raise CcrankError(
@@ -137,11 +132,9 @@ def common_direction(
     """Test whether the probes of k folds have a direction that is the same for the tasks that they have not seen.
 
     A probe without labels has an arbitrary sign, which may differ between folds and seeds, but within a fold all
-    held-out tasks are scored by the same probe. The statistic is the mean over folds (and seeds) of |mean τ| over the
-    fold's tasks. Under the null hypothesis each task's direction is random: its τ is multiplied by ±1, the same sign
-    for all seeds. p is the share of sign flips that reach the statistic; see `_flip_share`.
-
-    Shapes: tau (S, T); fold (T,).
+    held-out tasks are scored by the same probe. The statistic is the mean over folds and seeds of |mean τ| over the
+    fold's tasks; under the null hypothesis each task's τ is multiplied by ±1, the same sign for all seeds. tau (S, T),
+    fold (T,)
     """
     values, folds = np.atleast_2d(np.asarray(tau, dtype=float)), np.asarray(fold)
     if values.ndim != 2 or folds.shape != values.shape[1:] or not len(folds) or not np.isfinite(values).all():

@@ -1,7 +1,7 @@
 """A scale: a list's ranking as an artefact that scores any item. A ranking is a fitted scale applied to its own items.
 
-The items that a scale was fitted on keep the scores of their ranking; what else is scored gets the same steps, with the
-constants that were computed on the list. A file has no item's text, only digests by which these are known again.
+The items that a scale was fitted on keep the scores of their ranking; other items go through the same steps with the
+constants of the list. A file holds no item's text, only digests by which items are recognised.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,11 +58,11 @@ class Scale:
     reader: OpenModel | None = None
     """The model, if it is open; else it is opened by its name when it is needed."""
     ranking: Ranking | None = None
-    """That of the items that it was fitted on; None for several lists, and for a scale from a file."""
+    """The ranking of the items that it was fitted on; None for several lists, and for a scale from a file."""
     members: tuple[Scale, ...] = ()
     """The scales of a jury, one for each model."""
     weights: tuple[float, ...] = ()
-    """Of the members."""
+    """The weights of the members."""
 
     @classmethod
     def of(
@@ -111,7 +112,7 @@ class Scale:
 
     @property
     def gives_deviations(self) -> bool:
-        """Whether scores of any item have standard deviations: those of one model, by labels or by several signals."""
+        """Whether the score of any item has a standard deviation: with one model, by labels or by several signals."""
         return self.known.doubts is not None and not self.members
 
     @property
@@ -145,9 +146,9 @@ class Scale:
         """
         rows = items if isinstance(items, Rows) else rows_of_items(items, column)
         scores = self.scores_of(rows.items)
-        places = np.array([-1 if place is None else place for place in rows.places], int)
-        deviation = None if scores.deviation is None else np.append(scores.deviation, np.nan)[places]
-        return ItemScores(np.append(scores.values, np.nan)[places], deviation, scores.cost)
+        index_of_row = np.array([-1 if index is None else index for index in rows.places], int)
+        deviation = None if scores.deviation is None else np.append(scores.deviation, np.nan)[index_of_row]
+        return ItemScores(np.append(scores.values, np.nan)[index_of_row], deviation, scores.cost)
 
     def __call__(self, items: Iterable[object]) -> np.ndarray:
         """The scores of items, (N,); see `score`."""
@@ -174,17 +175,9 @@ class Scale:
             uncertainty = Uncertainty(known.doubts[0][places], *known.doubts[1:, places].astype(int))
         elif scores.deviation is not None:
             uncertainty = uncertainty_of(scores.values, scores.deviation)
-        ranking = Ranking(
-            task,
-            scores.values,
-            notes.method,
-            notes.model,
-            notes.directed,
-            cost=scores.cost,
-            rows=rows,
-            uncertainty=uncertainty,
-            warnings=notes.warnings,
-        )
+        about: dict[str, Any] = {"uncertainty": uncertainty, "warnings": notes.warnings}
+        named = (notes.method, notes.model, notes.directed)
+        ranking = Ranking(task, scores.values, *named, cost=scores.cost, rows=rows, **about)
         if not same:
             return ranking
         measures = {name: np.nan if value is None else value for name, value in notes.consistency.items()}
@@ -227,19 +220,16 @@ class Scale:
             units, weights = Units.of(fitted), np.array(self.weights)
             mean = weights @ units(np.stack([part.values for part in parts]))
             return ItemScores(Units.of(weights @ units(fitted))(mean), None, _cost(parts))
-        scorer, reader = self.scorer, self.open()
+        scorer, reader, context = self.scorer, self.open(), self.notes.context
         if scorer is None:
             raise CcrankError(cannot_score(self.notes.method, items[0]))
         check_model(self.notes, reader)
-        task = self.task.unchecked(items, self.notes.context)
+        task = self.task.unchecked(items, context)
         check_text(task)
         prompter = Prompter(reader, self.templates, progress)
         count = 1 if getattr(scorer, "whole_lists", False) else -(-len(items) // AT_A_TIME)
-        cuts = np.linspace(0, len(items), 1 + count).round().astype(int)
-        parts = [
-            scorer.score(task.unchecked(items[start:stop], self.notes.context), prompter)
-            for start, stop in pairwise(cuts)
-        ]
+        cuts = pairwise(np.linspace(0, len(items), 1 + count).round().astype(int))
+        parts = [scorer.score(task.unchecked(items[start:stop], context), prompter) for start, stop in cuts]
         values = np.concatenate([part.values for part in parts])
         if not np.isfinite(values).all():
             raise CcrankError("a score is no finite number; try --dtype float32")

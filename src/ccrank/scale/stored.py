@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -36,7 +36,7 @@ class Notes:
     options: Mapping[str, str]
     model: str
     identity: str
-    """Of the weights; a scale scores with these alone."""
+    """The identity of the weights; a scale scores with no others."""
     chat: bool
     """Whether prompts were wrapped in the model's chat template."""
     directed: bool
@@ -62,25 +62,20 @@ class Known:
 
     def __post_init__(self) -> None:
         count = len(self.scores)
-        shapes = (
-            self.digests.shape,
-            self.scores.shape,
-            (3, count) if self.doubts is None else self.doubts.shape,
-        )
+        doubts = (3, count) if self.doubts is None else self.doubts.shape
+        shapes = (self.digests.shape, self.scores.shape, doubts)
         if shapes != ((count, DIGEST_BYTES), (count,), (3, count)) or self.digests.dtype != np.uint8:
             raise ValueError("the known items and their scores do not fit each other")
 
     @classmethod
     def of(cls, ranking: Ranking) -> Known:
         """The items of a ranking."""
-        doubt = ranking.uncertainty
-        return cls(
-            np.frombuffer(b"".join(map(digest, ranking.task.items)), np.uint8).reshape(-1, DIGEST_BYTES),
-            np.asarray(ranking.scores, float),
-            None
-            if doubt is None
-            else np.stack([doubt.deviation, doubt.rank_low, doubt.rank_high]).astype(float),
-        )
+        digests = np.frombuffer(b"".join(map(digest, ranking.task.items)), np.uint8)
+        known = cls(digests.reshape(-1, DIGEST_BYTES), np.asarray(ranking.scores, float))
+        if (doubt := ranking.uncertainty) is None:
+            return known
+        doubts = np.stack([doubt.deviation, doubt.rank_low, doubt.rank_high]).astype(float)
+        return replace(known, doubts=doubts)
 
     @classmethod
     def none(cls) -> Known:
@@ -103,7 +98,7 @@ class Saved:
     members: tuple[Saved, ...] = ()
     """The scales of a jury, one for each model."""
     weights: tuple[float, ...] = ()
-    """Of the members."""
+    """The weights of the members."""
 
     def __post_init__(self) -> None:
         inside = any(
@@ -114,7 +109,7 @@ class Saved:
 
 
 def digest(item: str) -> bytes:
-    """What an item is known again by: a digest of its normal form."""
+    """The digest of an item's normal form, by which it is recognised."""
     content = normal_form(item).encode("utf-8", "surrogatepass")
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES).digest()
 

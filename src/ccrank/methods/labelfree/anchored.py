@@ -1,7 +1,4 @@
-"""From states to label-free anchors: a probe across tasks of one criterion, or smoothing within a single list.
-
-Pure functions on arrays.
-"""
+"""From states to label-free anchors: a probe across tasks of one criterion, or smoothing within a single list."""
 
 from __future__ import annotations
 
@@ -66,12 +63,11 @@ def anchored_scores(
     ridge: float = 1.0,
     folds: int = 4,
 ) -> Anchored:
-    """Ridge regression from Z-scored states to anchors, place by place, in folds over tasks.
+    """Ridge regression from states, (N, P, d) a task, to anchors, (N,) a task, place by place, in folds over tasks.
 
-    w = argmin Σ (wᵀx − a)² + ridge · M · |w|² over the M items of the training tasks. states: (N, P, d) a task, of P
-    places; anchors: (N,) a task. Both are standardised within their task, so a probe learns what makes one item of a
-    task higher than another, never which task is higher. The scores are averaged over the better half of the layers at
-    the better position, by how well they predict held-out anchors: the best layers depend on the criterion.
+    w = argmin Σ (wᵀx − a)² + ridge · M · |w|² over the M items of the training tasks. States and anchors are Z-scored
+    within their task, so a probe learns what makes one item of a task higher than another. The scores are averaged over
+    the better half of the layers at the better position, by how well they predict held-out anchors.
     """
     count, depth = len(states), states[0].shape[1]
     fold_of_task = task_folds(count, folds)
@@ -89,17 +85,12 @@ def anchored_scores(
             )
             for index in np.flatnonzero(fold_of_task == number):
                 by_place[index][place] = z_scores(rows[index] @ fold_weights)
+    pairs = [*zip(by_place, targets, strict=True)]
     agreement = np.array(
-        [
-            np.mean([tau_b(table[place], target) for table, target in zip(by_place, targets, strict=True)])
-            for place in range(depth)
-        ]
+        [np.mean([tau_b(table[place], target) for table, target in pairs]) for place in range(depth)]
     )
     chosen = _better_half(agreement, places)
-    scores = [
-        z_scores(table[chosen].mean(axis=0)) + OWN_ANCHOR * target
-        for table, target in zip(by_place, targets, strict=True)
-    ]
+    scores = [z_scores(table[chosen].mean(axis=0)) + OWN_ANCHOR * target for table, target in pairs]
     return Anchored(scores, by_place, agreement, weights, tuple(places))
 
 
@@ -109,19 +100,16 @@ def _fit_pool(rows: Sequence[np.ndarray], targets: Sequence[np.ndarray], ridge: 
 
 
 def _better_half(agreement: np.ndarray, places: Sequence[Place]) -> np.ndarray:
-    """The half of the layers that agrees best, at the position of the layer that agrees best of all: their places."""
+    """The places of the half of the layers that agrees best, at the position of the layer that agrees best of all."""
     best = places[int(agreement.argmax())][0]
     at_best = np.array([index for index, (position, _) in enumerate(places) if position == best])
     return at_best[np.argsort(-agreement[at_best], kind="stable")][: -(-len(at_best) // 2)]
 
 
 def smoothed(states: np.ndarray, anchor: np.ndarray) -> np.ndarray:
-    """The anchor of one list, smoothed over items with similar states: a + ½ σ(a) · mean over layers of z(â).
-
-    â_i = wᵀx_i with w = argmin Σ_{j≠i} (wᵀx_j − a_j)² + RIDGE · d · |w|², the states x Z-scored within the list. Items
-    with similar states have similar predictions, so that the noise of a single anchor is averaged out.
-    states (N, L, d), anchor (N,) -> (N,)
-    """
+    """The anchor of one list, smoothed over items with similar states: a + ½ σ(a) · mean over layers of z(â), with
+    â_i = wᵀx_i, w = argmin Σ_{j≠i} (wᵀx_j − a_j)² + RIDGE · d · |w|² and states x Z-scored within the list.
+    (N, L, d), (N,) -> (N,)"""
     if len(anchor) < LEAST_SMOOTHED:
         return anchor
     target = z_scores(anchor)
@@ -133,22 +121,19 @@ def smoothed(states: np.ndarray, anchor: np.ndarray) -> np.ndarray:
 
 
 def smoothing_of(states: np.ndarray, anchor: np.ndarray) -> Projections:
-    """What similar items add to the score of an item that is not in the list, as a function of its states at the item.
-
-    The weights are fitted to all items of the list. Its own items are predicted from the others, so the units are taken
-    from such predictions. (N, L, d), (N,)"""
+    """What similar items add to the score of an item that is not in the list, as a function of its states at the item:
+    weights fitted to all items, in the units of predictions of each from the others. (N, L, d), (N,)"""
     target, penalty = z_scores(anchor), RIDGE * states.shape[2]
-    weights, units = [], []
+    weights, means, deviations = [], [], []
     for layer in range(states.shape[1]):
         features = Units.of(states[:, layer].astype(float).T, rounding=FLOAT32_ROUNDING)
         mean, deviation = features.mean[:, 0], features.deviation[:, 0]
         rows = _states_z(states[:, layer].astype(float))
         left_out = Units.of(_left_out(rows, target, penalty))
-        scaled = _ridge(rows, target, penalty) / (deviation + (deviation == 0)) * (deviation > 0)
-        weights.append(scaled)
-        units.append((left_out.mean + scaled @ mean, left_out.deviation))
-    means, deviations = (np.stack(column)[None] for column in zip(*units, strict=True))
-    constants = Units(means, deviations)
+        weights.append(_ridge(rows, target, penalty) / (deviation + (deviation == 0)) * (deviation > 0))
+        means.append(left_out.mean + weights[-1] @ mean)
+        deviations.append(left_out.deviation)
+    constants = Units(np.stack(means)[None], np.stack(deviations)[None])
     return Projections(np.stack(weights)[None], (SMOOTHING * float(anchor.std()),), constants)
 
 

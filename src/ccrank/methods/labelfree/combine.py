@@ -91,10 +91,8 @@ def written_of(texts: Positions, states: Positions) -> Projections:
 
 
 def axis_direction(exemplar_states: np.ndarray) -> np.ndarray:
-    """The unit vectors from the low to the high pole: (2E, L, d), the high pole first -> (L, d).
-
-    They are 0 where the poles differ by rounding alone.
-    """
+    """The unit vectors from the low to the high pole, 0 where these differ by rounding alone: (2E, L, d), the high pole
+    first -> (L, d)"""
     made = exemplar_states.astype(float)
     half = len(made) // 2
     direction = made[:half].mean(axis=0) - made[half:].mean(axis=0)
@@ -146,11 +144,10 @@ class Signals:
         return [row for name, row in self.scores.items() if name != WRITTEN]
 
     def agreement(self) -> tuple[float, float]:
-        """Mean τ between the signals' rankings, and its p-value under independent random orders.
+        """Mean τ between the signals' rankings, and its p-value under independent random orders, without the exemplars:
+        the confidence was fitted to the agreement of the others.
 
-        Signals of one model share its errors (a name that it finds unlikely, words that it prefers), so they may agree
-        without being right: the p-value is then too small. Agreement is evidence for an order, not proof.
-        Exemplars do not count here: the confidence was fitted to the agreement of the others.
+        Signals of one model share its errors, so they may agree without being right: the p-value is then too small.
         """
         rows = self.others
         if len(rows) < 2:

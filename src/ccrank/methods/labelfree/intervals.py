@@ -1,6 +1,6 @@
-"""How far label-free scores may be off, and intervals of the ranks: a model of how far the signals are apart.
+"""How far label-free scores may be off, and intervals of the ranks, by how far the signals are apart.
 
-A true score is taken as the Z-score of the item plus d_i ε, with ε ~ N(0, 1) and log d_i = intercept + Σ_k c_k x_k. The
+A true score is the Z-score of the item plus d_i ε, with ε ~ N(0, 1) and log d_i = intercept + Σ_k c_k x_k. The
 coefficients are data (`intervals.toml`), fitted to lists with gold by `studies/intervals/intervals.py`.
 """
 
@@ -40,8 +40,8 @@ class ScoreError:
     def fit(
         cls, scores: np.ndarray, features: Features, coefficients: Mapping[str, float] | None = None
     ) -> ScoreError | None:
-        """That of scores (N,) of a list, by the coefficients that are shipped or by others; None for a single signal
-        and for scores that are all equal."""
+        """For scores (N,) of a list, by the packaged coefficients or by others; None for a single signal and for scores
+        that are all equal."""
         unit = float(np.std(scores))
         if not (math.isfinite(features.agreement) and unit > 0):
             return None
@@ -78,8 +78,7 @@ def middle_ranks(
     draws: np.ndarray, rng: np.random.Generator, probability: float = 0.8
 ) -> tuple[np.ndarray, np.ndarray]:
     """The central interval of each item's rank over draws, 1 = highest: the ranks r with P(rank < r) + ½ P(rank = r)
-    between the edges. It holds its probability on average, where whole quantiles of a short list hold more.
-    (N, T) -> (N,), (N,)"""
+    between the edges, since whole quantiles of a short list hold more than the probability. (N, T) -> (N,), (N,)"""
     ranks = np.argsort(np.argsort(-draws, axis=0), axis=0) + rng.uniform(0.5, 1.5, draws.shape)
     edge = (1 - probability) / 2
     low, high = np.quantile(ranks, [edge, 1 - edge], axis=1)
@@ -88,5 +87,7 @@ def middle_ranks(
 
 @cache
 def _coefficients() -> Mapping[str, float]:
-    found: Mapping[str, float] = parse_toml(resources.files(__package__) / "intervals.toml")["coefficients"]
-    return found
+    coefficients: Mapping[str, float] = parse_toml(resources.files(__package__) / "intervals.toml")[
+        "coefficients"
+    ]
+    return coefficients

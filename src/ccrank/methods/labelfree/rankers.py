@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -162,10 +163,8 @@ def auto(
 def _label_free(
     tasks: Sequence[Task], prompter: Prompter, anchor: bool, with_states: bool, written: bool = True
 ) -> tuple[list[Answer], dict[int, States]]:
-    """The label-free answers, and the states that were read on the way: of all tasks if `with_states`.
-
-    `written`: take the exemplars that were written for a criterion, if there are any.
-    """
+    """The label-free answers, and the states that were read on the way: of all tasks if `with_states`. `written`: take
+    the exemplars that were written for a criterion, if there are any."""
     groups = by_criterion(tasks).values()
     pools = [members for members in groups if anchor and len(members) >= MIN_TASKS]
     alone = [index for members in groups if members not in pools for index in members]
@@ -173,8 +172,8 @@ def _label_free(
     states: dict[int, States] = {}
     for members in filter(None, [alone, *pools]):
         some = [tasks[index] for index in members]
-        found, read = _answers(some, prompter, members is not alone, anchor, with_states, written)
-        answers.update(zip(members, found, strict=True))
+        some_answers, read = _answers(some, prompter, members is not alone, anchor, with_states, written)
+        answers.update(zip(members, some_answers, strict=True))
         states.update({members[row]: task_states for row, task_states in read.items()})
     return [answers[index] for index in range(len(tasks))], states
 
@@ -199,26 +198,23 @@ def _answers(
         scores = [raws[index].signals.total() for index in members]
         scorer: MakeScorer | None = None
         if pool and len(members) >= MIN_TASKS:
-            places = [
-                (position, one) for position in ("slot", "item") for one in middle_and_late(reader.depth)
-            ]
+            places = [*product(("slot", "item"), middle_and_late(reader.depth))]
             states = [np.concatenate(both[index], axis=1) for index in members]
             fitted = anchored_scores(states, scores, places, ridge)
             scores = fitted.scores
             scorer = partial(ProbeScorer.of_pool, fitted.probe(template="poles"), states, fitted.best)
         for index, score in zip(members, scores, strict=True):
             task, plan = tasks[index], Plan.of_auto(tasks[index], reader, states=pool)
-            lent = pool or (smooth and bool(reader.loaded.missing_head or not task.context))
-            if scorer is None and lent and index in both:
+            is_smoothed = pool or (smooth and bool(reader.loaded.missing_head or not task.context))
+            if scorer is None and is_smoothed and index in both:
                 score = smoothed(both[index][1], score)
-            answers[index] = answer_of(task, raws[index], score, costs[index], plan, lent, scorer)
+            answers[index] = answer_of(task, raws[index], score, costs[index], plan, is_smoothed, scorer)
     return [answers[index] for index in range(len(tasks))], both
 
 
 def auto_reads_states(tasks: Sequence[Task], options: Mapping[str, Any]) -> bool:
     """Whether `auto` reads hidden states: for lists without a context, for four or more lists of one criterion, and
-    for labels; never for documents with a query.
-    """
+    for labels; never for documents with a query."""
     plain = [task for task in tasks if task.query is None]
     if plain and (options.get("labels") is not None or not all(task.context for task in plain)):
         return True

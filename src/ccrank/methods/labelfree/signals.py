@@ -60,11 +60,8 @@ WITH_CONTEXT = (Wording("that-are"), Wording("this-is", "context"))
 
 
 def wordings_of(task: Task) -> tuple[Wording, ...]:
-    """The wordings for a task's kind of items.
-
-    A name can follow "such as", a whole text cannot; and reading texts as answers is expensive: they get one wording.
-    With a context, what counts is how much more likely it makes an item.
-    """
+    """The wordings for a task's kind of items. A name can follow "such as", a whole text cannot, and is expensive to
+    read as an answer: one wording. With a context, what counts is how much more likely it makes an item."""
     if task.context:
         return WITH_CONTEXT
     return TEXTS if are_texts(task.items) else NAMES
@@ -231,10 +228,8 @@ class _Asked:
 def _ask_about_items(
     index: int, task: Task, plan: Plan, prompter: Prompter, fitting: bool, written: bool
 ) -> _Asked:
-    """The words that the model prefers for each item, and states: of items, then of exemplars.
-
-    With a context that makes items likely, states are for probes and labels, and there is no axis.
-    """
+    """The words that the model prefers for each item, and states: of items, then of exemplars. With a context that
+    makes items likely, states are for probes and labels, and there is no axis."""
     poles = poles_of(task.criterion)
     words = [*poles.low, *poles.high] if plan.poles else []
     with_axis = fitting and plan.layers and not (task.context and plan.wordings)

@@ -29,11 +29,9 @@ MATRICES = 20
 
 @dataclass(frozen=True)
 class Observations:
-    """M observations of latent scores f of N items.
-
-    Row r is about g_r = f[first] − f[second], where −1 stands for 0. A value says g_r + its list's level + noise =
-    target, two items that are about equal say g_r + noise = 0, any other row says g_r + noise > target.
-    """
+    """M observations of latent scores f of N items: row r is about g_r = f[first] − f[second], where −1 stands for 0. A
+    value says g_r + its list's level + noise = target, two items that are about equal say g_r + noise = 0, any other
+    row says g_r + noise > target."""
 
     first: np.ndarray  # (M,) item, or −1
     second: np.ndarray  # (M,) item, or −1
@@ -82,8 +80,7 @@ class Observations:
 
 
 def observations_of(labels: Sequence[Labels], items: Sequence[Sequence[str]]) -> Observations:
-    """Labels of one or more lists, whose items follow each other, in an order that does not depend on that of the
-    labels."""
+    """Labels of one or more lists, whose items follow each other; the order of the labels makes no difference."""
     check_size(sum(of_list.observations for of_list in labels), sum(map(len, items)))
     rows: list[tuple[int, int, float, bool, int, float, int, float]] = []
     start = 0
@@ -146,5 +143,5 @@ def normal_scores(values: np.ndarray) -> np.ndarray:
 
 
 def _edge(share: float) -> float:
-    """The standard normal quantile above which items are of which a share is picked."""
+    """The standard normal quantile above which an item is if this share of the list is picked."""
     return float(-ndtri(min(0.5, max(BROAD_PICK, share))))

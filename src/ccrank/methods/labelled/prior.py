@@ -101,10 +101,8 @@ def first_late(depth: int) -> int:
 
 def layer_sizes(depth: int, width: int) -> np.ndarray:
     """(L,) the square root of the number of features of each layer's group, by which a kernel divides its states."""
-    early = first_late(depth)
-    return np.asarray(
-        np.sqrt(width * np.repeat([early, depth - early], [early, depth - early]).astype(float))
-    )
+    counts = [first_late(depth), depth - first_late(depth)]
+    return np.asarray(np.sqrt(width * np.repeat(counts, counts).astype(float)))
 
 
 def standardised(states: np.ndarray) -> np.ndarray:
@@ -169,8 +167,8 @@ class Setting:
 
 @cache
 def grid(written: bool = False, undecided: bool = False) -> tuple[Setting, ...]:
-    """All settings, with their prior probabilities. `undecided`, for the choice of pairs to ask about: all weights of
-    the label-free score are equally probable, so that the first answers settle β."""
+    """All settings, with their prior probabilities. `undecided`: all weights of the label-free score are equally
+    probable, so that the first answers about pairs settle β."""
     weights = WRITTEN_PRIOR_WEIGHTS if written else PRIOR_WEIGHTS
     if undecided:
         weights = dict.fromkeys(weights, 1 / len(weights))

@@ -37,8 +37,8 @@ FIRST = (0.5, 0.35, 0.4)
 FIRST_GRADES = 5
 """Items that are graded first, because they stand for the list: until then the model knows too little to choose."""
 STATES_SHARE, PRIOR_SHARE, OWN_SHARE = 0.35, 0.1, 0.3
-"""The variances of a score by which items are said to stand for others: what the states explain, what the label-free
-score explains, and what is an item's own."""
+"""The parts of a score's variance in the choice of items that stand for others: explained by the states, explained by
+the label-free score, and particular to an item."""
 
 QuestionKind = Literal["grade", "pair"]
 SessionKind = Literal["grade", "pair", "both"]
@@ -92,8 +92,7 @@ class Session:
         """Start from a label-free ranking and the states (N, L, d) of its items."""
         check_kind(kind)
         self.start, self.kind, self.annotator = ranking, kind, annotator
-        self.items = ranking.task.items
-        self.rows: list[LabelRow] = list(rows)
+        self.items, self.rows = ranking.task.items, list(rows)
         self.earlier = len(self.rows)
         """How many of the first rows are answers of an earlier session."""
         self._place = {normal_form(item): index for index, item in enumerate(self.items)}
@@ -110,7 +109,7 @@ class Session:
     def _choose_candidates(self) -> None:
         """An even sample of a long list, with all items that an answer names."""
         count = len(self.items)
-        even = np.unique(np.linspace(0, count - 1, min(count, MAX_CANDIDATES)).round().astype(int))
+        even = np.linspace(0, count - 1, min(count, MAX_CANDIDATES)).round().astype(int)
         known = np.array([self._place[name] for name in self.labels.items], int)
         self.candidates = np.unique(np.concatenate([even, known]))
         self._products = Kernel([self._states]).products(self.candidates, DRAWS)
@@ -334,9 +333,8 @@ class Belief:
         E[∇rank] cov(f), where the mean gradient of a step is the density of f_j − f_k at 0."""
         variances = np.diag(self.covariance)
         spread = np.maximum(variances[:, None] + variances - 2 * self.covariance, 1e-9)
-        density = np.exp(-((self.mean[:, None] - self.mean) ** 2) / (2 * spread)) / np.sqrt(
-            2 * np.pi * spread
-        )
+        apart = self.mean[:, None] - self.mean
+        density = np.exp(-(apart**2) / (2 * spread)) / np.sqrt(2 * np.pi * spread)
         np.fill_diagonal(density, 0)
         return np.asarray(density.sum(axis=1)[:, None] * self.covariance - density @ self.covariance)
 

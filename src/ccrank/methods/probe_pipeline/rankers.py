@@ -274,10 +274,8 @@ def seed_scores(
 
 
 def without_shared_items(tasks: Sequence[Task], fold_of_task: np.ndarray) -> list[np.ndarray]:
-    """Which items of each task a fold's probe may be trained on: those that no held-out task of the fold has too.
-
-    Items are the same if their texts are, up to case and white space. Per task (F, N).
-    """
+    """Which items of each task a fold's probe may be trained on, (F, N): those that no held-out task of the fold has
+    too, up to case and white space."""
     names = [[normal_form(item).casefold() for item in task.items] for task in tasks]
     held_out: list[set[str]] = [set() for _ in range(int(fold_of_task.max()) + 1)]
     for fold, items in zip(fold_of_task, names, strict=True):

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -33,10 +34,8 @@ Read = tuple[list[np.ndarray], list[Cost]]
 
 @dataclass
 class TaskStates:
-    """States of the tasks that could be read, in float32, in memory or in an unnamed file.
-
-    The file is read and written, not mapped, so that it takes no memory; it disappears with the process.
-    """
+    """States of the tasks that could be read, in float32, in memory or in an unnamed file, which disappears with the
+    process. It is not mapped, so that it takes no memory."""
 
     layers: tuple[int, ...]
     costs: dict[int, Cost] = field(default_factory=dict)
@@ -105,17 +104,13 @@ def read_states(
 def add_anchors(
     states: TaskStates, tasks: Sequence[Task], prompter: Prompter, *, isolate: bool = False
 ) -> None:
-    """Read the anchors of the tasks that have states, and add their cost to the tasks.
-
-    A task without anchors fails, since its layer cannot be chosen like the others.
-    """
+    """Read the anchors of the tasks that have states, and add their cost to the tasks. A task without anchors fails,
+    since its layer cannot be chosen like the others."""
     start, anchors, members = time.perf_counter(), {}, [*states.costs]
     sizes = [len(tasks[index].items) + 2 * EXEMPLAR_WORDS for index in members]
     row_bytes = 8 * len(states.layers) * prompter.reader.width
 
-    def read(some: Sequence[Task]) -> Read:
-        return read_anchors(some, prompter)
-
+    read = partial(read_anchors, prompter=prompter)
     for index, anchor, cost in _in_blocks(tasks, members, sizes, row_bytes, read, states, isolate):
         anchors[index] = anchor
         states.costs[index] += cost
@@ -142,10 +137,8 @@ def _in_blocks(
     isolate: bool,
 ) -> Iterator[tuple[int, np.ndarray, Cost]]:
     """(index, array, cost) of each member, read a few at a time; those that fail alone are left out if `isolate`.
-
-    Blocks of tasks are the same in every run, so that a run which resumes from a cache computes what is missing in the
-    same batches as before: floating-point sums are then equal to the last bit.
-    """
+    Blocks are the same in every run: a run that resumes from a cache then has floating-point sums equal to the last
+    bit."""
 
     def read_block(block: Sequence[int]) -> list[tuple[int, np.ndarray, Cost]]:
         return list(zip(block, *read([tasks[index] for index in block]), strict=True))

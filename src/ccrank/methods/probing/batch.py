@@ -114,10 +114,8 @@ def as_gold(gold: Any, spec: ProbeSpec, count: int, where: str) -> Tensor:
 def pack_each(
     states: Sequence[Any], spec: ProbeSpec, gold: Sequence[Any] | None, *, leave_one_out: bool = False
 ) -> Iterator[tuple[list[int], PackedTasks]]:
-    """Each task as its own group: (indices of the tasks, batch), with tasks of similar size in one batch.
-
-    With `leave_one_out` there are N training sets per task, set i without item i; a batch then contains a single N.
-    """
+    """Each task as its own group: (indices of the tasks, batch), with tasks of similar size in one batch. With
+    `leave_one_out` there are N training sets per task, set i without item i; a batch then contains a single N."""
     for members, rows, present, values in _by_size(states, spec, gold, least=1.0 if leave_one_out else 0.6):
         mask = present[:, None, None]  # (G, F, T, M) with one training set of one task
         if leave_one_out:

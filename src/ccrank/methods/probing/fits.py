@@ -34,16 +34,13 @@ class Fits:
     def scores(
         self, states: Sequence[Any], owner: Sequence[int] | np.ndarray | None = None
     ) -> list[np.ndarray]:
-        """Scores of each task's items from the task's own fit, or from fit `owner[t]`: T arrays (seeds, N).
-
-        For pair methods these are the predictions ½(f(x⁺) + 1 − f(x⁻)) of the ordered pairs: (seeds, N(N − 1)).
-        """
+        """Scores of each task's items from the task's own fit, or from fit `owner[t]`: T arrays (seeds, N); for pair
+        methods the predictions of the ordered pairs, (seeds, N(N − 1))."""
         owners = range(len(states)) if owner is None else owner
+        rows = [as_states(task, self.spec, f"task {index}") for index, task in enumerate(states)]
         return [
-            _predictions(
-                self.weights[fit], self.bias[fit], as_states(task, self.spec, f"task {index}"), self.spec
-            )
-            for index, (fit, task) in enumerate(zip(owners, states, strict=True))
+            _predictions(self.weights[fit], self.bias[fit], of_task, self.spec)
+            for fit, of_task in zip(owners, rows, strict=True)
         ]
 
     def probe(self, fit: int = 0, seed: int = 0, **about: Any) -> Probe:
@@ -71,10 +68,8 @@ def _predictions(weights: Tensor, bias: Tensor, rows: Tensor, spec: ProbeSpec) -
 def fit_each(
     states: Sequence[Any], method: str, *, gold: Sequence[Any] | None = None, **training: Any
 ) -> Fits:
-    """Fit one probe per task and seed: the paper's main setting.
-
-    Shapes: states: one array (N, d) per task; gold: one array of values (N,) per task, higher = more. `training` are
-    the other fields of `ProbeSpec`, here and below.
+    """Fit one probe per task and seed: the paper's main setting. Per task states (N, d) and gold (N,), higher = more;
+    `training` are the other fields of `ProbeSpec`, here and below.
 
     >>> import numpy
     >>> states = [numpy.random.default_rng(0).normal(size=(n, 16)) for n in (5, 7)]
@@ -97,12 +92,10 @@ def fit_pool(
     gold: Sequence[Any] | None = None,
     **training: Any,
 ) -> Fits:
-    """Fit one probe per training set of tasks and seed; the loss is the mean over the set's tasks.
+    """Fit one probe per training set of tasks (F, T) and seed; the loss is the mean over the set's tasks.
 
-    States are Z-scored within each task. Score held-out tasks with `Fits.scores(states, owner)`.
-
-    Shapes: train_sets (F, T); kept: per task (F, N), the items that a training set may contain, by default all; gold:
-    one array of values (N,) per task, higher = more.
+    kept: per task (F, N), the items that a training set may contain, by default all; gold: per task (N,). Score
+    held-out tasks with `Fits.scores(states, owner)`.
     """
     spec = ProbeSpec(method, **training)
     sets = np.ones((1, len(states)), dtype=bool) if train_sets is None else np.asarray(train_sets, dtype=bool)
@@ -110,10 +103,8 @@ def fit_pool(
 
 
 def points_of_pairs(predictions: np.ndarray, count: int) -> np.ndarray:
-    """Item scores from predictions that the first item of each ordered pair is higher. (..., N(N − 1)) -> (..., N).
-
-    The winner of a pair gets a point; ties are broken by the item's sum of predictions, scaled below 1.
-    """
+    """Item scores from predictions that the first item of each ordered pair is higher: a point for each pair won, plus
+    the item's sum of predictions, scaled below 1, which breaks ties. (..., N(N − 1)) -> (..., N)"""
     pairs = ordered_pairs(count)
     if predictions.shape[-1] != len(pairs):
         raise CcrankError(
@@ -152,9 +143,7 @@ def cross_validate(
     **options: Any,
 ) -> tuple[Fits, list[np.ndarray]]:
     """Probes of the k training sets, and each task's scores (seeds, N) from the probe that was not trained on the task.
-
-    folds (T,) is the fold of each task, by default as `task_folds` draws them; for kept and options see `fit_pool`.
-    """
+    folds (T,) is the fold of each task, by default as `task_folds` draws them; for kept and options see `fit_pool`."""
     fold_of_task = task_folds(len(states)) if folds is None else folds
     fits = fit_pool(states, method, train_sets=train_sets(fold_of_task), gold=gold, kept=kept, **options)
     return fits, fits.scores(states, fold_of_task)
@@ -164,11 +153,7 @@ def leave_one_item_out(
     states: Sequence[Any], method: str, gold: Sequence[Any] | None = None, **training: Any
 ) -> list[np.ndarray]:
     """Scores of all items from each leave-one-out probe: T arrays (seeds, N, N), where [s, i] is trained without item
-    i.
-
-    For pair methods (seeds, N, N(N − 1)): predictions of the probe trained without the prompts that contain item i.
-    Z-scores are computed over all N items: they use no labels.
-    """
+    i; for pair methods (seeds, N, N(N − 1)). Z-scores are computed over all N items: they use no labels."""
     spec = ProbeSpec(method, **training)
     results: list[np.ndarray] = [np.empty(0)] * len(states)
     for members, batch in pack_each(states, spec, gold, leave_one_out=True):

@@ -1,9 +1,8 @@
 """The paper's losses and their supervised counterparts, one short function each.
 
 Every loss takes scores or logits (..., N) and a mask (..., N) of the items present and returns one number per leading
-index, so that tasks of different N, seeds and layers train together. Pair and triple losses are means over pairs or
-triples, so a task's weight does not depend on its size; Adam is almost invariant to a constant factor anyway.
-Supervised losses also take gold ranks (..., N) among the items present: 0 for the lowest, n − 1 for the highest.
+index: the mean over pairs or triples, so that a task's weight does not depend on its size. Supervised losses also take
+gold ranks (..., N) among the items present: 0 for the lowest, n − 1 for the highest.
 
 Hinges over pairs are piecewise linear, so their sum over all pairs is a sum over single values with integer weights,
 which are counted. The weights carry no gradient; expressions built from them have the exact gradient of a double loop.
@@ -38,10 +37,7 @@ class Neighbours(NamedTuple):
 
 @torch.no_grad()
 def neighbours(values: Tensor, mask: Tensor, margin: float = 0.0) -> Neighbours:
-    """The counts of each value: (..., N) -> three tensors (..., N).
-
-    All three come from S(c)_i = Σ_j sign(v_j − v_i + c), at c = 0, m and −m.
-    """
+    """The counts of each value, from S(c)_i = Σ_j sign(v_j − v_i + c) at c = 0, m and −m. (..., N) -> 3 × (..., N)"""
     level, *shifted = _sign_sums(values, mask, (0.0, margin, -margin) if margin else (0.0,))
     up, down = shifted or (level, level)
     larger = 0.5 * (level + (mask.sum(-1, keepdim=True) - 1))
@@ -84,11 +80,8 @@ def pair_count(mask: Tensor) -> Tensor:
 
 
 def sum_pair_hinges(values: Tensor, counts: Neighbours, margin: float) -> Tensor:
-    """Σ_{i<j} max(0, m − |v_i − v_j|) over the values present, given their counts. (..., N) -> (...).
-
-    Each pair closer than m adds m − (larger − smaller): value i has weight +1 for each larger one within m, −1 for each
-    smaller one.
-    """
+    """Σ_{i<j} max(0, m − |v_i − v_j|) over the values present, given their counts: each pair closer than m adds
+    m − (larger − smaller). (..., N) -> (...)"""
     return (values * counts.pull).sum(-1) + 0.5 * margin * counts.close.sum(-1)
 
 
@@ -299,12 +292,11 @@ def margin_slopes(scores: Tensor, margin: float) -> Tensor:
 
 def triplet_slopes(scores: Tensor, margin: float) -> Tensor:
     """Of the mean over the three anchors of max(0, m − |d − d'|) + max(0, m − min(d, d')), d and d' the distances from
-    the anchor to the other two.
-
-    Entry i of `distance` is |s_i − s_{i+1}| (cyclically), so two neighbouring entries share an anchor.
-    """
+    the anchor to the other two."""
     difference = scores - scores.roll(-1, -1)
-    distance = difference.abs()
+    distance = (
+        difference.abs()
+    )  # entry i is |s_i − s_{i+1}| (cyclically): two neighbouring entries share an anchor
     gap = distance - distance.roll(-1, -1)
     pull = gap.sign() * (gap.abs() < margin)  # how much the contrast terms increase entry i over i + 1
     near = torch.minimum(distance, distance.roll(-1, -1)) < margin

@@ -29,10 +29,8 @@ TOLERANCE = 1e-7
 
 
 def minimise_adam(evaluate: Evaluate, start: Tensor, steps: int, learning_rate: float) -> Tensor:
-    """The parameters after `steps` steps of Adam with torch.optim.Adam's defaults: β = (0.9, 0.999), ε = 1e-8.
-
-    Implemented here because the first step of any torch.optim class loads the compiler: 1.6 s before a fit of 0.1 s.
-    """
+    """The parameters after `steps` steps of Adam with torch.optim.Adam's defaults, β = (0.9, 0.999) and ε = 1e-8. The
+    first step of any class of torch.optim loads the compiler: 1.6 s before a fit of 0.1 s."""
     parameters = start.clone()
     first, second = torch.zeros_like(start), torch.zeros_like(start)
     for step in range(1, steps + 1):
@@ -206,10 +204,8 @@ def _slopes_of_loss(spec: ProbeSpec) -> Callable[[Tensor, float], Tensor]:
 
 
 def sub_batch_rows(method: str, count: int) -> np.ndarray:
-    """The rows of each sub-batch of a task of N items: (B, k).
-
-    Rows are items; for ccs-pair the prompts of both orders of two items, each answered Yes and No: k = 4.
-    """
+    """The rows of each sub-batch of a task of N items, (B, k): items, or for ccs-pair the prompts of both orders of two
+    items, each answered Yes and No, k = 4."""
     objective = objective_of(method)
     size = SUB_BATCH_ITEMS[objective.sub_batch]
     groups = np.array([*combinations(range(count), size)], dtype=np.int64).reshape(-1, size)

@@ -97,10 +97,8 @@ class ProbeScorer:
     def fit(
         cls, probes: Sequence[Probe], states: Sequence[np.ndarray], scores: np.ndarray | None = None
     ) -> ProbeScorer:
-        """With the normalisation of a list's states, and the consensus of its scores.
-
-        Shapes: states: for each layer (N, d), or (P, 2, d) of pairs; scores: (L, N).
-        """
+        """With the normalisation of a list's states, for each layer (N, d) or (P, 2, d), and the consensus of its
+        scores (L, N)."""
         about = probes[0].about
         if not probes[0].paired:
             probes = [probe.with_fixed(table) for probe, table in zip(probes, states, strict=True)]

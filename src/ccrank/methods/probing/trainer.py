@@ -1,8 +1,5 @@
-"""The batched trainer: all probes of a batch are trained at once, each exactly as if trained alone.
-
-The parameters of all probes are one tensor and Adam is elementwise, so the gradient of the sum of
-all losses moves each probe exactly as its own loss would.
-"""
+"""The batched trainer: all probes of a batch are trained at once, each exactly as if trained alone, since Adam is
+elementwise: the gradient of the sum of all losses moves each probe as its own loss would."""
 
 from __future__ import annotations
 
@@ -31,11 +28,7 @@ WEIGHT_NORM = 3**-0.5  # expected norm of the uniform initial weights, also used
 
 def train(batch: PackedTasks, spec: ProbeSpec) -> list[Tensor]:
     """A probe for each group, training set and seed of the batch: weights (G, F, S, d), bias (G, F, S), shape
-    (G, F, S, 2) and loss (G, F, S).
-
-    The bias of the ordinal probes, whose bias terms are centred, is 0; the shape is their α and β, of other probes 1.
-    The loss is the final one on the training set, without weight decay.
-    """
+    (G, F, S, 2) and final training loss (G, F, S). Ordinal probes have a bias of 0, and α and β as their shape."""
     groups, sets, first = len(batch.states), batch.sets, batch.buckets[0]
     if spec.settings.sub_batch != "none":
         check_sub_batch(spec)
@@ -136,10 +129,8 @@ class _Problem:
         return total
 
     def evaluate(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """Loss (G, F, S) and its gradient (G, F, S, D), including the penalty.
-
-        Only the step from logits to loss uses autograd; the step from weights to logits is one matmul.
-        """
+        """Loss (G, F, S) and its gradient (G, F, S, D), including the penalty."""
+        # Only the step from logits to loss needs autograd; the step from weights to logits is one matmul.
         logits = [piece.requires_grad_() for piece in self.logits(parameters)]
         rest = parameters[..., self.width :].detach()
         if self.ordinal:
@@ -183,10 +174,8 @@ def _start(batch: PackedTasks, spec: ProbeSpec) -> Tensor:
 
 
 def initial_weights(seed: int, width: int) -> tuple[Tensor, Tensor]:
-    """Weights (d,) and bias (1,) as torch.nn.Linear draws them, uniform in ±1/√d, determined by the seed.
-
-    Drawn in float64 for every precision and device, so that a seed gives the same start everywhere.
-    """
+    """Weights (d,) and bias (1,) as torch.nn.Linear draws them, uniform in ±1/√d; in float64, so that a seed gives the
+    same start for every precision and device."""
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.rand(width + 1, generator=generator, dtype=torch.float64)
     drawn = (2 * drawn - 1) * width**-0.5
@@ -194,10 +183,8 @@ def initial_weights(seed: int, width: int) -> tuple[Tensor, Tensor]:
 
 
 def principal_directions(batch: PackedTasks, paired: bool) -> Tensor:
-    """The first principal component of each training set's Z-scored states, (G, F, d), of length 1.
-
-    For pair states, the component of x⁺ − x⁻. The sign is arbitrary; the largest entry is made positive.
-    """
+    """The first principal component of each training set's Z-scored states, (G, F, d), for pair states of x⁺ − x⁻, of
+    length 1. Its sign is arbitrary; the largest entry is made positive."""
     used = batch.row_mask()
     groups, sets = used.shape[:2]
     rows = batch.states.double()

@@ -42,19 +42,17 @@ def calibrate(logits: np.ndarray, how: str, reference: np.ndarray) -> np.ndarray
 
 
 def calibrate_mean(logits: np.ndarray) -> np.ndarray:
-    """The paper's calibration: subtract from each candidate its mean logit over all prompts of the task.
-
-    l'(x, c) = l(x, c) − mean_x' l(x', c), after Burns et al. (2023). (P, C) -> (P, C)
-    """
+    """The paper's calibration, after Burns et al. (2023): subtract from each candidate its mean logit over all prompts
+    of the task. (P, C) -> (P, C)"""
     return np.asarray(logits - logits.mean(axis=0, keepdims=True))
 
 
 def calibrate_against(logits: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Calibration with other prompts: log p(c | x) − log mean_r p(c | r), p over the candidates.
+    """log p(c | x) − log mean_r p(c | r), p over the candidates. (P, C), (R, C) -> (P, C)
 
-    (P, C), (R, C) -> (P, C). With all prompts of the task as reference this is batch calibration (Zhou et al. 2024),
-    with content-free items contextual calibration (Zhao et al. 2021), with the bare end of the prompt
-    domain-conditional pointwise mutual information (Holtzman et al. 2021), up to a term that all candidates share.
+    With all prompts of the task as reference this is batch calibration (Zhou et al. 2024), with content-free items
+    contextual calibration (Zhao et al. 2021), with the bare end of the prompt domain-conditional pointwise mutual
+    information (Holtzman et al. 2021), up to a term that all candidates share.
     """
     log_reference = logsumexp(log_softmax(reference, axis=1), axis=0) - np.log(len(reference))
     return np.asarray(log_softmax(logits, axis=1) - log_reference)
@@ -64,13 +62,12 @@ def reference_prompts(prompt: Prompt, calibration: str) -> list[Prompt]:
     """The reference prompts of a calibration; empty for calibrations that need none."""
     check_choice("calibration", calibration, CALIBRATIONS)
     if calibration == "contextual":
-        return [
-            replace(
-                prompt,
-                pieces=tuple(replace(one, text=word) if one.role == "item" else one for one in prompt.pieces),
-            )
-            for word in CONTENT_FREE
-        ]
+
+        def with_item(word: str) -> Prompt:
+            pieces = (replace(piece, text=word) if piece.role == "item" else piece for piece in prompt.pieces)
+            return replace(prompt, pieces=tuple(pieces))
+
+        return [with_item(word) for word in CONTENT_FREE]
     return [bare_end(prompt)] if calibration == "pmi" else []
 
 

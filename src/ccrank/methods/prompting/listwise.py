@@ -1,9 +1,8 @@
 """`prompt-list`: the model chooses items one after the other from lettered options.
 
 Decoding is stepwise and constrained, as in the paper: the most likely remaining option is chosen, appended, and so on.
-The result equals step-by-step decoding but takes fewer passes, as in speculative decoding: the remaining order is
-guessed from the available logits, all its steps are read at once (one path in a prefix tree), and the guesses are
-accepted up to the first wrong one.
+As in speculative decoding, the remaining order is guessed from the logits so far, all its steps are read at once (one
+path in a prefix tree), and the guesses are accepted up to the first wrong one: the same result in fewer passes.
 """
 
 from __future__ import annotations
@@ -99,11 +98,8 @@ def prompt_list(
 def _slide(
     shown: Sequence[Sequence[Sequence[int]]], picker: _Picker, windows: Sequence[int]
 ) -> list[list[list[int]]]:
-    """Rank every order, window by window from its end; a list no longer than its window is ranked at once.
-
-    A window moves by half its length, so the best items of one move into the next (Sun et al. 2023). The windows of
-    all lists move together: each move is one reading.
-    """
+    """Rank every order, window by window from its end (Sun et al. 2023); a list no longer than its window is ranked at
+    once. A window moves by half its length, the windows of all lists together: each move is one reading."""
     orders = [[[*order] for order in group] for group in shown]
     moves = [window_starts(len(group[0]), window) for group, window in zip(orders, windows, strict=True)]
     for move in range(max(map(len, moves))):

@@ -1,7 +1,5 @@
-"""`prompt-pair`: "Is A more than B?" for ordered pairs, answered Yes or No and aggregated into one ranking.
-
-Long lists are ranked with few comparisons: against random opponents, or by a batched quicksort.
-"""
+"""`prompt-pair`: "Is A more than B?" for ordered pairs, answered Yes or No and aggregated into one ranking; of long
+lists for few pairs, with random opponents or in a batched quicksort."""
 
 from __future__ import annotations
 
@@ -200,15 +198,12 @@ def quick_sort(
     n_items: int, compare: Callable[[Pairs], np.ndarray], generator: np.random.Generator
 ) -> SortResult:
     """Sort 0..n_items−1, highest first; all groups of a level are split by their pivots in one call of `compare`, which
-    gives the log-odds that the first item of each pair is higher.
+    gives the log-odds that the first item of each pair is higher: O(log N) rounds.
 
-    Every item is compared with its group's pivot in one batch, so a list takes O(log N) rounds; merges in lockstep need
-    only N log2 N comparisons but O(N) rounds. On any tournament, transitive or not, random pivots need O(N log N)
-    comparisons in expectation (Ailon & Mohri 2008), about 1.39 N log2 N, and the order contradicts in expectation at
-    most 3 times as many pairs as the best one (Ailon, Charikar & Newman 2008).
-
-    Each pair is presented in a random order, so that a preference for the first position splits a group evenly instead
-    of moving all of it to one side. A margin of 0 is decided at random. For any answers, the result is a permutation.
+    On any tournament, transitive or not, random pivots need about 1.39 N log2 N comparisons in expectation (Ailon &
+    Mohri 2008), and the order contradicts at most 3 times as many pairs as the best one (Ailon, Charikar & Newman
+    2008). Each pair is presented in a random order, so that a preference for the first position splits a group evenly.
+    A margin of 0 is decided at random.
     """
     items = np.arange(n_items)  # in the current order
     # [position]: 0 is the highest group; groups of one item are done.
@@ -237,12 +232,11 @@ def quick_sort(
 
 
 def random_opponents(n_items: int, opponents: int, generator: np.random.Generator) -> list[tuple[int, int]]:
-    """Ordered pairs (first, second) in which every item has the same number of opponents, for Bradley–Terry.
+    """Ordered pairs (first, second) in which every item has `opponents` opponents, or one more if both numbers are odd.
 
     The items are placed on a ring in random order, and each is paired with those at distance 1 and at further random
-    distances ahead: a connected graph in which each item is first as often as second, and no pair occurs twice. Each
-    item has exactly `opponents` opponents, or one more if both N and `opponents` are odd (no such graph exists), at
-    most N − 1. For an odd number, the last opponent is the opposite item, presented first or second at random.
+    distances ahead: a connected graph in which each item is first as often as second, and no pair occurs twice. For an
+    odd number, the last opponent is the opposite item, presented first or second at random.
     """
     if opponents < 1 or (opponents == 1 and n_items > 2):
         raise CcrankError(f"{opponents} opponents per item leave {n_items} items unconnected; use at least 2")

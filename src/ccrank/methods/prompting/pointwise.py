@@ -52,10 +52,8 @@ def prompt_point(
 
 
 def argmax_ratings(logits: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The paper's score: the most likely rating; items with the same rating are ordered by its logit.
-
-    Returned as rating + a tie-break < ½ that gives exactly this order. (N, R), (R,) -> (N,)
-    """
+    """The paper's score: the most likely rating, plus a tie-break < ½ that orders items of the same rating by its
+    logit. (N, R), (R,) -> (N,)"""
     choice = logits.argmax(axis=1)
     confidence = logits[np.arange(len(logits)), choice]
     levels, level = np.unique(confidence, return_inverse=True)
