@@ -53,8 +53,8 @@ def _is_named(words: list[str], entry: Mapping[str, Any]) -> bool:
 
 def _directed(entry: Mapping[str, Any], sign: int) -> Exemplars:
     """The exemplars of an entry, reversed for a negative sign."""
-    both = (
-        zip(*entry["pairs"], strict=True) if "pairs" in entry else (entry["low_items"], entry["high_items"])
-    )
-    low, high = map(tuple, both)
+    if "pairs" in entry:
+        low, high = zip(*entry["pairs"], strict=True)
+    else:
+        low, high = tuple(entry["low_items"]), tuple(entry["high_items"])
     return Exemplars(high, low) if sign > 0 else Exemplars(low, high)

@@ -65,9 +65,7 @@ def poles_of(criterion: Criterion) -> Poles:
         scale = scale_between(low.lower(), high.lower())
         lows, highs = ((), ()) if scale is None else (scale.low, scale.high)
         return Poles.of(_first(low, lows), _first(high, highs), "poles")
-    compared = (
-        None if criterion.comparative is None else _of_comparative(criterion.comparative, criterion.name)
-    )
+    compared = criterion.comparative and _of_comparative(criterion.comparative, criterion.name)
     return compared or scale_of_noun(criterion.name) or FALLBACK
 
 
@@ -107,8 +105,7 @@ def _of_adjective(adjective: str, name: str) -> Poles:
 
 
 def scale_of_noun(name: str) -> Poles | None:
-    """The scale whose noun is the head of the name, else of another noun in the name; "how loud it is" is resolved by
-    its adjective."""
+    """The scale whose noun is the head of the name, else of another noun; of "how loud it is" by its adjective."""
     text = " ".join(_words(name))
     matches = _nouns_in(text)
     if how := re.match(r"how (?:very )?([a-z]+)", text):

@@ -260,13 +260,13 @@ class Scale:
         readers
             The model that it was fitted on; of a jury all of them, in their order.
         """
-        parts = self.members or (self,)
-        if len(readers) != len(parts):
+        needed = len(self.members) or 1
+        if len(readers) != needed:
             raise CcrankError(
-                f"the scale needs {len(parts)} open models, {self.notes.model}; {len(readers)} were given"
+                f"the scale needs {needed} open models, {self.notes.model}; {len(readers)} were given"
             )
         if self.members:
-            members = (part.with_reader(reader) for part, reader in zip(parts, readers, strict=True))
+            members = (part.with_reader(reader) for part, reader in zip(self.members, readers, strict=True))
             return replace(self, members=tuple(members))
         check_model(self.notes, readers[0])
         return replace(self, reader=readers[0], make=_constant(self.scorer))

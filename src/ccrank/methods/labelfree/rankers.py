@@ -100,15 +100,14 @@ def answer_of(
         bits=raw.bits,
     )
     error = ScoreError.fit(scores, features)
+    deviation = None if error is None else error([*signals.scores.values()])
     return Answer(
         scores,
         {"signals_agree": agreement, "signals_p_value": p_value},
         cost,
         details,
         pool or partial(SignalScorer.fit, plan, raw, error, smooth),
-        uncertainty=None
-        if error is None
-        else uncertainty_of(np.asarray(scores, float), error([*signals.scores.values()])),
+        uncertainty=None if deviation is None else uncertainty_of(np.asarray(scores, float), deviation),
         confidence=confidence_of(features),
     )
 

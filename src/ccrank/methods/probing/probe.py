@@ -12,7 +12,7 @@ import torch
 from ccrank.errors import CcrankError
 from ccrank.util.files import write_atomically
 from ccrank.util.tensors import encode, load
-from ccrank.util.zscores import FLOAT32_ROUNDING, mean_and_deviation
+from ccrank.util.zscores import FLOAT32_ROUNDING, Units, mean_and_deviation
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,11 +91,10 @@ class Probe:
                 "the normalisation with `Probe.with_fixed`"
             )
         if self.mean is None or self.deviation is None:
-            mean, deviation = mean_and_deviation(values, axis=0, rounding=FLOAT32_ROUNDING)
+            units = Units.of(values, axis=0, rounding=FLOAT32_ROUNDING)
         else:
-            mean, deviation = self.mean.astype(np.float64), self.deviation.astype(np.float64)
-        centred = (values - mean) / np.where(deviation > 0, deviation, 1.0) * (deviation > 0)
-        logits = centred @ self.weights.astype(np.float64) + self.bias
+            units = Units(self.mean.astype(np.float64), self.deviation.astype(np.float64))
+        logits = units(values) @ self.weights.astype(np.float64) + self.bias
         scores = 0.5 * (1 + np.tanh(0.5 * logits))  # the sigmoid, without overflow
         return np.asarray(0.5 * (scores[:, 0] + 1 - scores[:, 1]) if self.paired else scores)
 
