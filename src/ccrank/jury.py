@@ -71,41 +71,43 @@ def parameters_of(reader: OpenModel) -> int | None:
     if reader.behind_server:
         stated = reader.server.weights["parameters"]
         return stated if isinstance(stated, int) and stated > 0 else None
-    return int(sum(one.numel() for one in reader.loaded.model.parameters()))
+    return int(sum(parameter.numel() for parameter in reader.loaded.model.parameters()))
 
 
 def combined(verdicts: Sequence[Verdict]) -> list[Ranking]:
     """The jury's ranking of each list."""
-    names = [one.rankings[0].model for one in verdicts if one.rankings]
+    names = [verdict.rankings[0].model for verdict in verdicts if verdict.rankings]
     if twice := [name for name in names if names.count(name) > 1]:
         raise CcrankError(
             f"two models of the jury are both {twice[0]}, which would count twice: leave one out, or rename the folder "
             "of one if they differ"
         )
     weights = weights_by_size([verdict.parameters for verdict in verdicts])
-    return [joined(own, weights) for own in zip(*(verdict.rankings for verdict in verdicts), strict=True)]
+    return [
+        joined(of_list, weights) for of_list in zip(*(verdict.rankings for verdict in verdicts), strict=True)
+    ]
 
 
 def fitted(scales: Sequence[Scale], readers: Sequence[OpenModel]) -> Scale:
-    """The jury's scale of a list, from those of its members."""
+    """The jury's scale of a list, from its members' scales."""
     if len(scales) == 1:
         return scales[0]
-    rankings = [one.ranking for one in scales if one.ranking is not None]
+    rankings = [scale.ranking for scale in scales if scale.ranking is not None]
     if len(rankings) < len(scales):
-        raise CcrankError("the scale of a jury is that of one list; fit several lists with a single model")
+        raise CcrankError("a jury's scale is fitted to one list; fit several lists with a single model")
     verdicts = [Verdict.of([one], reader) for one, reader in zip(rankings, readers, strict=True)]
     [ranking] = combined(verdicts)
     details = {name: value for name, value in scales[0].notes.details.items() if name == "labels"}
     notes = replace(
         scales[0].notes,
         model=ranking.model,
-        identity=SEPARATOR.join(one.notes.identity for one in scales),
+        identity=SEPARATOR.join(scale.notes.identity for scale in scales),
         confidence=ranking.confidence,
         consistency={name: finite(value) for name, value in ranking.consistency.items()},
         details=details | {"jury": ranking.details["jury"]},
         warnings=ranking.warnings,
     )
-    weights = tuple(weights_by_size([one.parameters for one in verdicts]).tolist())
+    weights = tuple(weights_by_size([verdict.parameters for verdict in verdicts]).tolist())
     return Scale(notes, Known.of(ranking), ranking=ranking, members=tuple(scales), weights=weights)
 
 
@@ -117,8 +119,8 @@ def weights_by_size(parameters: Sequence[int | None]) -> np.ndarray:
 
 
 def mean_of(scores: Sequence[Any], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(M, N) Z-scores of each member, and (N,) those of their weighted mean."""
-    table = np.stack([z_scores(np.asarray(one, float)) for one in scores])
+    """(M, N) Z-scores of each member, and (N,) Z-scores of their weighted mean."""
+    table = np.stack([z_scores(np.asarray(row, float)) for row in scores])
     return table, z_scores_of_mean(weights @ table)
 
 
@@ -127,26 +129,28 @@ def joined(rankings: Sequence[Ranking], weights: np.ndarray) -> Ranking:
     first = rankings[0]
     if len(rankings) == 1:
         return first
-    if undirected := [one.model for one in rankings if not one.directed]:
+    if undirected := [ranking.model for ranking in rankings if not ranking.directed]:
         raise CcrankError(
             f"{first.method} does not know the direction, in which {undirected[0]} may differ from the others: use a "
             "method with a direction, such as auto, or a single model"
         )
-    table, scores = mean_of([one.scores for one in rankings], weights)
+    table, scores = mean_of([ranking.scores for ranking in rankings], weights)
     agreement = float(np.mean([tau_b(one, other) for one, other in combinations(table, 2)]))
-    confidence = _confidence([one.confidence for one in rankings], agreement)
-    low = [one.confidence.warning() for one in rankings if one.confidence is not None]
-    warnings = [text for one in rankings for text in one.warnings if text not in low]
+    confidence = _confidence([ranking.confidence for ranking in rankings], agreement)
+    low = [ranking.confidence.warning() for ranking in rankings if ranking.confidence is not None]
+    warnings = [text for ranking in rankings for text in ranking.warnings if text not in low]
     if confidence is not None and (warning := confidence.warning()):
         warnings.append(warning)
-    measures = [name for name in first.consistency if all(name in one.consistency for one in rankings)]
-    means = {name: float(np.mean([one.consistency[name] for one in rankings])) for name in measures}
+    measures = [
+        name for name in first.consistency if all(name in ranking.consistency for ranking in rankings)
+    ]
+    means = {name: float(np.mean([ranking.consistency[name] for ranking in rankings])) for name in measures}
     return replace(
         first,
         scores=scores,
-        model=SEPARATOR.join(one.model for one in rankings),
+        model=SEPARATOR.join(ranking.model for ranking in rankings),
         consistency={"models_agree": agreement, **means},
-        cost=sum((one.cost for one in rankings), Cost()),
+        cost=sum((ranking.cost for ranking in rankings), Cost()),
         details=_details(rankings, table, weights, agreement),
         uncertainty=_uncertainty(rankings, table, weights, scores),
         warnings=tuple(dict.fromkeys(warnings)),
@@ -160,24 +164,28 @@ def _details(
     rankings: Sequence[Ranking], table: np.ndarray, weights: np.ndarray, agreement: float
 ) -> dict[str, Any]:
     """Details that are equal for all members, and the signals, weights and agreement of the models."""
-    items, models = rankings[0].task.items, [one.model for one in rankings]
+    items, models = rankings[0].task.items, [ranking.model for ranking in rankings]
     details = rankings[0].details.items()
     signals = (dict(zip(items, row, strict=True)) for row in table.round(6).tolist())
     rounded = zip(models, weights.round(4).tolist(), strict=True)
     return {
-        **{name: value for name, value in details if all(one.details.get(name) == value for one in rankings)},
+        **{
+            name: value
+            for name, value in details
+            if all(ranking.details.get(name) == value for ranking in rankings)
+        },
         "signals": dict(zip(models, signals, strict=True)),
         "jury": {"weights": dict(rounded), "agreement": round(agreement, 4)},
-        "weights": {one.model: one.details.get("weights") for one in rankings},
+        "weights": {ranking.model: ranking.details.get("weights") for ranking in rankings},
     }
 
 
 def _confidence(members: Sequence[Confidence | None], agreement: float) -> Confidence | None:
     """The confidence by the members' mean agreement of signals, or by the models' agreement if it is lower."""
-    features = [one.features for one in members if one is not None]
+    features = [member.features for member in members if member is not None]
     if len(features) < len(members):
         return None
-    signals = float(np.mean([one.agreement for one in features]))
+    signals = float(np.mean([feature.agreement for feature in features]))
     return confidence_of(replace(features[0], agreement=min(signals, agreement)))
 
 
@@ -187,10 +195,14 @@ def _uncertainty(
     """Of the mixture of the members' normal distributions: Var f = Σ_m w_m (σ²_m + (z_m − z̄)²)."""
     from ccrank.methods.labelled.fit import rank_intervals
 
-    doubts = [(one.uncertainty.deviation, one.scores) for one in rankings if one.uncertainty is not None]
+    doubts = [
+        (ranking.uncertainty.deviation, ranking.scores)
+        for ranking in rankings
+        if ranking.uncertainty is not None
+    ]
     if len(doubts) < len(rankings):
         return None
-    deviations = np.stack([deviation / max(float(np.std(own)), 1e-12) for deviation, own in doubts])
+    deviations = np.stack([deviation / max(float(np.std(scores)), 1e-12) for deviation, scores in doubts])
     mean = weights @ table
     variance = weights @ (deviations**2 + (table - mean) ** 2)
     rng = np.random.default_rng(0)

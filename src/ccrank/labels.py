@@ -70,7 +70,7 @@ class Labels:
             field.name: tuple(chain.from_iterable(getattr(part, field.name) for part in every))
             for field in fields(cls)
         }
-        kinds["annotators"] = tuple((name, cls.joined(own)) for name, own in people.items())
+        kinds["annotators"] = tuple((name, cls.joined(labels)) for name, labels in people.items())
         return cls(**kinds)
 
     @classmethod
@@ -91,8 +91,8 @@ class Labels:
         if key in ("equal", "unknown", "moves") and isinstance(value, (list, tuple)):
             return cls.joined(cls._of_list(key, entry) for entry in value)
         if key == "annotators" and isinstance(value, Mapping):
-            people = tuple((_name(name), cls.parse(own)) for name, own in value.items())
-            if any(own.annotators for _, own in people):
+            people = tuple((_name(name), cls.parse(labels)) for name, labels in value.items())
+            if any(labels.annotators for _, labels in people):
                 raise CcrankError(
                     "labels: the labels of an annotator have annotators themselves; name each once"
                 )
@@ -179,7 +179,7 @@ class Labels:
 
     @property
     def parts(self) -> tuple[tuple[str, Labels], ...]:
-        """(annotator, labels) of everyone; first those of nobody in particular, with an empty name."""
+        """(annotator, labels) of everyone; first the labels of nobody in particular, with an empty name."""
         return (("", replace(self, annotators=())), *self.annotators)
 
     @property
@@ -190,7 +190,9 @@ class Labels:
     def without_moves(self) -> Labels:
         """All other labels."""
         return replace(
-            self, moves=(), annotators=tuple((name, own.without_moves()) for name, own in self.annotators)
+            self,
+            moves=(),
+            annotators=tuple((name, labels.without_moves()) for name, labels in self.annotators),
         )
 
     @property

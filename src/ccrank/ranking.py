@@ -60,7 +60,7 @@ class ItemScores:
 
 
 class Scorer(Protocol):
-    """Scores items one by one, with constants that are those of a list."""
+    """Scores items one by one, with the constants of a list."""
 
     def score(self, task: Task, prompter: Prompter) -> ItemScores:
         """The scores of the task's items, of which there may be one alone."""

@@ -53,7 +53,7 @@ class Rankings(_Named[str]):
     @property
     def cost(self) -> Cost:
         """The prompts and tokens read for all criteria."""
-        return sum((one.cost for one in self.by.values()), Cost())
+        return sum((ranking.cost for ranking in self.by.values()), Cost())
 
     @cached_property
     def entries_by_row(self) -> dict[str, dict[int, Entry]]:
@@ -100,8 +100,8 @@ class Rankings(_Named[str]):
                 del entry[key]
             items.append({**shared, "by": entries})
         about = {name: one.to_json(top=0) for name, one in self.by.items()}
-        for one in about.values():
-            del one["items"]
+        for ranking in about.values():
+            del ranking["items"]
         return {"items": items, "criteria": about}
 
     def __repr__(self) -> str:
@@ -155,15 +155,15 @@ class GroupedRankings(_Named[Any]):
         top, reverse
             As in `Ranking.entries`, of each group.
         """
-        rows, found = self.groups.rows, []
+        rows, groups = self.groups.rows, []
         for value, members in self.groups.members.items():
             if value in self.by:
                 about = self.by[value].to_json(top, reverse)
             else:
                 lone = ((row, {"rank": 1, "item": rows.texts[row], "score": None}) for row in members[:top])
                 about = {"items": [line | row_json(rows, row) for row, line in lone]}
-            found.append({"group": json_value(value), **about})
-        return {"group_by": json_value(self.groups.column), "groups": found}
+            groups.append({"group": json_value(value), **about})
+        return {"group_by": json_value(self.groups.column), "groups": groups}
 
     def __repr__(self) -> str:
         return f"<GroupedRankings of {len(self.groups.members)} groups by {self.groups.column}>"

@@ -93,7 +93,7 @@ def _is_thing(word: str, name: str) -> bool:
 
 
 def _of_adjective(adjective: str, name: str) -> Poles:
-    """The scale with the adjective at its high pole, that of the name before others."""
+    """The scale with the adjective at its high pole, the scale of the name before others."""
     named = scale_of_noun(name)
     if adjective in ("high", "low"):
         # "more" and "less" belong to any scale: the name gives the words, the comparative the direction.

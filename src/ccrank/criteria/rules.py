@@ -311,7 +311,7 @@ def _before_noun(inflected: Inflected, sign: int, rest: list[str], degree: str) 
 
 
 def _noun(tokens: list[str], typed: str) -> Meaning:
-    """A noun phrase: its scale, that of an adjective that it is derived from, else low and high with a doubt."""
+    """A noun phrase: its scale, the scale of an adjective that it is derived from, else low and high with a doubt."""
     text = " ".join(tokens)
     name = " ".join(typed.split())
     scale = scale_of_noun(text)

@@ -34,7 +34,7 @@ PASSAGE_TOKENS = 512
 MIN_ROOM = 16
 """The least tokens of a passage."""
 SLACK = 8
-"""Tokens that a document may have in its prompt beyond those that it has alone."""
+"""Tokens that a document may take more in its prompt than alone."""
 
 CountTokens = Callable[[Sequence[str]], list[int]]
 """Texts → the number of tokens of each."""
@@ -140,9 +140,9 @@ def _read(
     answers = []
     for task, documents, cost in zip(tasks, texts, shares_by_items(readings.cost, tasks), strict=True):
         slots = len(query_of(task).split()) if reader.form == "masked" else 1
-        own = [*islice(tokens, slots * len(wordings) * (1 + sum(map(len, documents))))]
-        checked_logits(np.concatenate(own), task.id)
-        gains = _gains(own, len(wordings), slots, weighted)
+        of_task = [*islice(tokens, slots * len(wordings) * (1 + sum(map(len, documents))))]
+        checked_logits(np.concatenate(of_task), task.id)
+        gains = _gains(of_task, len(wordings), slots, weighted)
         by_document = np.split(gains, np.cumsum([*map(len, documents)])[:-1])
         best = {
             item: parts[int(document.argmax())]

@@ -126,7 +126,7 @@ class Scale:
         Parameters
         ----------
         items, column
-            As in `ccrank.rank`; those that the scale was fitted on have the very scores of their ranking.
+            As in `ccrank.rank`; items that the scale was fitted on keep the scores of their ranking.
         """
         return self.ranking_of(items if isinstance(items, Rows) else rows_of_items(items, column))
 
@@ -232,7 +232,7 @@ class Scale:
         parts = [scorer.score(task.unchecked(items[start:stop], context), prompter) for start, stop in cuts]
         values = np.concatenate([part.values for part in parts])
         if not np.isfinite(values).all():
-            raise CcrankError("a score is no finite number; try --dtype float32")
+            raise CcrankError("a score is not a finite number; try --dtype float32")
         deviations = [part.deviation for part in parts if part.deviation is not None]
         deviation = np.concatenate(deviations) if len(deviations) == len(parts) else None
         return ItemScores(values, deviation, _cost(parts))
@@ -318,7 +318,7 @@ class Scale:
         private
             Whether a new one is private.
         token
-            An access token; None takes that of `hf auth login`.
+            An access token; None takes the token of `hf auth login`.
         """
         from ccrank.scale.hub import push
 
@@ -344,7 +344,7 @@ class Scale:
         revision
             A branch, a tag or a commit.
         token
-            An access token; None takes that of `hf auth login`.
+            An access token; None takes the token of `hf auth login`.
         """
         from ccrank.scale.hub import fetched
 

@@ -41,7 +41,7 @@ class Projections:
     layers: Units
     """The constants of each projection: (P, L, 1)."""
     means: Units | None = None
-    """Those of the mean over layers, (P, 1); None takes the mean as it is."""
+    """The constants of the mean over layers, (P, 1); None takes the mean as it is."""
 
     def __post_init__(self) -> None:
         positions, depth, _ = self.weights.shape
@@ -188,7 +188,7 @@ class RawSignals:
     made: Positions | None = None
     """States of exemplars made of the pole words, where the axis is a signal."""
     written: Positions | None = None
-    """Those of exemplars that were written for the criterion."""
+    """States of exemplars that were written for the criterion."""
     bits: float = nan
     """Bits per character that the model spends on the items."""
 
@@ -205,7 +205,7 @@ class RawSignals:
 
 @dataclass(frozen=True)
 class SignalModel:
-    """From what was read of any item to its label-free score, with constants that are those of a list."""
+    """From what was read of any item to its label-free score, with the constants of a list."""
 
     units: Mapping[str, Units] = field(default_factory=dict)
     """Signal → its constants; a signal without any is taken as it is."""

@@ -45,7 +45,7 @@ class LabelModel:
     states: Units
     """The constants of the states, (2, L, d)."""
     prior: Units
-    """Those of the label-free score."""
+    """The constants of the label-free score."""
     prior_weight: float
     """β; 0 where the label-free score is regressed on the states."""
     spread: Spread | None = None

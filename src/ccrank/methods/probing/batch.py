@@ -70,8 +70,8 @@ class PackedTasks:
         """Some of the groups (axis 0), or some of the training sets (axis 1)."""
         index = (slice(None),) * axis + (part,)
         buckets = [
-            replace(one, mask=one.mask[index], gold=None if one.gold is None else one.gold[index])
-            for one in self.buckets
+            replace(bucket, mask=bucket.mask[index], gold=None if bucket.gold is None else bucket.gold[index])
+            for bucket in self.buckets
         ]
         return PackedTasks(self.states if axis else self.states[part], tuple(buckets))
 

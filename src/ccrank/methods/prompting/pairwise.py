@@ -13,17 +13,7 @@ import numpy as np
 
 from ccrank.errors import CcrankError
 from ccrank.methods.prompting.asking import calibrate, check_choice, read_groups, reference_prompts, seeded
-from ccrank.metrics.aggregation import (
-    agreement_both_orders,
-    bradley_terry,
-    circular_triads,
-    first_share,
-    kemeny_preferences,
-    margins_of_pairs,
-    mean_margins,
-    order_to_scores,
-    wins_margins,
-)
+from ccrank.metrics import aggregation
 from ccrank.models import Cost
 from ccrank.models.prompter import Prompter
 from ccrank.ranking import Answer
@@ -118,30 +108,32 @@ class _Asker:
 
 
 def _from_matrix(count: int, pairs: Pairs, answers: _Answers, aggregate: str) -> Answer:
-    margins = margins_of_pairs(count, pairs, answers.margins)
+    margins = aggregation.margins_of_pairs(count, pairs, answers.margins)
     details: dict[str, Any] = {"comparisons": len(pairs)}
     if aggregate == "bradley-terry":
         asked = np.argwhere(~np.isnan(margins))
-        scores, bias = bradley_terry(count, asked, margins[tuple(asked.T)])
+        scores, bias = aggregation.bradley_terry(count, asked, margins[tuple(asked.T)])
         details["position_bias"] = round(bias, 6)
     elif aggregate == "kemeny":
         net = np.where(np.isnan(margins), 0.0, margins)
         # How strongly i is preferred to j over both orders.
-        order, details["exact"] = kemeny_preferences(np.maximum(net - net.T, 0.0))
-        scores = order_to_scores(order)
+        order, details["exact"] = aggregation.kemeny_preferences(np.maximum(net - net.T, 0.0))
+        scores = aggregation.order_to_scores(order)
     else:
-        scores = wins_margins(margins) if aggregate == "wins" else mean_margins(margins)
+        scores = (
+            aggregation.wins_margins(margins) if aggregate == "wins" else aggregation.mean_margins(margins)
+        )
     return Answer(scores, pair_consistency(margins), answers.cost, details, pair_margins=margins)
 
 
 def pair_consistency(margins: np.ndarray) -> Mapping[str, float]:
     """Consistency of pairwise answers; all but the position bias need both orders, or all pairs."""
-    circular, triads = circular_triads(margins)
+    circular, triads = aggregation.circular_triads(margins)
     return {
-        "both_orders_agree": agreement_both_orders(margins),
+        "both_orders_agree": aggregation.agreement_both_orders(margins),
         "circular_triads": circular,
         "circular_triads_by_chance": triads / 4,
-        "first_wins": first_share(margins),
+        "first_wins": aggregation.first_share(margins),
     }
 
 
@@ -160,9 +152,9 @@ def _by_sorting(task: Task, asker: _Asker, aggregate: str, generator: np.random.
 
     result = quick_sort(count, compare, generator)
     details = {"comparisons": len(result.margins) + len(anchors), "rounds": result.rounds}
-    scores = order_to_scores(result.order)
+    scores = aggregation.order_to_scores(result.order)
     if aggregate in ("bradley-terry", "margins"):
-        scores, _ = bradley_terry(count, result.pairs, result.margins)
+        scores, _ = aggregation.bradley_terry(count, result.pairs, result.margins)
     return Answer(scores, {}, sum(costs, Cost()), details)
 
 
