@@ -226,6 +226,25 @@ def stop_after(blocks: int):
     return watch
 
 
+def test_rows_are_watched_while_the_sample_is_read(tmp_path):
+    """The sample is read as the rows are: what is done grows up to its items, whose number is known from the start."""
+    seen: list[tuple[int, int]] = []
+
+    def watch(step: str, done: int, total: int) -> None:
+        if step.startswith("ranking a sample"):
+            seen.append((done, total))
+
+    path, reader = write(tmp_path / "items.csv", rows()), tiny_reader("llama")
+    options = StreamOptions(sample=30, **SMALL_BLOCKS)
+    run_job(path, tmp_path / "out.parquet", RankRequest(by=SIZE), reader, stream=options, watch=watch)
+    assert {total for _, total in seen} == {30}
+    done = [number for number, _ in seen]
+    assert done == sorted(done)
+    assert done[0] == 0
+    assert any(0 < number < 30 for number in done)
+    assert done[-1] > 25
+
+
 @pytest.mark.parametrize("sample", [30, 1000])
 def test_an_interrupted_job_resumes_where_it_stopped(sample, tmp_path, monkeypatch):
     """The sample is not ranked again, finished blocks are not scored again, and the output is the same as without an

@@ -13,6 +13,7 @@ from tiny import tiny_reader
 
 from ccrank import rank
 from ccrank.criteria import criterion_of, understand
+from ccrank.criteria.exemplars import exemplars_of
 from ccrank.criteria.lexicon import known_adjectives
 from ccrank.criteria.meaning import of_adjective, senses_of
 from ccrank.methods.adjectives import CLOSE, USUAL, in_best_sense, with_senses
@@ -161,3 +162,11 @@ def test_a_dry_wine_is_not_sweet(default_reader):
     assert found.understood.poles == ("sweet", "dry")
     given = rank(wines, "driest", category="wine", poles=("sweet", "dry"), model=default_reader)
     assert np.allclose(found.scores, given.scores, atol=1e-5)
+
+
+def test_a_scale_of_people_and_of_things_has_a_name_that_fits_both():
+    """A student and a colour are dull or bright: the name is neither's alone, and no light is an exemplar of it."""
+    task = Task(criterion_of("brightest", category="student"), ("Tom", "Sarah", "Peter"))
+    [found] = with_senses([task], Judge("dull"))
+    assert (found.criterion.poles, found.criterion.name) == (("dull", "bright"), "brilliance")
+    assert exemplars_of(found.criterion, "things") is None

@@ -255,8 +255,16 @@ class _Job:
         task = Task(by.criterion, scanned.sample, by.context, id=f"ranking by {by.criterion.name}")
         request = replace(by, items=(task,), labels=labels)
         _ = request.tasks  # errors are raised before the model is run
-        self.watch(f"ranking a sample of {len(scanned.sample):,} items", 0, 0)
-        [scale] = request.fit(self.reader)
+        count, expected, read = len(scanned.sample), request.expected_reading(self.reader).distinct_tokens, 0
+        doing = f"ranking a sample of {count:,} items"
+        self.watch(doing, 0, count if expected else 0)
+
+        def progress(tokens: int) -> None:
+            nonlocal read
+            read += tokens
+            self.watch(doing, min(count, count * read // expected), count)
+
+        [scale] = request.fit(self.reader, progress if expected else None)
         if scanned.complete:
             scale = replace(scale, make=None)  # nothing else is scored
         scale.save(path)

@@ -117,7 +117,7 @@ def _view(reader: Reader) -> Iterator[Watch]:
                         "Kendall's τ against gold values"
                     )
             progress.update(bar, completed=done)
-            if not console.is_terminal and now - shown > SECONDS_BETWEEN_LINES:
+            if not console.is_terminal and done > first and now - shown > SECONDS_BETWEEN_LINES:
                 shown = now
                 rate = (done - first) / (now - start)
                 left = duration((total - done) / rate)
