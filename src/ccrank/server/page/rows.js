@@ -111,8 +111,9 @@ function update(row, one, index, look, place) {
   const doubt = one.row?.deviation === undefined ? "" : ` ± ${one.row.deviation.toFixed(2)}`;
   fill(score, h("b", null, read ? signed(/** @type {number} */ (one.score)) : ""), doubt && h("small", null, doubt));
   if (one.row?.rank_low !== undefined) {
-    score.title = `rank ${one.row.rank_low} to ${one.row.rank_high}, with probability 0.8`;
-    score.append(h("small.ranks", null, ` rank ${one.row.rank_low}–${one.row.rank_high}`));
+    const { rank_low: low, rank_high: high } = one.row;
+    score.title = `rank ${low} to ${high}, with probability 0.8`;
+    score.append(h("small.ranks", null, low === high ? ` rank ${low}` : ` rank ${low}–${high}`));
   }
   show(moves, look.movable);
   moves.lastElementChild?.setAttribute("aria-label", `Move ${short(one.item)}, now ${index + 1}: drag, or press the up and down arrow keys`);
