@@ -1,7 +1,5 @@
-"""A jury: several models rank the same list, and their scores are averaged.
-
-Models err differently, so that the mean of models of a kind is better than each; where they disagree, less is certain.
-"""
+"""A jury: several models rank the same list, and their scores are averaged. Models err differently, so that the mean of
+models of a kind is better than each; where they disagree, less is certain."""
 
 from __future__ import annotations
 

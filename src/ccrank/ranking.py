@@ -304,10 +304,8 @@ def finite(value: float) -> float | None:
 
 
 def canonical(task: Task) -> tuple[Task, list[int]]:
-    """The task with its items sorted by text, and for each of its items the index in the original.
-
-    Methods see only this form, so that shuffles, pivots and sums do not depend on the input order.
-    """
+    """The task with its items sorted by text, and for each of its items the index in the original. Methods see only
+    this form, so that shuffles, pivots and sums do not depend on the input order."""
     order = sorted(range(len(task.items)), key=lambda index: normal_form(task.items[index]))
     aligned = {name: getattr(task, name) for name in ("items", "values", "first_stage", "item_ids")}
     changes: dict[str, Any] = {

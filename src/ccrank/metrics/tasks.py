@@ -1,7 +1,4 @@
-"""Means over tasks with bootstrap intervals, tests by random signs, and several tests together.
-
-Values are (T,), one per task.
-"""
+"""Means over tasks with bootstrap intervals, tests by random signs, and several tests together. Values are (T,)."""
 
 from __future__ import annotations
 

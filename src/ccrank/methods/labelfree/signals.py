@@ -186,11 +186,9 @@ def read_raw(
     fitting: bool = False,
     written: bool = False,
 ) -> tuple[list[RawSignals], Cost]:
-    """What the plan of each task reads: prompts about items first, then those that items answer, all tasks together.
-
-    Fitting reads exemplars of the pole words as well, and those `written` for the criterion. Without it both kinds of
-    prompts are one reading, so that a single item takes a single pass.
-    """
+    """What the plan of each task reads: prompts about items, then prompts that items answer, all tasks together.
+    Fitting reads exemplars of the pole words as well, and exemplars `written` for the criterion. Without it both kinds
+    of prompts are one reading, so that a single item takes a single pass."""
     about_items, about_poles = [], []
     for index, (task, plan) in enumerate(zip(tasks, plans, strict=True)):
         if plan.poles or plan.layers:

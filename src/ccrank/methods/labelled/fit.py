@@ -1,7 +1,5 @@
-"""Fit the model to labels: settings weighted by evidence, then means, deviations and joint draws for all items.
-
-The posterior is exact for values; other observations have Laplace's approximation.
-"""
+"""Fit the model to labels: settings weighted by evidence, then means, deviations and joint draws for all items. The
+posterior is exact for values; other observations have Laplace's approximation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""The prior of items' scores: a kernel over their states, and the settings among which the evidence chooses.
-
-States are never copied as a whole: sums run over layers, so memory grows with the items and not with their pairs.
-"""
+"""The prior of items' scores: a kernel over their states, and the settings among which the evidence chooses. Sums run
+over layers, so that states are never copied as a whole."""
 
 from __future__ import annotations
 

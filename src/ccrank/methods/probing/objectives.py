@@ -208,11 +208,8 @@ def own_options(name: str, loss: Callable[..., Any]) -> dict[str, Any]:
 
 
 def check_loss(name: str, objective: Objective) -> None:
-    """Raise an error if the loss is not one finite number per task, has no gradient, or looks at absent items: what
-    would fail hours into a study fails here.
-
-    The loss is tried on three probes and two tasks, the second padded: its value must equal the task's alone.
-    """
+    """Raise an error if the loss is not one finite number per task, has no gradient, or looks at absent items, by a
+    trial on three probes and two tasks, the second padded: what would fail hours into a study fails here."""
     loss = objective.loss
     assert loss is not None
     full, part = (12, 6) if objective.paired else (6, 4)

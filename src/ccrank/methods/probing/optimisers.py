@@ -44,12 +44,9 @@ def minimise_adam(evaluate: Evaluate, start: Tensor, steps: int, learning_rate: 
 
 
 def minimise_lbfgs(evaluate: Evaluate, start: Tensor, steps: int) -> Tensor:
-    """Minimise with at most `steps` steps; each problem has its own history and step length, which
-    torch.optim.LBFGS would share.
-
-    The step is halved until the loss has fallen by 1e-4 of the decrease predicted by the slope (Armijo); a problem that
-    finds no such step, or whose gradient is below the tolerance, does not move.
-    """
+    """Minimise with at most `steps` steps; each problem has its own history and step length, which torch.optim.LBFGS
+    would share. The step is halved until the loss has fallen by 1e-4 of the decrease predicted by the slope (Armijo); a
+    problem that finds no such step, or whose gradient is below the tolerance, does not move."""
     here = start.clone()
     loss, gradient = evaluate(here)
     past: list[tuple[Tensor, Tensor, Tensor]] = []  # (move, change of gradient, 1 / their product)
@@ -106,13 +103,10 @@ def _two_loops(gradient: Tensor, past: list[tuple[Tensor, Tensor, Tensor]]) -> T
 
 
 def minimise_sub_batches(batch: PackedTasks, rows: Tensor, spec: ProbeSpec, start: Tensor) -> Tensor:
-    """The parameters after `epochs` passes over the sub-batches of each task: a step of Adam for every two of its items
-    (for triplet every three), as the paper trains "the pairwise approaches". rows (G, R, D), start (G, 1, S, D).
-
-    An epoch is one pass over all pairs in an order drawn from the seed, so a task of N items takes N(N − 1)/2 steps per
-    epoch instead of one. All tasks and seeds take their steps together; a task whose pairs are used up waits for the
-    next epoch.
-    """
+    """The parameters after `epochs` passes over the sub-batches of each task, in an order drawn from the seed: a step
+    of Adam for every two of its items (for triplet every three), as the paper trains "the pairwise approaches". All
+    tasks and seeds take their steps together; a task whose pairs are used up waits for the next epoch. rows (G, R, D),
+    start (G, 1, S, D)"""
     settings, slopes_of = spec.settings, spec.objective.slopes or _slopes_of_loss(spec)
     if not settings.learning_rate:
         return start
