@@ -51,7 +51,7 @@ def install_line(extra: str) -> str:
 
 
 RECOVERABLE_ERRORS = (CcrankError, ArithmeticError, ValueError, RuntimeError)
-"""Bad input and numerical failure (including those of numpy and torch). Any other exception is a bug and ends the
+"""Bad input and numerical failure, in numpy and torch too. Any other exception is a bug and ends the
 run."""
 
 
@@ -68,7 +68,7 @@ def isolate_failures(
     *,
     pooled: bool = False,
 ) -> list[Output]:
-    """Process all members together; if that fails, find those that fail individually and process the rest together.
+    """Process all members together; if that fails, find which fail alone and process the rest together.
 
     An `UnavailableError` is raised: no member causes it.
     """

@@ -26,7 +26,7 @@ class Groups:
     members: Mapping[Any, tuple[int, ...]]
     """Value → its rows, in the order of first appearance; rows without a value are a group, None, which is last."""
     parts: Mapping[Any, Rows]
-    """Value → the rows of a group with at least two different items; those of one item need no ranking."""
+    """Value → the rows of a group with at least two different items; a single item needs no ranking."""
 
     @classmethod
     def of(cls, rows: Rows, column: Any) -> Groups:

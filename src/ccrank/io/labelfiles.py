@@ -19,7 +19,7 @@ COLUMNS = ("kind", "item", "value")
 """The header of a table of mixed labels. `kind` is value, rank, pair (`value` is the lower item), equal, unknown,
 above, below (`value` is the other item), best or worst."""
 ANNOTATOR = "annotator"
-"""A last column of any table: who a label is from; empty for nobody in particular."""
+"""An optional last column of any table: who gave a label; empty where that is unknown."""
 VALUES = ("item", "value")
 KIND_OF_HEADER: dict[tuple[str, ...], str] = {
     VALUES: "value",

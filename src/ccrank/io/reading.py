@@ -297,7 +297,7 @@ def _json_schema(content: Content, column: str | None) -> Any:
     if not schema.names and texts:
         return None
     item_field = pick_column(schema.names, column, content.where)
-    # A column that is empty throughout has no type of its own; items are texts, which keep the digits of numbers.
+    # An empty column has no type, so it becomes text; so do items, which keep the digits of numbers.
     for index, field in enumerate(schema):
         of_items = index == item_field and (texts or pyarrow.types.is_floating(field.type))
         if of_items or field.type == pyarrow.null():

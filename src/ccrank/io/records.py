@@ -100,7 +100,7 @@ def _has_text(cells: Iterable[str]) -> bool:
 
 
 def table_records(content: Content, separator: str) -> Iterator[list[str] | None]:
-    """The header of a CSV or TSV, then as many cells for each row; None for a blank line."""
+    """The header of a CSV or TSV, then its rows, padded to the width of the header; None for a blank line."""
     width = None
     for number, cells in csv_rows(content.lines(newline=""), separator, content.where):
         if not _has_text(cells):

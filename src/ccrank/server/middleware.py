@@ -120,7 +120,7 @@ class RequestMiddleware:
         if not self._keys or path in OPEN or not private:
             return
         kind, _, given = headers.get("authorization", "").encode("latin-1").partition(b" ")
-        # All keys are compared, each in constant time, so that timing says nothing about them.
+        # All keys are compared, each in constant time, so that timing reveals nothing about them.
         matches = [hmac.compare_digest(given.strip(), key) for key in self._keys]
         if kind.lower() != b"bearer" or not any(matches):
             raise RequestError(401, "unauthorized", "send an API key: Authorization: Bearer KEY")
@@ -235,7 +235,7 @@ def parsed_body(body: bytes, max_items: int) -> Any:
 def _structure(body: bytes, most: int) -> bytes | None:
     """The commas and brackets outside of texts, with braces as brackets; None if there are too many texts.
 
-    In UTF-8 no byte of another character looks like one of them.
+    In UTF-8 no part of another character has the same byte.
     """
     plain = body.replace(rb"\\", b"").replace(rb"\"", b"").translate(BRACES, NO_STRUCTURE)
     if plain.count(b'"') > 4 * most:  # two for the text of a value, and two for its key

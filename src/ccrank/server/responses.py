@@ -100,7 +100,7 @@ def refusal_of(error: BaseException, log_items: bool) -> RequestError:
 
 
 def _model_server_error(error: CcrankError) -> RequestError:
-    """The answer when a model's server cannot be used. What it says, as of a key, is for the log, not for clients."""
+    """The answer when a model's server cannot be used. Its message may concern a key: it goes to the log alone."""
     log.warning("a model's server cannot be read: %s", error)
     if isinstance(error, BadAnswerError):
         message = "the model's server gave an answer that cannot be used; this server's log has it"

@@ -81,7 +81,7 @@ class StreamBody(RankBody):
 
 
 class QuestionBody(ListBody):
-    """A list with what is known about it so far. The server keeps no answers: every request has all of them."""
+    """A list with all answers so far, since the server keeps none."""
 
     by: Annotated[str, Field(min_length=1, description="The criterion.")]
 
@@ -179,7 +179,7 @@ class RerankResult(BaseModel):
     """One document of a reranking."""
 
     index: Annotated[int, Field(description="The place of the document in the request, from 0.")]
-    relevance_score: Annotated[float, Field(description="From 0 to 1; 0.5 says nothing either way.")]
+    relevance_score: Annotated[float, Field(description="From 0 to 1; 0.5 is neutral.")]
     document: Document | None = None
 
 

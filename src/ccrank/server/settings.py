@@ -21,7 +21,7 @@ class ServerSettings:
     cache: bool = True
     """Keep readings on disk, so that no prompt is computed twice."""
     keys: tuple[str, ...] = ()
-    """API keys; a request must have one of them as its bearer token. Empty: none is needed."""
+    """API keys; a request must have one of them as its bearer token. Empty: requests need no key."""
     hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "[::1]")
     """Names that requests may have in their Host header, lower case and without a port; "*" allows all, IP all IP
     addresses. Pages under any other name cannot be made to reach the server, as by DNS rebinding."""
@@ -53,7 +53,7 @@ class ServerSettings:
     write_timeout: float = 60.0
     """Seconds in which a client must take some of its answer."""
     max_connections: int = 1000
-    """Open connections; fewer where the process may not open as many files."""
+    """Maximum open connections; fewer where the limit on open files requires it."""
     drain: float = 30.0
     """Seconds that requests in progress have after SIGTERM."""
     threads: int | None = None

@@ -33,7 +33,7 @@ TOKENS = (16, 64, 256, 512, 1024, 2048, 8192, 32768)
 
 
 class Metrics:
-    """The metrics of one application, in a registry of its own."""
+    """The metrics of one application, in a separate registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -130,7 +130,7 @@ class ServerState:
         return Response(content, media_type="application/json")
 
     def drain(self) -> None:
-        """Take no new work, and end all work a little before connections are closed, so that clients are told why."""
+        """Take no new work, and end all work shortly before connections are closed, so that clients get the reason."""
         if not self.draining:
             seconds = max(1.0, self.settings.drain)
             self.workers.drain(seconds - min(2.0, seconds / 2))

@@ -1,7 +1,7 @@
 """Cooperative cancellation: long loops ask whether their work is still wanted.
 
-Whoever starts work says who is asked (`checked_by`); loops whose length grows with the input call `check`. Outside of
-`checked_by`, as on the command line, `check` does nothing. No exception is ever raised from another thread.
+The caller sets the function that is asked (`checked_by`); loops whose length grows with the input call `check`. Outside
+of `checked_by`, as on the command line, `check` does nothing. No exception is ever raised from another thread.
 """
 
 from __future__ import annotations

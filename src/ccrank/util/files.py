@@ -37,7 +37,7 @@ Content = bytes | str | Iterable[str] | Callable[[Path], Any]
 
 
 def expanded(path: str | Path) -> Path:
-    """A path whose ~ is the home folder; that of an unknown user stays as it is, and names no file."""
+    """A path with ~ as the home folder; ~USER of an unknown user stays as it is."""
     return Path(os.path.expanduser(path))  # noqa: PTH111 - pathlib's raises a RuntimeError there
 
 

@@ -41,7 +41,7 @@ def z_scores(values: Any, axis: int = -1, rounding: float = ROUNDING) -> Any:
 
 @dataclass(frozen=True)
 class Units:
-    """(x − mean) / deviation, with constants that may be those of other values; 0 where these did not vary."""
+    """(x − mean) / deviation, with constants that may be from other values; 0 where those were constant."""
 
     mean: Any
     deviation: Any

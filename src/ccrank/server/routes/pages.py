@@ -27,7 +27,7 @@ REPORT_POLICY = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""A report is self-contained and has a stricter policy of its own; the sandbox gives it an origin of its own."""
+"""The policy of reports, which are self-contained: the sandbox separates their origin from that of the page."""
 MAX_DEPTH = 3
 """Levels of folders below --reports that are searched for reports."""
 
@@ -46,7 +46,7 @@ def headers_for(kind: str, policy: str = POLICY) -> dict[str, str]:
 
 
 class PageFiles(StaticFiles):
-    """Files with types of their own: those of the system may be wrong, and browsers run no script of another type."""
+    """Files with the types in `TYPES`: the system's table may be wrong, and browsers run no script of another type."""
 
     def file_response(self, full_path: Any, *arguments: Any) -> Response:
         """A file, or 304 if the browser has it."""

@@ -121,14 +121,14 @@ def open_readers(settings: ServerSettings, say: StatusCallback = lambda _: None)
             server = ModelServer.of(Client(Address.parse(model), attempts=ATTEMPTS))
             name = alias or server.model
         else:
-            # Clients need not know where a model lies on this machine.
+            # Clients do not get the path of a model.
             folder = None if choices_of(model) else expanded(model)
             local = folder is not None and folder.exists()
             name = alias or (folder.resolve().name if folder is not None and local else model)
         if name in readers:
             raise CcrankError(f"--model {name!r} is given twice; give one of them another name: ALIAS=MODEL")
         if is_remote(model):
-            # Nor where the other server is.
+            # Nor the address of the other server.
             readers[name] = RemoteReader(server, cache=cache, check_after=CHECK_SECONDS, shown_as=name)
             continue
         reader = readers[name] = Reader.open(model, settings.reader, cache=cache, say=say)
@@ -140,7 +140,7 @@ def open_readers(settings: ServerSettings, say: StatusCallback = lambda _: None)
 
 
 def _named(given: str) -> tuple[str | None, str]:
-    """Alias and model of ALIAS=MODEL; the address of a server may have a = of its own."""
+    """Alias and model of ALIAS=MODEL; the address of a server may contain =."""
     alias, equals, model = given.partition("=")
     if not equals or is_remote(given):
         return None, given

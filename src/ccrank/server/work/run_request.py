@@ -215,7 +215,7 @@ class ReadLists:
         self._lists: dict[Hashable, ReadList] = {}
         """In the order of their last use."""
         self._reading: WeakValueDictionary[Hashable, Lock] = WeakValueDictionary()
-        """Held by whoever reads a list; gone when nobody waits for it."""
+        """Held while a list is read; dropped when no thread waits for it."""
         self._lock = Lock()
 
     def read(self, model: str, task: Task, reader: OpenModel, progress: Progress | None = None) -> ReadList:
@@ -246,7 +246,7 @@ class ReadLists:
 def ranking_kept(
     request: RankRequest, reader: OpenModel, watch: PartialProgress, model: str, lists: ReadLists
 ) -> Ranking:
-    """A ranking with scores while it is read; where questions may follow, what was read is kept for them."""
+    """A ranking with scores while it is read; the readings are kept where questions may follow."""
     task, labels = request.task, request.parsed_options.get("labels") or {}
     plain = request.method == DEFAULT_METHOD and request.parsed_options.keys() <= {"labels"}
     if not plain or task.query is not None or task.context or len(task.items) > MAX_LIST:

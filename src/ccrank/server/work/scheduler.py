@@ -220,7 +220,7 @@ class Scheduler:
                 job.taken = len(job.order)
                 job.events.put(error)
         else:
-            # Before the requests are told, so that the metrics include the passes of every answer that was sent.
+            # Before the requests go on, so that the metrics include the passes of every answer that was sent.
             seconds = time.monotonic() - start
             self._longest = max(self._longest, seconds)
             self.report(len(shares), computed, seconds)

@@ -156,7 +156,7 @@ class Workers:
         ticket = Ticket(self.settings.timeout, streamed=True)
         shown, scores = -1, None
         future = asyncio.ensure_future(self._start(ticket, work))
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may wait for it
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may never be awaited
         try:
             while not future.done():
                 if ticket.tokens != shown:
