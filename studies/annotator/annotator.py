@@ -1,79 +1,137 @@
-"""A larger chat model answers the questions of a smaller model's session: τ by the number of calls.
+"""A larger chat model answers the questions of a smaller model's session: signed τ by the number of calls.
 
-    /tmp/llamacpp/bin/python benchmarks/llamacpp_server.py large.gguf --port 8080 --context 4096 &
-    python -m studies.annotator.annotator ask openai:http://127.0.0.1:8080/v1 lists.jsonl --out answers.json
-    python -m studies.annotator.annotator curve answers.json lists.jsonl [--model default]
-    python -m studies.annotator.annotator lists lists.jsonl [--texts FOLDER]
+    /tmp/llamacpp/bin/python benchmarks/llamacpp_server.py large.gguf --port 8080 --slots 1 &
+    python -m studies.annotator.annotator ask FOLDER --annotator openai:http://127.0.0.1:8080/v1
+    python -m studies.annotator.annotator tables FOLDER
 
-`lists` writes the lists: every eighth of `everyday` report, and the first of each file of texts to report on. `ask`
-puts every pair of a list to the annotator in both orders and asks for a rating of each item, once; answers are stored
-list by list, and a second run goes on. `curve` replays them: the pairs that the session asks for, pairs at random, and
-without the small model all pairs (the sum of an item's log-odds) and the ratings (the expected digit from 1 to 9).
+`ask` orders every list in each of the ways below and writes FOLDER/taus.csv. An answer that FOLDER/answers.csv does not
+have is asked for and stored there at once, so that an interrupted run goes on and a later one needs no server. Answers
+are stored by the items' places in their lists, without their texts. A pair is asked about in both orders, two calls.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Sequence
-from itertools import permutations
-from math import exp
+import csv
+import os
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, permutations
+from math import exp, isfinite
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ccrank import Task, load_dataset
 from ccrank.api import load
 from ccrank.api.asking import ask
-from ccrank.io.taskfiles import read_tasks, write_tasks
+from ccrank.errors import CcrankError
+from ccrank.io.taskfiles import read_tasks
 from ccrank.labels import LabelRow
 from ccrank.methods.labelled.annotate import LETTERS, annotate, wording
-from ccrank.methods.labelled.session import Session
 from ccrank.metrics.order import kendall_tau
 from ccrank.metrics.tasks import mean_with_interval
 from ccrank.models.remote import OpenModel
 from ccrank.models.remote.chat import ChatModel, Choice
 from ccrank.models.remote.completions import choices, positions
-from ccrank.util.files import write_atomically
-from studies.confidence.lists import TEXTS
+from studies.confidence.lists import TEXTS, pooled
 
-EVERY = 8
-CALLS = (0, 8, 16, 24, 32, 48, 64)
-DRAWS = 5
-"""Draws of random pairs."""
-Answers = dict[str, dict[str, Any]]
-"""List → pairs: question → log-odds of the first item; ratings: item → number; tokens."""
+NAMES, TEXT_LISTS, LONG = "names", "texts", "long"
+EVERY, LISTS = 8, 6
+"""Of `everyday` report: the step from list to list, and how many are taken."""
+TEXT_FILES, LONGEST = 2, 200
+"""Of texts, how many lists are taken, and how many texts of the first file make a long list."""
+CALLS = (0, 8, 16, 24, 32, 48, 64, 96)
+SHOWN = (0, 8, 24, 48, 96)
+"""In the table."""
+DRAWS = {NAMES: 5, TEXT_LISTS: 5, LONG: 1}
+RANDOM_CALLS = {NAMES: 96, TEXT_LISTS: 96, LONG: 48}
+"""Draws of random pairs, and the most calls of each: a long list's are asked for only here."""
+WAYS = {
+    "chosen": "chosen pairs",
+    "random": "random pairs",
+    "one order": "chosen pairs, one order",
+    "random alone": "random pairs alone",
+}
+"""What is drawn over the calls. Alone: the sums of the annotator's log-odds, without the small model."""
+ALL, RATINGS = "all pairs alone", "ratings alone"
+SURE = 20.0
+"""The log-odds of an answer of which only the text is known."""
+Row = dict[str, str]
 
 
-def write_lists(path: Path, texts: Path | None) -> None:
-    """Lists that no choice was made on."""
-    tasks = load_dataset("everyday", half="report")[::EVERY]
-    if texts is not None:
-        tasks += [read_tasks(texts / f"{name}.jsonl")[0] for name in TEXTS["report"]]
-    write_tasks(tasks, path)
+def names() -> Sequence[Task]:
+    """Lists of names that no choice was made on."""
+    return load_dataset("everyday", half="report")[::EVERY][:LISTS]
 
 
-def ask_all(address: str, tasks: Sequence[Task], path: Path) -> None:
-    """Store the annotator's answers about every list that has none."""
-    chat = ChatModel.open(address)
-    known: Answers = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    for task in tasks:
-        if task.id in known:
-            continue
-        pairs, used = {}, 0
-        for pair in permutations(task.items, 2):
-            question = wording(task.criterion, *pair)
-            found = chat.choose(question, *LETTERS)
-            pairs[question], used = found.odds, used + found.tokens
-        ratings = {item: rating(chat, task, item) for item in task.items}
-        known[task.id] = {"pairs": pairs, "ratings": ratings, "tokens": used, "annotator": chat.model}
-        write_atomically(path, json.dumps(known, indent=1).encode())
-        print(f"{task.id}: {len(pairs)} pairs, {used:,} tokens", flush=True)
+def lists(texts: Path) -> Iterator[tuple[str, Task]]:
+    """All lists and their kinds; texts of others are read from a folder."""
+    for task in names():
+        yield NAMES, task
+    files = [read_tasks(texts / f"{name}.jsonl") for name in TEXTS["report"][:TEXT_FILES]]
+    yield LONG, pooled(files[0], LONGEST)
+    for tasks in files:
+        yield TEXT_LISTS, tasks[0]
+
+
+class Annotator:
+    """A chat model's answers about a list: stored ones, and others if a model is given."""
+
+    name = "annotator"
+
+    def __init__(self, task: Task, path: Path, chat: ChatModel | None) -> None:
+        self.task, self.path, self.chat, self.client = task, path, chat, self
+        rows = read_rows(path) if path.exists() else []
+        self._known = {
+            (row["first"], row["second"]): number(row["answer"]) for row in rows if row["list"] == task.id
+        }
+        places = {item: place for place, item in enumerate(task.items)}
+        self._pairs = {
+            wording(task.criterion, *pair): (str(places[pair[0]]), str(places[pair[1]]))
+            for pair in permutations(task.items, 2)
+        }
+
+    def each(self, send: Callable[[str], Choice], texts: Sequence[str]) -> Iterator[tuple[int, Choice]]:
+        """As the client of a server, one at a time."""
+        return ((place, send(text)) for place, text in enumerate(texts))
+
+    def choose(self, question: str, first: str, second: str) -> Choice:
+        """The answer to a session's question."""
+        return Choice(
+            self._answer(self._pairs[question], lambda chat: chat.choose(question, first, second).odds), 0
+        )
+
+    def odds(self, first: int, second: int) -> float:
+        """The log-odds of the first of two items, over both orders; 0 where there is no answer."""
+        items = self.task.items[first], self.task.items[second]
+        one, other = (
+            self.choose(wording(self.task.criterion, *pair), *LETTERS).odds for pair in (items, items[::-1])
+        )
+        return 0.0 if one is None or other is None else clipped(one) - clipped(other)
+
+    def rating(self, place: int) -> float:
+        """The expected digit of an item from 1 to 9; the middle if there is none."""
+        found = self._answer((str(place), ""), lambda chat: rating(chat, self.task, self.task.items[place]))
+        return 5.0 if found is None else found
+
+    def _answer(self, key: tuple[str, str], wanted: Callable[[ChatModel], float | None]) -> float | None:
+        if key not in self._known:
+            if self.chat is None:
+                raise CcrankError(f"no answer about {self.task.id} {key} is stored: give --annotator")
+            found = wanted(self.chat)
+            # As it is read from the file, so that a second run equals the first.
+            self._known[key] = found = None if found is None else round(found, 4)
+            is_new = not self.path.exists()
+            with self.path.open("a", encoding="utf-8", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                if is_new:
+                    writer.writerow(("list", "first", "second", "answer"))
+                writer.writerow((self.task.id, *key, "" if found is None else found))
+        return self._known[key]
 
 
 def rating(chat: ChatModel, task: Task, item: str) -> float | None:
-    """The expected digit of an item from 1 to 9; None if the answer has none."""
+    """What a model says an item is worth: the expected digit from 1 to 9, None if its answer has none."""
     low, high = task.criterion.poles or ("low", "high")
     text = (
         f"Rate the {task.criterion.name} of this {task.criterion.kind} from 1 ({low}) to 9 ({high}).\n\n{item}\n\n"
@@ -96,106 +154,152 @@ def rating(chat: ChatModel, task: Task, item: str) -> float | None:
     return None
 
 
-class Replayed:
-    """A chat model that gives stored answers."""
-
-    def __init__(self, answers: dict[str, Any]) -> None:
-        self.name, self.client, self._odds = "replayed", self, answers["pairs"]
-
-    def each(self, send: Callable[[str], Choice], texts: Sequence[str]) -> list[tuple[int, Choice]]:
-        """As the client of a server."""
-        return [(place, send(text)) for place, text in enumerate(texts)]
-
-    def choose(self, question: str, first: str, second: str) -> Choice:
-        """The stored answer."""
-        return Choice(self._odds[question], 0)
+def clipped(odds: float) -> float:
+    return float(np.clip(odds, -SURE, SURE))
 
 
-def score_pairs(task: Task, answers: dict[str, Any]) -> np.ndarray:
-    """(N,) sums of the annotator's log-odds over both orders of all pairs, without a small model."""
-    place = {item: at for at, item in enumerate(task.items)}
-    scores = np.zeros(len(task.items))
-    for first, second in permutations(task.items, 2):
-        odds = answers["pairs"][wording(task.criterion, first, second)]
-        sign = 0.0 if odds is None else float(np.clip(odds, -20, 20))
-        scores[[place[first], place[second]]] += sign, -sign
+def number(cell: str) -> float | None:
+    return float(cell) if cell else None
+
+
+def read_rows(path: Path) -> list[Row]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def order_of(pairs: Sequence[tuple[int, int]], annotator: Annotator) -> np.ndarray:
+    """(N,) sums of the annotator's log-odds, without a small model."""
+    scores = np.zeros(len(annotator.task.items))
+    for first, second in pairs:
+        odds = annotator.odds(first, second)
+        scores[[first, second]] += odds, -odds
     return scores
 
 
-def random_rows(task: Task, answers: dict[str, Any], pairs: int, rng: np.random.Generator) -> list[LabelRow]:
-    """Rows of labels: pairs at random, each in both orders."""
-    every = [(a, b) for at, a in enumerate(task.items) for b in task.items[at + 1 :]]
-    rows: list[LabelRow] = []
-    for place in rng.permutation(len(every))[:pairs]:
-        pair = every[place]
-        odds = [answers["pairs"][wording(task.criterion, *one)] for one in (pair, pair[::-1])]
-        if None not in odds and odds[0] != odds[1]:
-            rows.append(("pair", *(pair if odds[0] > odds[1] else pair[::-1])))
-    return rows
+def row_of(pair: tuple[int, int], annotator: Annotator) -> LabelRow:
+    """The answer about a pair as a row of labels."""
+    first, second = (annotator.task.items[place] for place in pair)
+    odds = annotator.odds(*pair)
+    names = (second, first) if odds < 0 else (first, second)
+    return ("pair" if odds else "unknown", *names, annotator.name)
 
 
-def curves(tasks: Sequence[Task], answers: Answers, reader: OpenModel) -> dict[str, np.ndarray]:
-    """(lists, CALLS) τ of the session's and of random pairs, and (lists, 1) of the annotator alone."""
-    found: dict[str, list[list[float]]] = {
-        "session": [],
-        "random": [],
-        "all pairs alone": [],
-        "ratings alone": [],
-    }
-    for task in tasks:
-        own = answers[task.id]
-        session = ask(task.items, task.criterion, kind="pair", model=reader)
-
-        def tau(session: Session = session, task: Task = task) -> float:
-            score = dict(zip(session.items, session.ranking.scores, strict=True))
-            return tau_of([score[item] for item in task.items], task)
-
-        taus, chat, asked = [tau()], Replayed(own), 0
-        for calls in CALLS[1:]:
-            annotate(session, chat, calls=calls - asked)  # type: ignore[arg-type]
-            asked = calls
-            taus.append(tau())
-        found["session"].append(taus)
-        drawn = []
-        for seed in range(DRAWS):
-            rng = np.random.default_rng(seed)
-            rows = random_rows(task, own, max(CALLS) // 2, rng)
-            drawn.append([])
-            for calls in CALLS:
-                session.resume(rows[: calls // 2])
-                drawn[-1].append(tau())
-        found["random"].append(np.mean(drawn, axis=0).tolist())
-        found["all pairs alone"].append([tau_of(score_pairs(task, own), task)])
-        ratings = [own["ratings"][item] for item in task.items]
-        found["ratings alone"].append([tau_of([5.0 if one is None else one for one in ratings], task)])
-        print(f"{task.id}: {taus[0]:+.2f} → {taus[-1]:+.2f}", flush=True)
-    return {name: np.array(rows) for name, rows in found.items()}
-
-
-def tau_of(scores: Any, task: Task) -> float:
-    """τ with the gold of a task."""
+def curves(
+    kind: str, task: Task, annotator: Annotator, reader: OpenModel
+) -> Iterator[tuple[str, int, float]]:
+    """(way, calls, τ) of one list."""
     assert task.values is not None
-    return kendall_tau(np.asarray(scores, float), task.values)
+    gold, count = task.values, len(task.items)
+    every = list(combinations(range(count), 2))
+    if kind != LONG:  # thousands of calls
+        yield ALL, 2 * len(every), kendall_tau(order_of(every, annotator), gold)
+    session = ask(task.items, task.criterion, kind="pair", model=reader)
+
+    def tau() -> float:
+        score = dict(zip(session.items, session.ranking.scores, strict=True))
+        return kendall_tau([score[item] for item in task.items], gold)
+
+    for way, order in (("chosen", "both"), ("one order", "random")):
+        if kind == LONG and order == "random":
+            continue
+        session.resume([])
+        for before, calls in zip((0, *CALLS), CALLS, strict=False):
+            annotate(session, annotator, calls=calls - before, order=order)  # type: ignore[arg-type]
+            yield way, calls, tau()
+    few = [calls for calls in CALLS if calls <= RANDOM_CALLS[kind]]
+    found = []
+    for seed in range(DRAWS[kind]):
+        drawn = [every[at] for at in np.random.default_rng(seed).permutation(len(every))[: few[-1] // 2]]
+        for calls in few:
+            some = drawn[: calls // 2]
+            session.resume([row_of(pair, annotator) for pair in some])
+            found.append((tau(), kendall_tau(order_of(some, annotator), gold)))
+    means = np.reshape(found, (DRAWS[kind], len(few), 2)).mean(axis=0)
+    for column, way in enumerate(("random", "random alone")):
+        yield from ((way, calls, means[at, column]) for at, calls in enumerate(few))
+    if kind == LONG:
+        return
+    ratings = [annotator.rating(place) for place in range(count)]
+    yield RATINGS, count, kendall_tau(ratings, gold)
 
 
-def table(found: dict[str, np.ndarray], tasks: Sequence[Task]) -> str:
-    """Markdown: τ by calls, with intervals over lists."""
-    rng = np.random.default_rng(0)
+def write_taus(folder: Path, texts: Path, address: str | None, model: str) -> None:
+    """Order all lists in all ways."""
+    chat = None if address is None else ChatModel.open(address)
+    reader, rows = load(model).reader, []
+    for kind, task in lists(texts):
+        annotator = Annotator(task, folder / "answers.csv", chat)
+        for way, calls, tau in curves(kind, task, annotator, reader):
+            rows.append((kind, task.id, way, calls, f"{tau:.4f}"))
+            print(*rows[-1], flush=True)
+        with (folder / "taus.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerows([("kind", "list", "way", "calls", "tau"), *rows])
 
-    def cell(taus: np.ndarray) -> str:
-        one = mean_with_interval(taus, rng)
-        return f"{one.mean:.2f} [{one.low:.2f}, {one.high:.2f}]"
 
-    lines = ["| calls | the session's pairs | random pairs |", "|---|---|---|"]
-    for at, calls in enumerate(CALLS):
-        lines.append(f"| {calls} | {cell(found['session'][:, at])} | {cell(found['random'][:, at])} |")
-    pairs = np.mean([len(task.items) * (len(task.items) - 1) for task in tasks])
-    items = np.mean([len(task.items) for task in tasks])
-    lines += [
-        f"| the annotator alone, all pairs: {pairs:.0f} | {cell(found['all pairs alone'][:, 0])} | |",
-        f"| the annotator alone, ratings: {items:.0f} | {cell(found['ratings alone'][:, 0])} | |",
-    ]
+def taus_of(rows: Sequence[Row], kind: str, way: str, calls: int | None = None) -> np.ndarray:
+    """(lists,) τ; without calls, those of a way that has one number for each list."""
+    chosen = [row for row in rows if (row["kind"], row["way"]) == (kind, way)]
+    return np.array([float(row["tau"]) for row in chosen if calls is None or int(row["calls"]) == calls])
+
+
+def cell(taus: np.ndarray, sign: str = "") -> str:
+    """A mean over lists with its 95 % interval; empty if there is none."""
+    if not len(taus):
+        return ""
+    found = mean_with_interval(taus, np.random.default_rng(0))
+    text = f"{found.mean:{sign}.2f}"
+    if isfinite(found.low):
+        text += f" [{found.low:{sign}.2f}, {found.high:{sign}.2f}]"
+    return text.replace("-", "−")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Markdown: τ by calls."""
+    columns = [(NAMES, way) for way in WAYS] + [(LONG, "chosen"), (LONG, "random")]
+    titles = [f"{kind}: {WAYS[way]}" for kind, way in columns]
+    lines = [f"| calls | {' | '.join(titles)} |", "|---" * (len(columns) + 1) + "|"]
+    for calls in SHOWN:
+        cells = [cell(taus_of(rows, *column, calls)) for column in columns]
+        lines.append(f"| {calls} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def facts(rows: Sequence[Row]) -> dict[str, str]:
+    """What the page says beside its table."""
+    found = {f"names, {way}": cell(taus_of(rows, NAMES, way)) for way in (ALL, RATINGS)}
+    before = taus_of(rows, NAMES, "chosen", 0)
+    for way in ("chosen", "one order"):
+        found[f"names, {way}, 24 calls less none"] = cell(taus_of(rows, NAMES, way, 24) - before, "+")
+    for way, calls in (("chosen", 0), ("chosen", 24), ("one order", 24), (ALL, None), (RATINGS, None)):
+        taus = taus_of(rows, TEXT_LISTS, way, calls)
+        found[f"texts, {way}, {calls}"] = " and ".join(f"{tau:+.2f}" for tau in taus).replace("-", "−")
+    return found
+
+
+def right_answers(folder: Path) -> dict[str, str]:
+    """How often the annotator is right about pairs of names: in one order, in both, and by how sure it is."""
+    one, both, sure = [], [], []
+    for task in names():
+        annotator = Annotator(task, folder / "answers.csv", None)
+        assert task.values is not None
+        for first, second in combinations(range(len(task.items)), 2):
+            sign = np.sign(task.values[first] - task.values[second])
+            items = task.items[first], task.items[second]
+            for pair, side in ((items, 1), (items[::-1], -1)):
+                odds = annotator.choose(wording(task.criterion, *pair), *LETTERS).odds
+                one.append(odds is not None and odds * side * sign > 0)
+            odds = annotator.odds(first, second)
+            both.append(odds * sign > 0)
+            sure.append(abs(odds))
+    is_sure = np.array(sure) > np.median(sure)
+    shares = {
+        "in one order": one,
+        "in both": both,
+        "surer half": np.array(both)[is_sure],
+        "less sure half": np.array(both)[~is_sure],
+    }
+    return {name: f"{100 * np.mean(share):.0f} %" for name, share in shares.items()}
 
 
 def main() -> None:
@@ -203,26 +307,22 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     steps = parser.add_subparsers(dest="step", required=True)
-    lists = steps.add_parser("lists")
-    lists.add_argument("out", type=Path)
-    lists.add_argument("--texts", type=Path, default=None)
     asking = steps.add_parser("ask")
-    asking.add_argument("address")
-    asking.add_argument("lists", type=Path)
-    asking.add_argument("--out", type=Path, required=True)
-    drawing = steps.add_parser("curve")
-    drawing.add_argument("answers", type=Path)
-    drawing.add_argument("lists", type=Path)
-    drawing.add_argument("--model", default="default")
+    asking.add_argument("folder", type=Path)
+    asking.add_argument("--annotator", help="openai:URL#NAME, for answers that are not stored")
+    asking.add_argument(
+        "--texts", type=Path, default=Path(os.environ.get("CCRANK_DATA", "."), "textcriteria")
+    )
+    asking.add_argument("--model", default="default")
+    printing = steps.add_parser("tables")
+    printing.add_argument("folder", type=Path)
     given = parser.parse_args()
-    if given.step == "lists":
-        write_lists(given.out, given.texts)
-    elif given.step == "ask":
-        ask_all(given.address, read_tasks(given.lists), given.out)
+    if given.step == "ask":
+        write_taus(given.folder, given.texts, given.annotator, given.model)
     else:
-        answers: Answers = json.loads(given.answers.read_text(encoding="utf-8"))
-        tasks = [task for task in read_tasks(given.lists) if task.id in answers]
-        print(table(curves(tasks, answers, load(given.model).reader), tasks))
+        rows = read_rows(given.folder / "taus.csv")
+        said = facts(rows) | right_answers(given.folder)
+        print(table(rows), *(f"{name}: {value}" for name, value in said.items()), sep="\n")
 
 
 if __name__ == "__main__":
