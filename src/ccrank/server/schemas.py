@@ -136,6 +136,7 @@ class RankedItem(BaseModel):
     rank: Annotated[int, Field(description="1 = first; equal items share a rank.")]
     item: str
     score: Annotated[float, Field(description="More = higher; comparable within this list only.")]
+    deviation: Annotated[float | None, Field(description="Of the score, where it is known.")] = None
     rank_low: Annotated[
         int | None, Field(description="The best rank of an 80 % interval, where one is known.")
     ] = None

@@ -1,4 +1,4 @@
-"""The tables of results in README.md and docs/how-to/choose-a-method.md have the numbers of the stored studies."""
+"""The tables of results in README.md and docs/reference/methods.md have the numbers of the stored studies."""
 
 from __future__ import annotations
 
