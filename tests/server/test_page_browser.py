@@ -1001,6 +1001,12 @@ def test_modules_agree_with_python(opener: Open):
         {"kind": "move", "item": "c", "above": "a", "below": ""},
         {"kind": "move", "item": "a", "above": "b", "below": "c"},
     ]
+    said = [{"kind": "move", "item": "c", "above": "b", "below": ""}, {"kind": "pair", "items": ["b", "a"]}]
+    assert opened.page.evaluate(move, [said, "b", list("dabce")]) == [
+        {"kind": "move", "item": "c", "above": "b", "below": "e"},
+        {"kind": "move", "item": "b", "above": "a", "below": "c"},
+        {"kind": "move", "item": "a", "above": "d", "below": "b"},
+    ]
     wire = "async labels => (await import('/page/labels.js')).onTheWire(labels)"
     said = [*one, {"kind": "pair", "items": ["a", "b"]}, {"kind": "unknown", "items": ["b", "c"]}]
     assert opened.page.evaluate(wire, said) == {

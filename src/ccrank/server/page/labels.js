@@ -27,8 +27,11 @@ export function withLabel(labels, added, order = []) {
   if (added.kind !== "move") return [...labels.flatMap((one) => withoutPair(one, added.items)), added];
   /** @type {(label: Label) => boolean} */
   const holds = (label) => pairsOf(label).every(([high, low]) => order.indexOf(high) < order.indexOf(low));
-  const kept = labels.filter((one) => !(one.kind === "move" && one.item === added.item) && holds(one));
-  const others = labels.filter((one) => !holds(one)).flatMap((one) => (one.kind === "move" ? one.item : /** @type {Said} */ (one).items));
+  const lost = labels.filter((one) => !holds(one));
+  // Without an answer the order that all moves started from is another one, so that each has to say its place again.
+  const again = lost.some((one) => one.kind === "pair") ? labels.filter((one) => one.kind === "move" || lost.includes(one)) : lost;
+  const kept = labels.filter((one) => !(one.kind === "move" && one.item === added.item) && !again.includes(one));
+  const others = again.flatMap((one) => (one.kind === "move" ? one.item : /** @type {Said} */ (one).items));
   const moves = [...new Set(others)].filter((item) => item !== added.item).map((item) => labelOfMove(item, order));
   // The server takes the moves in turn, and puts each item above the lower one of its neighbours: the lowest comes first.
   return [...kept, ...[...moves, added].sort((one, other) => order.indexOf(other.item) - order.indexOf(one.item))];
