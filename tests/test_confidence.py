@@ -13,7 +13,7 @@ from tiny import tiny_model, tiny_reader
 
 import ccrank
 from ccrank import CcrankWarning, Task, rank, rank_tasks
-from ccrank.confidence import CHANCE, Confidence, Features, confidence_of, level_of
+from ccrank.confidence import CHANCE, MAX_BITS, MAX_UNKNOWN, Confidence, Features, confidence_of, level_of
 from ccrank.criteria.lexicon import poles_of
 from ccrank.methods.labelfree.combine import Signals
 from ccrank.models import Reader
@@ -59,14 +59,34 @@ def test_more_agreement_is_more_confidence(agreement, more, count, kind, source)
 
 
 @pytest.mark.parametrize("kind", ["name", "text"])
-def test_less_detail_is_less_confidence(kind):
-    """Poles that were given are trusted more than those of a name, and those more than none; unknown sources least."""
-    known = [probability(replace(SURE, kind=kind, poles=one)) for one in ("poles", "name", "fallback")]
-    assert known[0] == probability(replace(SURE, kind=kind, poles="given"))
-    assert known[1] == probability(replace(SURE, kind=kind, poles="lexicon"))
-    assert known[2] == probability(replace(SURE, kind=kind, poles="model"))
-    assert known == sorted(known, reverse=True)
-    assert probability(replace(SURE, kind=kind, poles="a source of the future")) == known[2]
+def test_given_poles_do_not_raise_the_confidence(kind):
+    """Poles that were given are trusted as much as those of a name; where none are known, never more."""
+    for agreement in (-0.1, 0.4, 0.9):
+        features = replace(SURE, kind=kind, agreement=agreement)
+        sources = ("poles", "given", "comparative", "lexicon", "name", "sense")
+        [known] = {probability(replace(features, poles=source)) for source in sources}
+        for source in ("fallback", "model", "a source of the future"):
+            assert probability(replace(features, poles=source)) <= known
+
+
+@given(st.floats(-0.5, 1), st.integers(2, 300), st.sampled_from(["name", "text"]))
+def test_less_detail_is_less_confidence(agreement, count, kind):
+    """The category and exemplars that were written for the criterion never lower the probability."""
+    less = Features(count, agreement, 0.05, kind, "name", category=False)
+    assert probability(less) <= probability(replace(less, category=True))
+    assert probability(less) <= probability(replace(less, exemplars=True))
+
+
+def test_an_unknown_language_is_a_low_confidence():
+    """However well the signals agree; the warning says why. Of texts nothing is said, nor where bits are not known."""
+    found = confidence_of(replace(SURE, bits=MAX_BITS + 1.2))
+    assert found.level == "low"
+    assert found.probability <= MAX_UNKNOWN
+    assert f"the language of these items ({MAX_BITS + 1.2:.1f} bits per character)" in found.warning()
+    assert "translate" in found.warning()
+    for changes in ({"kind": "text", "bits": 9.0}, {"bits": MAX_BITS - 1}, {"bits": float("nan")}):
+        assert confidence_of(replace(SURE, **changes)).features.language_known
+    assert "language" not in Confidence("low", 0.2, SURE).warning()
 
 
 def test_agreement_alone_is_not_high():
@@ -97,12 +117,13 @@ def test_no_agreement_no_confidence():
     ("changes", "advised"),
     [
         ({}, ("--labels", "--model")),
-        ({"poles": "name"}, ("--poles LOW HIGH", "--labels", "--model")),
-        ({"poles": "name", "category": False}, ("--poles LOW HIGH", "--category", "--labels", "--model")),
+        ({"poles": "name"}, ("--labels", "--model")),
+        ({"poles": "fallback", "category": False}, ("--poles LOW HIGH", "--category", "--labels", "--model")),
     ],
 )
 def test_advice_is_about_what_is_missing(changes, advised):
-    """A low confidence says what a user can do, and does not ask for what was given; higher ones say nothing."""
+    """A low confidence says what a user can do, and does not ask for what was given or would not help, such as poles
+    for a name that the lexicon knows; higher ones say nothing."""
     features = replace(SURE, **changes)
     text = Confidence("low", 0.2, features).warning()
     assert [one for one in ("--poles LOW HIGH", "--category", "--labels", "--model") if one in text] == [
@@ -217,3 +238,21 @@ def test_countries_by_size_are_not_of_low_confidence(default_reader):
     found = rank(COUNTRIES, "size", category="country", model=default_reader)
     assert found.confidence.level != "low"
     assert found.warnings == ()
+
+
+@pytest.mark.real
+def test_german_foods_are_of_low_confidence(default_reader):
+    """The default model ranks English foods well, and hardly knows German ones."""
+    german = ["Apfel", "Brokkoli", "Pizza", "Bonbon", "Reis"]
+    english = ["apple", "broccoli", "pizza", "candy", "rice"]
+    with pytest.warns(CcrankWarning, match="hardly knows the language of these items"):
+        found = rank(german, "healthiness", category="food", model=default_reader)
+    assert found.confidence.level == "low"
+    assert rank(english, "healthiness", category="food", model=default_reader).confidence.level == "high"
+
+
+@pytest.mark.real
+def test_items_without_letters_are_in_no_language(default_reader):
+    """Emoji take many bits per character, which says nothing of a language."""
+    found = rank(["😀", "😢", "🎉", "💀"], "positivity", model=default_reader)
+    assert not np.isfinite(found.confidence.features.bits)

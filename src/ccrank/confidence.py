@@ -21,8 +21,11 @@ RIGHT = 0.3
 """An order is called right if its τ with gold is above this."""
 CHANCE = 0.1
 """Signals whose agreement has a higher p-value than this are said to agree no better than chance."""
-MIN_ITEMS, USUAL_ITEMS, MAX_ITEMS = 4, 8, 30
-"""Items of the shortest, the usual and the longest list of the fit."""
+MIN_ITEMS, USUAL_ITEMS, MAX_ITEMS = 4, 8, 16
+"""Items of the shortest and of the usual list of the fit; a longer list than the last counts as that long."""
+MAX_BITS, MAX_UNKNOWN = 3.8, 0.34
+"""Names that take more bits per character are in a language that the model hardly knows, as a rule; and the share of
+right orders of such lists."""
 NAME_POLES = "name the poles with --poles LOW HIGH (in Python poles=(low, high))"
 GIVEN = frozenset({"given", "poles", "comparative"})
 """Sources of pole words that a user gave; see `Understood.source` and `lexicon.Poles.source`."""
@@ -45,20 +48,19 @@ class Features:
     """The source of the pole words, in `GIVEN` or `NAMED`; any other source counts as unknown."""
     category: bool
     """Whether the category was given."""
+    exemplars: bool = False
+    """Whether exemplars that were written for the criterion are among the signals."""
     bits: float = math.nan
     """Bits per character that the model spends on the items."""
 
     def values(self) -> dict[str, float]:
-        """The numbers x_k by name; the number of items is cut to the range of the fit."""
+        """The numbers x_k by name."""
         length = math.log(min(max(self.n_items, MIN_ITEMS), MAX_ITEMS) / USUAL_ITEMS)
         return {
             "agreement": self.agreement,
             "length": length,
             "agreement_by_length": self.agreement * length,
-            "text": float(self.kind == "text"),
-            "context": float(self.kind == "context"),
-            "poles_not_given": float(self.poles not in GIVEN),
-            "poles_unknown": float(not self.poles_known),
+            "exemplars": float(self.exemplars),
             "no_category": float(not self.category and self.kind != "context"),
         }
 
@@ -66,6 +68,11 @@ class Features:
     def poles_known(self) -> bool:
         """Whether the poles were given or are in the lexicon."""
         return self.poles in GIVEN | NAMED
+
+    @property
+    def language_known(self) -> bool:
+        """Whether the model knows the language of the items; orders of texts are right even where it hardly does."""
+        return self.kind != "name" or not self.bits > MAX_BITS
 
 
 @dataclass(frozen=True)
@@ -95,20 +102,28 @@ class Confidence:
         """The remedies for a low confidence, missing input first; None for a higher one."""
         if self.level != "low":
             return None
-        reason = ", and the signals agree no better than chance" if self.features.p_value > CHANCE else ""
-        remedies = [] if self.features.poles in GIVEN else [NAME_POLES]
-        if not self.features.category and self.features.kind != "context":
+        known, reasons = self.features, ["the confidence is low"]
+        if known.p_value > CHANCE:
+            reasons.append("the signals agree no better than chance")
+        if not known.language_known:
+            reasons.append(
+                f"the model hardly knows the language of these items ({known.bits:.1f} bits per character)"
+            )
+        remedies = [] if known.poles_known else [NAME_POLES]
+        if not known.category and known.kind != "context":
             remedies.append("say what the items are with --category (category=…)")
+        if not known.language_known:
+            remedies.append("translate the items")
         remedies.append("give a few labels with --labels (labels={…})")
         remedies.append("use a larger model with --model (model=…)")
-        return f"the confidence is low{reason}: do not rely on this order; {', or '.join(remedies)}"
+        return f"{', and '.join(reasons)}: do not rely on this order; {', or '.join(remedies)}"
 
 
 def confidence_of(features: Features) -> Confidence | None:
     """The confidence in a ranking; None where the agreement of its signals is not known.
 
     It is never high where no poles are known, because signals can agree on the wrong ones, nor for two or three items,
-    on which signals often agree by chance.
+    on which signals often agree by chance; and it is low where the model does not know the language of the items.
     """
     if not (math.isfinite(features.agreement) and math.isfinite(features.p_value)):
         return None
@@ -116,9 +131,11 @@ def confidence_of(features: Features) -> Confidence | None:
     total = model["intercept"] + sum(
         model["coefficients"][name] * value for name, value in features.values().items()
     )
-    probability = 1 / (1 + math.exp(-total))
+    probability, thresholds = 1 / (1 + math.exp(-total)), model["thresholds"]
     if not features.poles_known or features.n_items < MIN_ITEMS:
-        probability = min(probability, model["thresholds"]["high"] - 0.01)
+        probability = min(probability, thresholds["high"] - 0.01)
+    if not features.language_known:
+        probability = min(probability, MAX_UNKNOWN)
     return Confidence(level_of(probability), probability, features)
 
 

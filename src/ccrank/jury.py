@@ -179,12 +179,14 @@ def _details(
 
 
 def _confidence(members: Sequence[Confidence | None], agreement: float) -> Confidence | None:
-    """The confidence by the members' mean agreement of signals, or by the models' agreement if it is lower."""
+    """The confidence by the members' mean agreement of signals, or by the models' agreement if it is lower; it is enough
+    that one model knows the language of the items."""
     features = [member.features for member in members if member is not None]
     if len(features) < len(members):
         return None
     signals = float(np.mean([feature.agreement for feature in features]))
-    return confidence_of(replace(features[0], agreement=min(signals, agreement)))
+    bits = min(feature.bits for feature in features)
+    return confidence_of(replace(features[0], agreement=min(signals, agreement), bits=bits))
 
 
 def _uncertainty(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ccrank.confidence import Features, confidence_of
+from ccrank.criteria.exemplars import WRITTEN
 from ccrank.criteria.lexicon import poles_of
 from ccrank.errors import CcrankError
 from ccrank.methods.labelfree.anchored import LEAST_SMOOTHED, anchored_scores, smoothed, smoothing_of
@@ -97,6 +98,7 @@ def answer_of(
         kind="context" if task.context else "text" if are_texts(task.items) else "name",
         poles=words.source if understood is None else understood.source,
         category=task.criterion.category is not None,
+        exemplars=WRITTEN in signals.scores,
         bits=raw.bits,
     )
     error = ScoreError.fit(scores, features)
