@@ -179,8 +179,8 @@ def _details(
 
 
 def _confidence(members: Sequence[Confidence | None], agreement: float) -> Confidence | None:
-    """The confidence by the members' mean agreement of signals, or by the models' agreement if it is lower; it is enough
-    that one model knows the language of the items."""
+    """The confidence by the members' mean agreement of signals, or by the models' agreement if it is lower; one model
+    that knows the language of the items is enough."""
     features = [member.features for member in members if member is not None]
     if len(features) < len(members):
         return None
