@@ -13,7 +13,7 @@ from ccrank.methods.probe_pipeline.states import read_single_states
 from ccrank.methods.probing.fits import cross_validate, fit_each, held_out_scores, leave_one_item_out
 from ccrank.methods.probing.objectives import Settings
 from ccrank.metrics.chance import chance_abs_tau
-from ccrank.metrics.order import abs_tau, kendall_tau
+from ccrank.metrics.order import kendall_tau
 from ccrank.metrics.tasks import mean_with_interval
 from ccrank.models import Reader
 from ccrank.models.prompter import Prompter
@@ -95,7 +95,7 @@ def start(given: Material, seeds: int = 5) -> Finding:
             for first, second in zip(old, new, strict=True):
                 kept.append(bool((np.argsort(first) == np.argsort(second)).all()))
                 agreement.append(kendall_tau(second, first))
-                found.append(abs_tau(second, gold))
+                found.append(abs(kendall_tau(second, gold)))
         rows.append(
             (
                 name,
@@ -111,7 +111,11 @@ def start(given: Material, seeds: int = 5) -> Finding:
         ("pca", fit_each(given.states, "pca", seeds=[0]).scores(given.states)),
     ):
         value = np.mean(
-            [abs_tau(row, gold) for task, gold in zip(scores, given.gold, strict=True) for row in task]
+            [
+                abs(kendall_tau(row, gold))
+                for task, gold in zip(scores, given.gold, strict=True)
+                for row in task
+            ]
         )
         rows.append((name, "", "", "", "", float(value)))
     rows.append(("chance", "", "", "", "", float(np.mean([chance_abs_tau(len(own)) for own in given.gold]))))

@@ -18,7 +18,7 @@ from ccrank.util.cancellation import check
 
 Presented = Literal["both", "random"]
 LETTERS = ("A", "B")
-ANSWER_TOKENS = 20
+ANSWER_TOKENS = 30
 """The answer, and the tokens of the chat's form."""
 
 
