@@ -134,7 +134,7 @@ test-latest:
 	$(MAKE) test VENV=build/latest LOCK=newest
 
 test-lowest: build/uv/bin/uv
-	$(COMPILE) --only-binary :all: --resolution lowest-direct --extra dev --extra all -o build/lowest.txt pyproject.toml
+	$(COMPILE) --python $(PYTHON) --only-binary :all: --resolution lowest-direct --extra dev --extra all -o build/lowest.txt pyproject.toml
 	$(MAKE) test VENV=build/lowest LOCK=build/lowest.txt
 
 build/uv/bin/uv: requirements/lock.txt
