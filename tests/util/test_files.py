@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ccrank.errors import CcrankError
+from ccrank.study.results.schema import save_unit, unit_failures, unit_rows
 from ccrank.util.files import parse_toml
 
 
@@ -32,3 +33,13 @@ def test_dots_in_a_text_are_no_key(tmp_path: Path):
     text = "One sentence. " * 900
     path.write_text(f'text = "{text}"\nmore = """{text}\n{text}"""')
     assert parse_toml(path)["text"] == text
+
+
+def test_a_folder_may_be_named_like_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """pyarrow takes a relative path with a colon for a URL."""
+    monkeypatch.chdir(tmp_path)
+    unit = Path("openai:http:/host/unit.parquet")
+    unit.parent.mkdir(parents=True)
+    save_unit(unit, [], {"task": "reason"})
+    assert unit_failures(unit) == {"task": "reason"}
+    assert unit_rows(unit) == []

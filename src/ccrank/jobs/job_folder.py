@@ -149,7 +149,7 @@ class JobFolder:
         """The rows of a finished block, with their scores."""
         pyarrow = arrow()
         try:
-            return pyarrow.parquet.read_table(self.part(block), columns=columns)
+            return pyarrow.parquet.read_table(self.part(block).absolute(), columns=columns)
         except (pyarrow.ArrowException, OSError, ValueError) as error:
             raise CcrankError(
                 f"{self.part(block)} is damaged: {error}; delete it and repeat the command"

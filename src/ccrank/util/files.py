@@ -177,7 +177,7 @@ def write_atomically(path: str | Path, content: Content, *, sync: bool = False) 
         partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.part"
         partial.touch(0o666 if mode is None else 0o600, exist_ok=False)
         try:
-            write(partial)
+            write(partial.absolute())  # pyarrow takes a relative name with a colon for a URL
             if mode is not None:
                 partial.chmod(mode)
             if sync:

@@ -58,9 +58,9 @@ def load_results(folder: str | Path) -> pd.DataFrame:
                 f"`ccrank bench --out {folder}`"
             )
         for path in paths:
-            if missing := sorted(set(SCHEMA.names) - set(pq.read_schema(path).names)):
+            if missing := sorted(set(SCHEMA.names) - set(pq.read_schema(path.absolute()).names)):
                 raise CcrankError(f"{path} lacks the columns {missing}; it must be written by `ccrank bench`")
-        table = pa.concat_tables([pq.read_table(path, schema=SCHEMA) for path in paths])
+        table = pa.concat_tables([pq.read_table(path.absolute(), schema=SCHEMA) for path in paths])
     except (pa.ArrowException, OSError) as error:
         raise CcrankError(f"the results in {folder} cannot be read: {error}") from None
     frame: pd.DataFrame = table.to_pandas(split_blocks=True)

@@ -66,7 +66,7 @@ def save_unit(path: Path, rows: Sequence[Mapping[str, Any]], failures: Mapping[s
 def unit_failures(path: Path) -> dict[str, str] | None:
     """The failures that a unit's file records; None if the file is missing or damaged."""
     try:
-        metadata = pq.read_schema(path).metadata or {}
+        metadata = pq.read_schema(path.absolute()).metadata or {}
     except (FileNotFoundError, pa.ArrowException, OSError):
         return None
     failures: dict[str, str] | None = (
@@ -77,13 +77,15 @@ def unit_failures(path: Path) -> dict[str, str] | None:
 
 def unit_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a unit's file."""
-    rows: list[dict[str, Any]] = pq.read_table(path, schema=SCHEMA).to_pylist()
+    rows: list[dict[str, Any]] = pq.read_table(path.absolute(), schema=SCHEMA).to_pylist()
     return rows
 
 
 def join_units(paths: Sequence[Path], target: Path) -> int:
     """Write one table of all units, in their order; returns its number of rows."""
-    table = pa.concat_tables([pq.read_table(path, schema=SCHEMA) for path in paths] or [table_of([])])
+    table = pa.concat_tables(
+        [pq.read_table(path.absolute(), schema=SCHEMA) for path in paths] or [table_of([])]
+    )
     _write_table(target, table.replace_schema_metadata(None).combine_chunks())
     return int(table.num_rows)
 
