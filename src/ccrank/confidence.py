@@ -50,8 +50,8 @@ class Features:
     """Whether the category was given."""
     exemplars: bool = False
     """Whether exemplars that were written for the criterion are among the signals."""
-    bits: float = math.nan
-    """Bits per character that the model spends on the items."""
+    bits: float = 0.0
+    """Bits per character that the model spends on the items; 0 where they are not known."""
 
     def values(self) -> dict[str, float]:
         """The numbers x_k by name."""
@@ -72,7 +72,7 @@ class Features:
     @property
     def language_known(self) -> bool:
         """Whether the model knows the language of the items; orders of texts are right even where it hardly does."""
-        return self.kind != "name" or not self.bits > MAX_BITS
+        return self.kind != "name" or self.bits <= MAX_BITS
 
 
 @dataclass(frozen=True)

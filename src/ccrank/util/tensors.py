@@ -17,7 +17,7 @@ from ccrank.errors import CcrankError
 from ccrank.util.files import open_bytes
 
 T = TypeVar("T")
-FORMAT, VERSION = "ccrank", "3"
+FORMAT, VERSION = "ccrank", "4"
 MAX_BYTES = 256 << 20
 MAX_HEADER_BYTES = 8 << 20
 """Parsed JSON takes about twenty times its bytes."""

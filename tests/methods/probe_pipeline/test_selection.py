@@ -94,7 +94,7 @@ def test_the_pair_that_carries_the_anchors_is_found(monkeypatch, template, layer
     """Anchors that are one pair's very scores: auto takes that pair, and its scores are those asked for by name."""
     wanted = ranked("pca", layer=str(layer), template=template)
     anchors = [-one.scores for one in wanted]
-    monkeypatch.setattr(states, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
+    monkeypatch.setattr(states, "read_anchors", lambda *_, **__: (anchors, [Cost()] * len(TASKS)))
     found = ranked("pca", layer="auto", template="auto")
     assert {(one.details["template"], one.details["layer"]) for one in found} == {(template, layer)}
     scorer = fit(TASKS[:1], method="pca", model=tiny_reader(num_hidden_layers=6)).scorer
@@ -117,7 +117,7 @@ def test_every_probe_takes_the_layer_that_carries_the_anchors(monkeypatch, metho
     monkeypatch.setattr(rankers, "seed_scores", keep)
     wanted = ranked(method, layer="4", **options)
     anchors = [scores[1] for scores in seeds["scores"][0]]  # of one seed, so that no layer agrees in full
-    monkeypatch.setattr(states, "read_anchors", lambda *_: (anchors, [Cost()] * len(TASKS)))
+    monkeypatch.setattr(states, "read_anchors", lambda *_, **__: (anchors, [Cost()] * len(TASKS)))
     found = ranked(method, layer="auto", **options)
     means = [agreement(scores, anchors) for scores in seeds["scores"][1:]]
     best = LAYERS[len(means) - 1 - int(np.argmax(means[::-1]))]

@@ -134,9 +134,9 @@ def test_anchors_are_read_once_for_a_group(
     """Three probes on single items and one on pairs: two readings for each dataset, and none without a choice."""
     calls = []
 
-    def counted(tasks: Sequence[Task], *rest: object) -> object:
+    def counted(tasks: Sequence[Task], *rest: object, **named: object) -> object:
         calls.append([task.id for task in tasks])
-        return read_anchors(tasks, *rest)  # type: ignore[arg-type]
+        return read_anchors(tasks, *rest, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(states, "read_anchors", counted)
     methods = ("pca", "random", "triplet", "ccs-pair", "pca@embeddings", "length")
@@ -181,11 +181,11 @@ def test_tasks_without_anchors_or_states_are_set_apart(
     for name, own in (("few", tasks), ("many", [tasks[0], long, tasks[1], mute, *tasks[2:]])):
         write_tasks(own, tmp_path / f"{name}.jsonl")
 
-    def some_fail(own: Sequence[Task], *rest: object) -> object:
+    def some_fail(own: Sequence[Task], *rest: object, **named: object) -> object:
         assert "too-long" not in {task.id for task in own}  # it has no states to choose among
         if any(task.id == "mute" for task in own):
             raise CcrankError("task 'mute' says nothing")
-        return read_anchors(own, *rest)  # type: ignore[arg-type]
+        return read_anchors(own, *rest, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(states, "read_anchors", some_fail)
     methods = ("pca", "triplet:across-tasks", "sup-ccs:same-task", "pca@embeddings")
@@ -211,7 +211,7 @@ def test_anchors_that_fail_for_all_tasks_fail_the_unit_in_one_line(
 ) -> None:
     """No layer is chosen by default if none can be selected; other methods continue."""
 
-    def fail(*_: object) -> object:
+    def fail(*_: object, **__: object) -> object:
         raise CcrankError("no anchors today")
 
     monkeypatch.setattr(states, "read_anchors", fail)

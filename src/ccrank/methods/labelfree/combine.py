@@ -189,8 +189,8 @@ class RawSignals:
     """States of exemplars made of the pole words, where the axis is a signal."""
     written: Positions | None = None
     """States of exemplars that were written for the criterion."""
-    bits: float = nan
-    """Bits per character that the model spends on the items."""
+    bits: float = 0.0
+    """Bits per character that the model spends on the items; 0 where they are not known."""
 
     @property
     def axis(self) -> Projections | None:

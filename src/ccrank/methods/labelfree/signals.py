@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from math import log, nan
+from math import log
 from typing import Literal, get_args
 
 import numpy as np
@@ -147,10 +147,10 @@ def likelihoods(
 
 
 def bits_per_character(task: Task, readings: Readings, rows: slice) -> float:
-    """What a model spends on the items as answers to `likelihood_prompts`; nan where no item has a letter."""
+    """What a model spends on the items as answers to `likelihood_prompts`; 0 where no item has a letter."""
     assert readings.logits is not None
     if not any(map(str.isalpha, "".join(task.items))):
-        return nan
+        return 0.0
     count = len(task.items)
     nats = -float(np.mean(readings.logits[rows, :count]))
     return nats / log(2) * count / sum(len(item.strip()) for item in task.items)
