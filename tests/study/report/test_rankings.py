@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ccrank.metrics.order import kendall_tau
@@ -19,6 +19,7 @@ def unpacked(text: str) -> list[int]:
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=True), min_size=2, max_size=40))
+@example([0.0, 5e-324])
 @settings(max_examples=150, deadline=None)
 def test_packed_scores_keep_order_and_ties(scores: list[float]) -> None:
     """Any two scores compare as their packed levels do, for any distance."""

@@ -102,8 +102,9 @@ def pack_scores(scores: ArrayLike) -> str:
     elif len(distinct) > LEVELS:
         levels = steps * (LEVELS - 1) // (len(distinct) - 1)
     else:
-        # Halve first: the difference of finite numbers may overflow.
-        share = (distinct / 2 - distinct[0] / 2) / (distinct[-1] / 2 - distinct[0] / 2)
+        # Scale first: differences of large numbers may overflow, and of the smallest ones be 0 when halved.
+        scaled = distinct / np.abs(distinct).max()
+        share = (scaled - scaled[0]) / (scaled[-1] - scaled[0])
         # Make levels strictly increasing from below, then push them down from above.
         levels = np.maximum.accumulate(np.rint(share * (LEVELS - 1)).astype(int) - steps) + steps
         levels = np.minimum(levels, LEVELS - len(distinct) + steps)
