@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 
 import pyarrow
 import pytest
@@ -202,11 +203,10 @@ def test_a_deep_list_is_refused_or_can_be_read():
     values = [f'{{"name": "{name}", "v": {"[" * 60}1{"]" * 60}}}' for name in "ab"]
     rows = RankedRows.unscored(read_rows(io.StringIO("\n".join(values)), "name", "jsonl"))
     try:
-        content = encode_rows(rows, "parquet")
+        outcome = pyarrow.parquet.read_table(io.BytesIO(encode_rows(rows, "parquet"))).num_rows
     except CcrankError as error:
-        assert "too deeply nested" in str(error) and "write .jsonl instead" in str(error)
-    else:
-        assert pyarrow.parquet.read_table(io.BytesIO(content)).num_rows == 2
+        outcome = str(error)
+    assert outcome == 2 or re.search("too deeply nested.*write .jsonl instead", outcome)
 
 
 def test_values_without_a_json_form():
